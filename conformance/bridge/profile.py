@@ -1,0 +1,100 @@
+"""
+The arithmetic that a subject declares: which rounding happens where.
+
+Every field names the dtype (a name with a unit roundoff in UNIT) to which a value is rounded at that place, or
+None where nothing is rounded. The bound of a cell is derived from these fields and nothing else.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+UNIT = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+}
+"""Unit roundoff by dtype name: half the distance from 1 to the next larger number."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """
+    Where an implementation rounds, and to what.
+
+    store: inputs, results, and Q, K, V, O between projections. acc: accumulator of every dot product.
+    mm: operands of matrix products, if narrower than what holds them (tf32, bfloat16, ...). pre: query and
+    key after a multiplication by (the root of) the scale. score: logits, after the product, after the scale
+    and after a bias. soft: x - max, exp and division. sum: accumulator of the denominator. prob: weights
+    before they meet the values. scale: the constant 1/sqrt(head_dim). lse: the log-sum-exp from which a
+    backward pass recomputes weights. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units of `soft`.
+    ftz: float16 subnormals may be flushed to zero (those of wider types always may).
+    """
+
+    store: str
+    acc: str
+    score: str
+    soft: str
+    sum: str
+    prob: str
+    scale: str
+    lse: str
+    mm: str | None = None
+    pre: str | None = None
+    exp_ulp: float = 4.0
+    ftz: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if isinstance(value, str) and value not in UNIT:
+                raise ValueError(f"profile field {name}: {value!r} is none of {', '.join(UNIT)}")
+
+    @classmethod
+    def uniform(cls, dtype: str) -> "Profile":
+        """Everything is rounded to `dtype`: the ordinary arithmetic of float32 and float64."""
+        return cls(
+            store=dtype, acc=dtype, score=dtype, soft=dtype, sum=dtype, prob=dtype, scale=dtype, lse=dtype
+        )
+
+    @classmethod
+    def fused(cls, dtype: str) -> "Profile":
+        """Half precision in and out, float32 inside; the weights are rounded before they meet the values."""
+        inner = "float32"
+        return cls(
+            store=dtype, acc=inner, score=inner, soft=inner, sum=inner, prob=dtype, scale=inner, lse=inner
+        )
+
+    @classmethod
+    def naive(cls, dtype: str) -> "Profile":
+        """Half precision after every operator of a graph; float32 only inside a dot product and a softmax."""
+        inner = "float32"
+        return cls(
+            store=dtype,
+            acc=inner,
+            pre=dtype,
+            score=dtype,
+            soft=inner,
+            sum=inner,
+            prob=dtype,
+            scale=dtype,
+            lse=inner,
+        )
+
+    @classmethod
+    def ordinary(cls, dtype: str) -> "Profile":
+        """`uniform` for float64 and float32, `fused` for half precision."""
+        return cls.uniform(dtype) if dtype in ("float64", "float32") else cls.fused(dtype)
+
+    def but(self, **fields: Any) -> "Profile":
+        """The same arithmetic except for `fields`."""
+        return replace(self, **fields)
+
+    def record(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, fields: dict[str, Any]) -> "Profile":
+        """The inverse of `record`."""
+        return cls(**fields)

@@ -1,0 +1,58 @@
+"""The oracle: the answer to a routed problem under a dialect."""
+
+from dataclasses import dataclass
+
+from conformance.oracle.steps import STEPS, State, Step, insert_after, run
+from conformance.oracle.variation import Dialect, Expected, Reply, Variation
+from conformance.oracle.variations import compose
+from conformance.spec.problem import Problem
+
+CANONICAL: Dialect = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """The reply, and the state that led to it (from which bounds are derived)."""
+
+    reply: Reply
+    state: State
+    variations: tuple[Variation, ...]
+
+
+def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float64") -> Answer:
+    """
+    Answer `problem` under `dialect`.
+
+    `score` is the dtype to which the declared arithmetic rounds logits; only finite fills depend on it.
+    """
+    return evaluate_variations(problem, compose(dialect), score)
+
+
+def evaluate_variations(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
+    """Answer `problem` under variations that are already in order."""
+    steps = STEPS[problem.operator]
+    for variation in variations:
+        if variation.problem is not None:
+            problem = variation.problem(problem)
+        elif variation.steps is not None:
+            steps = variation.steps(steps, score)
+        elif variation.heads is not None:
+            before = "split" if problem.operator == "mha" else "group"
+            steps = insert_after(steps, before, Step(variation.key, variation.heads))
+    state = run(problem, steps)
+    reply = requested(state)
+    for variation in variations:
+        if variation.reply is not None:
+            reply = variation.reply(reply)
+    return Answer(reply, state, variations)
+
+
+def requested(state: State) -> Reply:
+    """The outputs that the problem asks for, in the input's dtype."""
+    dtype = state.problem.dtype
+    made = {
+        "output": lambda: state.output,
+        "weights": lambda: state.weights,
+        "weights_mean": lambda: state.weights.mean(axis=1),
+    }
+    return {name: Expected(made[name](), dtype) for name in state.problem.outputs}

@@ -1,0 +1,258 @@
+"""
+Attention in float64, as a tuple of short named steps on one record.
+
+There is no option in here: a different way of doing attention is a different problem, a different tuple
+of steps or a different reply (see `variation`). Formulas: Vaswani et al. 2017, section 3.2, with the mask, bias and
+fully masked row of the ONNX `Attention` operator (opset 23 and later).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from conformance.spec.problem import Array, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """
+    Everything an attention call computes on its way; any field may be looked at.
+
+    query, key, value: after projection, head split and repetition of grouped heads, (batch, num_heads, seq_len,
+    head_dim or value_dim). scale: what the products are multiplied by. allowed: True = attend, shape of the logits.
+    bias: added to the logits, or None. products: query . key. scaled: products * scale. logits: what the softmax
+    sees, -inf where not attended. probs: after the softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to
+    attend. absorbed: rows whose logits a finite fill swallowed, so that they are uniform. context: probs . value.
+    output, weights: the reply.
+    """
+
+    problem: Problem
+    query: Array
+    key: Array
+    value: Array
+    scale: float
+    allowed: Array
+    bias: Array | None
+    products: Array
+    scaled: Array
+    logits: Array
+    probs: Array
+    dead: Array
+    absorbed: Array
+    context: Array
+    output: Array
+    weights: Array
+
+    def but(self, **fields: Any) -> "State":
+        """The same state except for `fields`."""
+        return replace(self, **fields)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One named stage of attention."""
+
+    name: str
+    apply: Callable[[State], State]
+
+
+Steps = tuple[Step, ...]
+
+
+def begin(problem: Problem) -> State:
+    """A state in which nothing has been computed."""
+    nothing = np.empty(0)
+    return State(
+        problem=problem,
+        query=problem.query,
+        key=problem.key,
+        value=problem.value,
+        scale=problem.head_dim**-0.5 if problem.scale is None else problem.scale,
+        allowed=problem.allowed(),
+        bias=problem.bias(),
+        products=nothing,
+        scaled=nothing,
+        logits=nothing,
+        probs=nothing,
+        dead=nothing,
+        absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
+        context=nothing,
+        output=nothing,
+        weights=nothing,
+    )
+
+
+def linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    """x @ weight + bias, with weight (in, out)."""
+    product = x @ weight
+    return product if bias is None else product + bias
+
+
+def project(state: State) -> State:
+    """Apply the three input projections of multi-head attention."""
+    params = state.problem.params
+    projected = {
+        name: linear(array, params["w" + name[0]], params.get("b" + name[0]))
+        for name, array in (("query", state.query), ("key", state.key), ("value", state.value))
+    }
+    return state.but(**projected)
+
+
+def split_heads(x: Array, heads: int) -> Array:
+    """(batch, seq_len, heads * dim) to (batch, heads, seq_len, dim): head h owns columns h*dim to (h+1)*dim."""
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def split(state: State) -> State:
+    """Give each head its columns."""
+    problem = state.problem
+    return state.but(
+        query=split_heads(state.query, problem.num_heads),
+        key=split_heads(state.key, problem.num_kv_heads),
+        value=split_heads(state.value, problem.num_kv_heads),
+    )
+
+
+def group(state: State) -> State:
+    """Share each key and value head among consecutive query heads."""
+    repeats = state.problem.num_heads // state.problem.num_kv_heads
+    if repeats == 1:
+        return state
+    return state.but(key=np.repeat(state.key, repeats, axis=1), value=np.repeat(state.value, repeats, axis=1))
+
+
+def multiply(state: State) -> State:
+    """Query . key; positions that are not attended are never multiplied (a NaN there stays there)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return state.but(products=state.query @ state.key.swapaxes(-1, -2))
+
+
+def scale(state: State) -> State:
+    """Multiply the products by the scale."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return state.but(scaled=state.products * state.scale)
+
+
+def add_bias(state: State) -> State:
+    """Add the additive masks to the logits."""
+    with np.errstate(invalid="ignore"):
+        return state.but(logits=state.scaled if state.bias is None else state.scaled + state.bias)
+
+
+def mask(state: State) -> State:
+    """Set the logits of positions that are not attended to -inf."""
+    attended = state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
+    return state.but(logits=np.where(attended, state.logits, -np.inf))
+
+
+def softmax(state: State) -> State:
+    """Weights over the keys; a row with nothing to attend is NaN (0/0) here."""
+    dead = np.all(state.logits == -np.inf, axis=-1)
+    with np.errstate(invalid="ignore"):
+        exponentials = np.exp(state.logits - state.logits.max(axis=-1, keepdims=True))
+        probs = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return state.but(probs=probs, dead=dead)
+
+
+def settle_dead_rows(state: State) -> State:
+    """A row with nothing to attend has no weights: zeros (ONNX Attention since 1.23, torch SDPA)."""
+    return state.but(probs=np.where(state.dead[..., None], 0.0, state.probs))
+
+
+def weigh(state: State) -> State:
+    """Weights . value; a value without weight does not reach the output, finite or not."""
+    value = state.value
+    if not np.isfinite(value).all():
+        return state.but(context=_weigh_nonfinite(state.probs, value))
+    return state.but(context=state.probs @ value)
+
+
+def _weigh_nonfinite(probs: Array, value: Array) -> Array:
+    terms = np.where(probs[..., None] != 0.0, probs[..., None] * value[..., None, :, :], 0.0)
+    return np.asarray(terms.sum(axis=-2))
+
+
+def merge_heads(x: Array) -> Array:
+    """(batch, heads, seq_len, dim) to (batch, seq_len, heads * dim)."""
+    batch, heads, length, dim = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * dim)
+
+
+def merge(state: State) -> State:
+    """Put the heads side by side."""
+    return state.but(output=merge_heads(state.context))
+
+
+def project_out(state: State) -> State:
+    """Apply the output projection."""
+    params = state.problem.params
+    return state.but(output=linear(state.output, params["wo"], params.get("bo")))
+
+
+def answer_context(state: State) -> State:
+    """The output of sdpa is the context itself."""
+    return state.but(output=state.context)
+
+
+def answer_weights(state: State) -> State:
+    """The weights are returned as they met the values."""
+    return state.but(weights=state.probs)
+
+
+CORE: Steps = (
+    Step("group", group),
+    Step("multiply", multiply),
+    Step("scale", scale),
+    Step("bias", add_bias),
+    Step("mask", mask),
+    Step("softmax", softmax),
+    Step("dead_rows", settle_dead_rows),
+    Step("weigh", weigh),
+    Step("weights", answer_weights),
+)
+SDPA: Steps = (*CORE, Step("answer", answer_context))
+MHA: Steps = (
+    Step("project", project),
+    Step("split", split),
+    *CORE,
+    Step("merge", merge),
+    Step("project_out", project_out),
+)
+STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
+"""The steps of each operator, in order."""
+
+
+def run(problem: Problem, steps: Steps) -> State:
+    """Compute `problem` by `steps`."""
+    state = begin(problem)
+    for step in steps:
+        state = step.apply(state)
+    return state
+
+
+def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
+    """
+    The same steps with another function under `name`.
+
+    Raises:
+        KeyError: there is no such step.
+    """
+    if all(step.name != name for step in steps):
+        raise KeyError(f"no step {name!r} among {', '.join(step.name for step in steps)}")
+    return tuple(Step(name, apply) if step.name == name else step for step in steps)
+
+
+def insert_after(steps: Steps, name: str, step: Step) -> Steps:
+    """
+    The same steps with one more after `name`.
+
+    Raises:
+        KeyError: there is no such step.
+    """
+    index = next((i for i, each in enumerate(steps) if each.name == name), None)
+    if index is None:
+        raise KeyError(f"no step {name!r} among {', '.join(each.name for each in steps)}")
+    return (*steps[: index + 1], step, *steps[index + 1 :])

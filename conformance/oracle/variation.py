@@ -1,0 +1,77 @@
+"""
+One semantic choice taken otherwise than canonical, as a value that transforms a problem, its steps or its reply.
+
+The same values serve declared differences, mask conventions, diagnosis and the harness's own liars.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from conformance.oracle.steps import State, Steps
+from conformance.spec.problem import Array, Problem
+
+Dialect = Mapping[str, str]
+"""Decision -> name of the way it is taken; a decision that is absent is taken canonically."""
+
+
+@dataclass(frozen=True, eq=False)
+class Expected:
+    """One output of the oracle: float64 values, and the dtype in which it is to be returned."""
+
+    values: Array
+    dtype: str
+
+
+Reply = Mapping[str, Expected]
+"""Output name -> what is expected."""
+
+ProblemMap = Callable[[Problem], Problem]
+HeadsMap = Callable[[State], State]
+StepsMap = Callable[[Steps, str], Steps]
+ReplyMap = Callable[[Reply], Reply]
+Stage = Literal["problem", "heads", "steps", "reply"]
+STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
+"""The order in which the variations of one dialect are composed."""
+
+
+@dataclass(frozen=True)
+class Variation:
+    """
+    A decision taken in one non-canonical way.
+
+    sentence: what an implementation does, in the present tense, after "it". remedy: what its user does about it at
+    the call site, or "" where nothing helps. apply: by stage, "problem" Problem -> Problem; "heads" State -> State after
+    projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A variation that does not
+    concern a problem returns it unchanged (the same object).
+    """
+
+    decision: str
+    name: str
+    sentence: str
+    remedy: str
+    stage: Stage
+    problem: ProblemMap | None = None
+    heads: HeadsMap | None = None
+    steps: StepsMap | None = None
+    reply: ReplyMap | None = None
+
+    def __post_init__(self) -> None:
+        filled = [stage for stage in STAGES if getattr(self, stage) is not None]
+        if filled != [self.stage]:
+            raise ValueError(f"{self.key}: a {self.stage} variation has its map there, not in {filled}")
+
+    @property
+    def key(self) -> str:
+        """`decision=name`, as it is written in dialects and printed."""
+        return f"{self.decision}={self.name}"
+
+
+_SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")
+
+
+def slot_of(decision: str) -> tuple[str, str | None]:
+    """Split `polarity[attn_mask]` into its family and its argument; other decisions have no argument."""
+    match = _SLOT.fullmatch(decision)
+    return (match["family"], match["slot"]) if match else (decision, None)

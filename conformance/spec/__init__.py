@@ -1,0 +1,1 @@
+"""What is asked: case records, the YAML format, masks and their algebra, and inputs made of them."""

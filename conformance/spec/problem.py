@@ -1,0 +1,134 @@
+"""
+A case made concrete: arrays, masks grouped by the argument that carries them, and what is asked for.
+
+All floating arrays here are float64 and hold numbers that the dtype under test represents exactly. In our
+own code True always means attend.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+SLOTLESS = ""
+"""The slot of a mask that has not been routed to an argument yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """
+    What one mask argument or flag of a call carries, in the canonical reading.
+
+    slot: the argument's name. kinds: the kinds of mask folded into it (key_padding, attention, causal, window,
+    additive). element: how it is handed over: bool, int, float, or flag. values: broadcastable to (batch,
+    num_heads, seq_len_q, seq_len_k); bool for bool and flag elements (True = attend), float64 otherwise (int: non-zero
+    = attend; float: added to the logits, -inf = not attended). verbatim: handed over as the case wrote it.
+    offset: for a causal flag, how far the diagonal is shifted: 0 is top-left.
+    """
+
+    slot: str
+    kinds: tuple[str, ...]
+    element: str
+    values: Array
+    verbatim: bool = False
+    offset: int | None = None
+
+    @property
+    def allowed(self) -> Array | None:
+        """Which positions are attended, or None where the group only adds."""
+        if self.element == "float":
+            return None
+        return np.asarray(self.values != 0)
+
+    @property
+    def bias(self) -> Array | None:
+        """What is added to the logits, or None where the group only allows."""
+        return self.values if self.element == "float" else None
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """
+    One attention call as arrays; shapes as in `bridge.Call`, masks as groups.
+
+    scale None means 1/sqrt(head_dim). params is empty for sdpa. alias: "none", "kv", "qkv".
+    """
+
+    operator: str
+    dtype: str
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    value_dim: int
+    query: Array
+    key: Array
+    value: Array
+    params: Mapping[str, Array] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    scale: float | None = None
+    outputs: tuple[str, ...] = ("output",)
+    alias: str = "none"
+
+    @property
+    def batch(self) -> int:
+        """Number of sequences."""
+        return int(self.query.shape[0])
+
+    @property
+    def seq_len_q(self) -> int:
+        """Number of queries."""
+        return int(self.query.shape[-2])
+
+    @property
+    def seq_len_k(self) -> int:
+        """Number of keys."""
+        return int(self.key.shape[-2])
+
+    @property
+    def logits_shape(self) -> tuple[int, int, int, int]:
+        """(batch, num_heads, seq_len_q, seq_len_k)."""
+        return (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k)
+
+    def allowed(self) -> Array:
+        """AND of what the groups allow, shape (batch, num_heads, seq_len_q, seq_len_k); True = attend."""
+        total = np.ones(self.logits_shape, dtype=bool)
+        for group in self.groups:
+            if (allowed := group.allowed) is not None:
+                total &= allowed
+        return total
+
+    def bias(self) -> Array | None:
+        """Sum of what the groups add, broadcastable to the logits, or None where nothing is added."""
+        added = [bias for group in self.groups if (bias := group.bias) is not None]
+        if not added:
+            return None
+        return np.asarray(sum(added[1:], start=added[0]))
+
+    def attended(self) -> Array:
+        """Which positions can receive weight: allowed, and not under a bias of -inf."""
+        bias = self.bias()
+        return self.allowed() if bias is None else self.allowed() & (bias != -np.inf)
+
+    def sizes(self) -> dict[str, int]:
+        """Every dimension by its name."""
+        sizes = {
+            "batch": self.batch,
+            "num_heads": self.num_heads,
+            "num_kv_heads": self.num_kv_heads,
+            "seq_len_q": self.seq_len_q,
+            "seq_len_k": self.seq_len_k,
+            "head_dim": self.head_dim,
+            "value_dim": self.value_dim,
+        }
+        if self.operator == "mha":
+            widths = {"query_dim": self.query, "kdim": self.key, "vdim": self.value}
+            sizes |= {name: int(array.shape[-1]) for name, array in widths.items()}
+            sizes["output_dim"] = int(self.params["wo"].shape[1])
+        return sizes
+
+    def but(self, **fields: Any) -> "Problem":
+        """The same problem except for `fields`."""
+        return replace(self, **fields)

@@ -1,0 +1,74 @@
+"""Rounding to the dtypes under test, exact and the same on every NumPy."""
+
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+FORMATS = {
+    # significand bits with the hidden one, smallest normal exponent, largest exponent
+    "float64": (53, -1022, 1023),
+    "float32": (24, -126, 127),
+    "tf32": (11, -126, 127),
+    "float16": (11, -14, 15),
+    "bfloat16": (8, -126, 127),
+}
+
+
+def largest(dtype: str) -> float:
+    """The largest finite number of `dtype`."""
+    bits, _, top = FORMATS[dtype]
+    return (2.0 - 2.0 ** (1 - bits)) * 2.0**top
+
+
+def smallest_normal(dtype: str) -> float:
+    """The smallest positive normal number of `dtype`."""
+    return float(2.0 ** FORMATS[dtype][1])
+
+
+def smallest_subnormal(dtype: str) -> float:
+    """The smallest positive number of `dtype`."""
+    bits, low, _ = FORMATS[dtype]
+    return float(2.0 ** (low - bits + 1))
+
+
+def round_to(values: Array, dtype: str) -> Array:
+    """
+    Round float64 `values` to the nearest number of `dtype`, ties to even; the result is still float64.
+
+    Beyond the largest number the result is infinite; NaN and infinities stay. One rounding: going to
+    float16 through float32 would round twice.
+    """
+    exact = np.asarray(values, dtype=np.float64)
+    if dtype == "float64":
+        return exact.copy()
+    bits, low, _ = FORMATS[dtype]
+    with np.errstate(invalid="ignore", over="ignore"):
+        _, exponent = np.frexp(exact)
+        quantum = np.ldexp(1.0, np.maximum(exponent - 1, low) - (bits - 1))
+        rounded = np.where(np.isfinite(exact), np.rint(exact / quantum) * quantum, exact)
+        return np.where(
+            np.isfinite(exact) & (np.abs(rounded) > largest(dtype)), np.copysign(np.inf, exact), rounded
+        )
+
+
+def to_tensor(values: Array, dtype: str) -> Tensor:
+    """
+    Hand over the bits of values that `dtype` holds exactly (problems are rounded once, when they are made).
+
+    Raises:
+        ValueError: a value would change, i.e. it was not rounded to `dtype` before.
+    """
+    exact = np.ascontiguousarray(values, dtype=np.float64)
+    if dtype == "bfloat16":
+        wide = exact.astype(np.float32)
+        tensor = Tensor(dtype, (wide.view(np.uint32) >> np.uint32(16)).astype(np.uint16))
+    else:
+        with np.errstate(over="ignore"):
+            tensor = Tensor(dtype, exact.astype(dtype))
+    if not np.array_equal(tensor.float64(), exact, equal_nan=True):
+        raise ValueError(f"values were not rounded to {dtype} before they were handed over")
+    return tensor
