@@ -26,7 +26,9 @@ class Group:
     additive). element: how it is handed over: bool, int, float, or flag. values: broadcastable to (batch,
     num_heads, seq_len_q, seq_len_k); bool for bool and flag elements (True = attend), float64 otherwise (int: non-zero
     = attend; float: added to the logits, -inf = not attended). verbatim: handed over as the case wrote it.
-    offset: for a causal flag, how far the diagonal is shifted: 0 is top-left.
+    offset: for a causal mask, how far its diagonal is shifted (0 is top-left). window: for a window, the inclusive
+    numbers of keys to the left and right of the query's own position, None for unbounded. Size-one axes are axes
+    that the mask does not span.
     """
 
     slot: str
@@ -35,6 +37,7 @@ class Group:
     values: Array
     verbatim: bool = False
     offset: int | None = None
+    window: tuple[int | None, int | None] | None = None
 
     @property
     def allowed(self) -> Array | None:
