@@ -110,20 +110,31 @@ class Declaration:
 
 
 class _Stage:
-    """Whether the framework is being called: an exception is its answer only then."""
+    """Where the call is: an exception is the framework's answer only inside, a refusal is honest only before."""
 
     inside = False
+    entered = False
 
 
 @contextmanager
 def framework_call() -> Iterator[None]:
     """Mark the one framework call: an exception that leaves this block is the framework's own."""
-    _Stage.inside = True
+    _Stage.inside = _Stage.entered = True
     yield
     _Stage.inside = False
+
+
+def begin_call() -> None:
+    """Forget the marks of the call before."""
+    _Stage.inside = _Stage.entered = False
 
 
 def left_from_framework() -> bool:
     """Tell, once after an exception, whether it left `framework_call`; resets the mark."""
     inside, _Stage.inside = _Stage.inside, False
     return inside
+
+
+def framework_was_entered() -> bool:
+    """Whether `framework_call` was entered since `begin_call`."""
+    return _Stage.entered

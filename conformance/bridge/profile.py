@@ -53,17 +53,13 @@ class Profile:
     @classmethod
     def uniform(cls, dtype: str) -> "Profile":
         """Everything is rounded to `dtype`: the ordinary arithmetic of float32 and float64."""
-        return cls(
-            store=dtype, acc=dtype, score=dtype, soft=dtype, sum=dtype, prob=dtype, scale=dtype, lse=dtype
-        )
+        return cls(store=dtype, acc=dtype, score=dtype, soft=dtype, sum=dtype, prob=dtype, scale=dtype, lse=dtype)
 
     @classmethod
     def fused(cls, dtype: str) -> "Profile":
         """Half precision in and out, float32 inside; the weights are rounded before they meet the values."""
         inner = "float32"
-        return cls(
-            store=dtype, acc=inner, score=inner, soft=inner, sum=inner, prob=dtype, scale=inner, lse=inner
-        )
+        return cls(store=dtype, acc=inner, score=inner, soft=inner, sum=inner, prob=dtype, scale=inner, lse=inner)
 
     @classmethod
     def naive(cls, dtype: str) -> "Profile":

@@ -40,9 +40,7 @@ class Tensor:
         if self.dtype not in STORAGE:
             raise ValueError(f"dtype {self.dtype!r} cannot cross the bridge; it carries {', '.join(STORAGE)}")
         if self.bits.dtype.name != STORAGE[self.dtype]:
-            raise ValueError(
-                f"a {self.dtype} tensor is stored as {STORAGE[self.dtype]}, not {self.bits.dtype.name}"
-            )
+            raise ValueError(f"a {self.dtype} tensor is stored as {STORAGE[self.dtype]}, not {self.bits.dtype.name}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -29,7 +29,7 @@ class Bound:
 
     @property
     def tolerance(self) -> Array:
-        """hard + 8 sigma; infinite where not judged."""
+        """The sum of `hard` and 8 `sigma`; infinite where not judged."""
         return np.where(self.judged, self.hard + SIGMAS * self.sigma, np.inf)
 
     @property

@@ -1,11 +1,14 @@
 """The oracle: the answer to a routed problem under a dialect."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
 
 from conformance.oracle.steps import STEPS, State, Step, insert_after, run
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation
 from conformance.oracle.variations import compose
-from conformance.spec.problem import Problem
+from conformance.spec.problem import Array, Problem
 
 CANONICAL: Dialect = {}
 
@@ -50,9 +53,9 @@ def evaluate_variations(problem: Problem, variations: tuple[Variation, ...], sco
 def requested(state: State) -> Reply:
     """The outputs that the problem asks for, in the input's dtype."""
     dtype = state.problem.dtype
-    made = {
+    made: dict[str, Callable[[], Array]] = {
         "output": lambda: state.output,
         "weights": lambda: state.weights,
-        "weights_mean": lambda: state.weights.mean(axis=1),
+        "weights_mean": lambda: np.asarray(state.weights.mean(axis=1)),
     }
     return {name: Expected(made[name](), dtype) for name in state.problem.outputs}

@@ -85,7 +85,7 @@ def begin(problem: Problem) -> State:
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
-    """x @ weight + bias, with weight (in, out)."""
+    """Compute x @ weight + bias, with weight (in, out)."""
     product = x @ weight
     return product if bias is None else product + bias
 

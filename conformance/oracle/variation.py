@@ -41,10 +41,10 @@ class Variation:
     """
     A decision taken in one non-canonical way.
 
-    sentence: what an implementation does, in the present tense, after "it". remedy: what its user does about it at
-    the call site, or "" where nothing helps. apply: by stage, "problem" Problem -> Problem; "heads" State -> State after
-    projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A variation that does not
-    concern a problem returns it unchanged (the same object).
+    sentence: what an implementation does, in the present tense, after "it". remedy: what its user can do about it
+    at the call site, or "" where nothing helps. The map of its stage: "problem" Problem -> Problem; "heads" State ->
+    State after projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A problem or reply
+    that the variation does not concern is returned as it is (the same object).
     """
 
     decision: str

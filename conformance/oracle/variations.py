@@ -14,9 +14,7 @@ from conformance.oracle.steps import (
     Step,
     Steps,
     insert_after,
-    merge_heads,
     replace_step,
-    settle_dead_rows,
 )
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation, slot_of
 from conformance.spec.problem import Array, Group, Problem
@@ -34,9 +32,7 @@ def _on_slot(slot: str, change: Callable[[Problem, Group], Group | None]) -> Cal
             changed = change(problem, group) if group.slot == slot else group
             if changed is not None:
                 groups.append(changed)
-        same = len(groups) == len(problem.groups) and all(
-            a is b for a, b in zip(groups, problem.groups, strict=True)
-        )
+        same = len(groups) == len(problem.groups) and all(a is b for a, b in zip(groups, problem.groups, strict=True))
         return problem if same else problem.but(groups=tuple(groups))
 
     return apply
@@ -108,7 +104,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             "fold all masks into one",
             _ignored_beside_others,
         ),
-        row("mask_axes", "transposed", f"transposes {slot} when it is square", f"transpose {slot}", _transposed),
+        row(
+            "mask_axes",
+            "transposed",
+            f"transposes {slot} when it is square",
+            f"transpose {slot}",
+            _transposed,
+        ),
         row(
             "mask_axes",
             "first_item",
@@ -117,9 +119,6 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             _first_item,
         ),
     )
-
-
-SLOT_FAMILIES = tuple(dict.fromkeys(slot_of(v.decision)[0] for v in slot_variations("mask")))
 
 
 # ---- problem: where a causal flag is anchored, scale, heads -------------------------------------------------
@@ -219,9 +218,7 @@ def _tile_heads(steps: Steps, _: str) -> Steps:
         repeats = state.problem.num_heads // state.problem.num_kv_heads
         if repeats == 1:
             return state
-        return state.but(
-            key=np.tile(state.key, (1, repeats, 1, 1)), value=np.tile(state.value, (1, repeats, 1, 1))
-        )
+        return state.but(key=np.tile(state.key, (1, repeats, 1, 1)), value=np.tile(state.value, (1, repeats, 1, 1)))
 
     return replace_step(steps, "group", tile)
 
@@ -231,7 +228,7 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
 
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
-            fill = float(round_to(np.float64(amount(score)), score))
+            fill = float(round_to(np.asarray(amount(score)), score))
             with np.errstate(invalid="ignore"):
                 under = fill if replaces else state.logits + fill
             filled = round_to(np.where(state.allowed, state.logits, under), score)
@@ -247,7 +244,7 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
 def _absorbed(state: State, filled: Array) -> Array:
     """Rows without an attended key whose logits the fill made equal."""
     none = ~state.allowed.any(axis=-1)
-    return none & (filled.max(axis=-1) == filled.min(axis=-1)) & np.isfinite(filled).all(axis=-1)
+    return np.asarray(none & (filled.max(axis=-1) == filled.min(axis=-1)) & np.isfinite(filled).all(axis=-1))
 
 
 def _dead_rows_nan(steps: Steps, _: str) -> Steps:
@@ -431,12 +428,8 @@ TABLE: tuple[Variation, ...] = (
         "problem",
         problem=_weights_transposed,
     ),
-    Variation(
-        "projection_bias", "ignored", "drops the biases of the projections", "", "problem", problem=_no_biases
-    ),
-    Variation(
-        "value_path", "key", "weighs the keys instead of the values", "", "heads", heads=_key_as_value
-    ),
+    Variation("projection_bias", "ignored", "drops the biases of the projections", "", "problem", problem=_no_biases),
+    Variation("value_path", "key", "weighs the keys instead of the values", "", "heads", heads=_key_as_value),
     Variation(
         "value_path",
         "reversed",
@@ -517,9 +510,7 @@ TABLE: tuple[Variation, ...] = (
         "steps",
         steps=_dead_rows_unmasked,
     ),
-    Variation(
-        "softmax_axis", "queries", "normalises over the queries", "", "steps", steps=_softmax_over(-2)
-    ),
+    Variation("softmax_axis", "queries", "normalises over the queries", "", "steps", steps=_softmax_over(-2)),
     Variation("softmax_axis", "heads", "normalises over the heads", "", "steps", steps=_softmax_over(1)),
     Variation(
         "nonfinite_value",
@@ -570,9 +561,7 @@ TABLE: tuple[Variation, ...] = (
         reply=_output_transposed,
     ),
     *(
-        Variation(
-            "result_dtype", dtype, f"returns {dtype}", "cast the result", "reply", reply=_returned_as(dtype)
-        )
+        Variation("result_dtype", dtype, f"returns {dtype}", "cast the result", "reply", reply=_returned_as(dtype))
         for dtype in ("float64", "float32", "float16", "bfloat16")
     ),
 )
@@ -582,7 +571,21 @@ def _merged_by(steps: Steps, merge: Callable[[State], State]) -> Steps:
     return replace_step(steps, "merge", merge) if any(s.name == "merge" for s in steps) else steps
 
 
-_BY_KEY = {variation.key: variation for variation in TABLE}
+CANONICAL_NAMES: dict[str, str] = {
+    "causal_alignment": "top_left",
+    "scale": "1/sqrt(head_dim) or as given",
+    "head_split": "consecutive",
+    "head_merge": "consecutive",
+    "grouped_heads": "repeat",
+    "mask_fill": "-inf",
+    "fully_masked_row": "zero",
+    "softmax_axis": "keys",
+    "nonfinite_value": "isolated",
+    "returned_weights": "per head, after the softmax",
+    "result_dtype": "the input's",
+}
+"""What canonical is called, for sentences; decisions that are absent are called canonical."""
+
 _RANK = {variation.key: rank for rank, variation in enumerate(TABLE)}
 
 
@@ -615,4 +618,4 @@ def candidates(problem: Problem) -> tuple[Variation, ...]:
     return (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
 
 
-__all__ = ["TABLE", "candidates", "causal", "compose", "find", "merge_heads", "settle_dead_rows", "slot_variations"]
+__all__ = ["CANONICAL_NAMES", "TABLE", "candidates", "causal", "compose", "find", "slot_variations"]

@@ -50,9 +50,7 @@ def round_to(values: Array, dtype: str) -> Array:
         _, exponent = np.frexp(exact)
         quantum = np.ldexp(1.0, np.maximum(exponent - 1, low) - (bits - 1))
         rounded = np.where(np.isfinite(exact), np.rint(exact / quantum) * quantum, exact)
-        return np.where(
-            np.isfinite(exact) & (np.abs(rounded) > largest(dtype)), np.copysign(np.inf, exact), rounded
-        )
+        return np.where(np.isfinite(exact) & (np.abs(rounded) > largest(dtype)), np.copysign(np.inf, exact), rounded)
 
 
 def to_tensor(values: Array, dtype: str) -> Tensor:

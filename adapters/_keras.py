@@ -1,0 +1,38 @@
+"""Tensors to Keras and back, bit for bit, and what ran: shared by keras.mha and keras.sdpa on every backend."""
+
+import importlib.metadata
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import ml_dtypes
+import numpy as np
+
+from conformance.bridge import Tensor
+
+
+def to_numpy(tensor: Tensor) -> Any:
+    """The same bits as a NumPy array; Keras takes NumPy arrays everywhere."""
+    return tensor.bits.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else tensor.bits
+
+
+def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+    """The function under jax.jit on the jax backend, as Keras runs models there; as it is elsewhere."""
+    if keras.backend.backend() != "jax":
+        return function
+    import jax  # noqa: PLC0415 - not installed where another backend is used
+
+    return jax.jit(function, static_argnames=static)  # type: ignore[no-any-return]
+
+
+def keras_evidence() -> dict[str, Any]:
+    """What runs: versions, backend, threads, and whether flash attention may be taken."""
+    backend = keras.backend.backend()
+    return {
+        "versions": {name: importlib.metadata.version(name) for name in ("keras", backend)} | {"numpy": np.__version__},
+        "backend": backend,
+        "device": "cpu",
+        "flash_attention": keras.config.is_flash_attention_enabled(),
+        "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS")},
+    }

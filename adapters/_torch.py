@@ -1,0 +1,63 @@
+"""Tensors to torch and back, bit for bit, and what torch documents: shared by the adapters of torch and of its export."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from conformance.bridge import Facts, Profile, Tensor
+
+SDPA_DOCS = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_dot_product_attention.html"
+MHA_DOCS = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.modules.activation.MultiheadAttention.html"
+
+
+def to_torch(tensor: Tensor, device: str) -> Any:
+    """The same bits as a torch tensor of its own."""
+    if tensor.dtype == "bfloat16":
+        return torch.from_numpy(tensor.bits.astype(np.int16, casting="unsafe")).view(torch.bfloat16).to(device)
+    return torch.from_numpy(tensor.bits.copy()).to(device)
+
+
+def from_torch(result: Any) -> Tensor:
+    """The same bits as a bridge tensor."""
+    here = result.detach().cpu().contiguous()
+    if here.dtype == torch.bfloat16:
+        return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
+    return Tensor.of(here.numpy())
+
+
+def aliased(query: Tensor, key: Tensor, value: Tensor, alias: str, device: str) -> tuple[Any, Any, Any]:
+    """Query, key and value; those that are one object in the call are one object for torch."""
+    q = to_torch(query, device)
+    k = q if alias == "qkv" else to_torch(key, device)
+    return q, k, k if alias in ("kv", "qkv") else to_torch(value, device)
+
+
+def math_profile(dtype: str) -> Profile:
+    """The math kernel keeps all intermediates of half precision in float32 (SDPA_DOCS)."""
+    half = dtype in ("float16", "bfloat16")
+    return Profile.fused(dtype).but(prob="float32") if half else Profile.uniform(dtype)
+
+
+def stepwise_profile(dtype: str) -> Profile:
+    """Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each."""
+    half = dtype in ("float16", "bfloat16")
+    return Profile.naive(dtype).but(scale="float32") if half else Profile.uniform(dtype)
+
+
+def wants_weights(facts: Facts) -> bool:
+    """Whether the call asks for attention weights."""
+    return any(name in facts.outputs for name in ("weights", "weights_mean"))
+
+
+def torch_evidence() -> dict[str, Any]:
+    """What runs: versions, devices, threads, and the kernels that are enabled."""
+    cuda = torch.cuda.is_available()
+    return {
+        "versions": {"torch": torch.__version__, "numpy": np.__version__},
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "mha_fastpath": torch.backends.mha.get_fastpath_enabled(),
+        "tf32": torch.backends.cuda.matmul.allow_tf32 if cuda else False,
+    }

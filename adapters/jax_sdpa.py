@@ -1,0 +1,101 @@
+"""
+JAX, through jax.nn.dot_product_attention.
+
+What this adapter translates, and nothing else:
+* arrays are given (batch, num_heads, seq_len, head_dim) and JAX takes and returns (batch, seq_len, num_heads, head_dim)
+* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k), axes may be 1
+* is_causal: top-left aligned
+* local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
+* 64-bit types are enabled
+* [jit] is compiled as a whole, [eager] operator by operator
+"""
+
+NAME = "jax.sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["jax"]
+EXTRA = "jax"
+OUTPUTS = ["output"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads"]
+SLOTS = {
+    "mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+    },
+    "bias": {
+        "role": "mask",
+        "takes": ["additive"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+    "local_window_size": {"role": "window"},
+}
+VARIANTS = {
+    "jit": {
+        "summary": "under jax.jit",
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        "DTYPES": ["float64", "float32", "bfloat16"],
+    },
+    "eager": {
+        "summary": "operator by operator",
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+    },
+}
+
+import os
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+
+STATIC = ("scale", "is_causal", "local_window_size")
+FUNCTIONS = {
+    "jit": jax.jit(jax.nn.dot_product_attention, static_argnames=STATIC),
+    "eager": jax.nn.dot_product_attention,
+}
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical; the softmax is always carried out in float32."""
+    if facts.dtype == "float64":
+        single = Profile.uniform("float64").but(score="float32", soft="float32", sum="float32", prob="float32")
+        return Declaration(single, evidence="jax/_src/nn/functions.py: softmax is always carried out in fp32")
+    return Declaration(Profile.ordinary(facts.dtype), evidence="jax/_src/nn/functions.py: logits in float32")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
+    masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
+    flags = {"is_causal": bool(call.arguments.get("is_causal", False)), "scale": call.scale}
+    if "local_window_size" in call.arguments:
+        unbounded = max(query.shape[1], key.shape[1])
+        sides = call.arguments["local_window_size"]
+        flags["local_window_size"] = tuple(unbounded if side is None else side for side in sides)
+    with framework_call():
+        output = FUNCTIONS[call.facts.variant](query, key, value, **masks, **flags)
+    return {"output": np.asarray(output).swapaxes(1, 2)}
+
+
+def to_numpy(tensor: Tensor) -> Any:
+    """The same bits as a NumPy array, which JAX takes."""
+    return tensor.bits.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else tensor.bits
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return {
+        "versions": {"jax": jax.__version__, "numpy": np.__version__},
+        "device": str(jax.devices()[0]),
+        "x64": jax.config.jax_enable_x64,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }

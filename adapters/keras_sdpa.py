@@ -1,0 +1,120 @@
+"""
+Keras 3, through keras.ops.dot_product_attention on one of its backends.
+
+What this adapter translates, and nothing else:
+* arrays are given (batch, num_heads, seq_len, head_dim) and Keras takes and returns (batch, seq_len, num_heads, head_dim)
+* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k), axes may be 1
+* is_causal: top-left aligned
+* [jax] runs under jax.jit with 64-bit types enabled
+"""
+
+NAME = "keras.sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["keras>=3"]
+EXTRA = "keras"
+OUTPUTS = ["output"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "int": "undocumented",
+        "float": "undocumented",
+    },
+    "bias": {
+        "role": "mask",
+        "takes": ["additive"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+}
+VARIANTS = {
+    "tensorflow": {
+        "summary": "on TensorFlow",
+        "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        "REQUIRES": ["keras>=3", "tensorflow"],
+    },
+    "jax": {
+        "summary": "on JAX",
+        "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        "REQUIRES": ["keras>=3", "jax"],
+        "DTYPES": ["float64", "float32", "bfloat16"],
+        "CAPABILITIES": ["scale", "grouped_heads"],
+    },
+    "torch": {
+        "summary": "on PyTorch",
+        "env": {"KERAS_BACKEND": "torch"},
+        "REQUIRES": ["keras>=3", "torch"],
+        "SLOTS": {
+            "mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window"],
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "undocumented",
+                "excludes": ["bias"],
+            },
+            "bias": {
+                "role": "mask",
+                "takes": ["additive"],
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "float": "add",
+                "excludes": ["mask"],
+            },
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+        },
+    },
+}
+
+from typing import Any
+
+import keras
+from _keras import compiled, keras_evidence, to_numpy
+
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
+
+RESULT_TYPE = "https://github.com/keras-team/keras/blob/v3.15.1/keras/src/backend/common/dtypes.py"
+
+attention = compiled(keras.ops.dot_product_attention, static=("scale", "is_causal"))
+
+
+def declare(facts: Facts) -> Declaration:
+    """Off TensorFlow, Keras maps float64 to float32 on purpose; on TensorFlow, half precision is stored between operators."""
+    if facts.dtype == "float64" and facts.variant != "tensorflow":
+        single = Deviation("result_dtype", "float32", RESULT_TYPE)
+        return Declaration(Profile.uniform("float32"), (single,), "result_type maps float64 to float32")
+    return Declaration(profile(facts.variant, facts.dtype), evidence="measured: TOLERANCE.md, section 5")
+
+
+def profile(backend: str, dtype: str) -> Profile:
+    """The arithmetic of a backend."""
+    if backend != "tensorflow" or dtype == "float32":
+        return Profile.ordinary(dtype)
+    if dtype == "float64":
+        return Profile.uniform(dtype).but(scale="float32")
+    return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
+    masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
+    causal = bool(call.arguments.get("is_causal", False))
+    with framework_call():
+        output = attention(query, key, value, **masks, scale=call.scale, is_causal=causal)
+    return {"output": keras.ops.convert_to_numpy(output).swapaxes(1, 2)}
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return keras_evidence()

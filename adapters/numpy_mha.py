@@ -1,0 +1,104 @@
+"""
+NumPy: multi-head attention as a plain loop, in float32 and float64.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, seq_len, width), weights (in, out), as in the call
+* head h owns columns h * dim to (h + 1) * dim of the projections
+* key_padding_mask (batch, seq_len_k) and attn_mask: True or non-zero means attend; floats are added to the logits
+* is_causal: top-left aligned, combined with the masks
+* a fully masked row is zero before the output projection
+"""
+
+NAME = "numpy.mha"
+OPERATORS = ["mha"]
+REQUIRES = ["numpy"]
+EXTRA = ""
+OUTPUTS = ["output", "weights", "weights_mean"]
+DTYPES = ["float64", "float32"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+SLOTS = {
+    "key_padding_mask": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "int": "attend",
+        "float": "add",
+    },
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "int": "attend",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+}
+
+from typing import Any
+
+import numpy as np
+from _numpy import Array, attend, linear, reply
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical, in the arithmetic of the dtype itself."""
+    return Declaration(Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays")
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    sizes = call.facts.sizes
+    shape = (sizes["batch"], sizes["num_heads"], sizes["seq_len_q"], sizes["seq_len_k"])
+    mask = combined(call, shape)
+    causal = bool(call.arguments.get("is_causal"))
+    with framework_call():
+        query = project(call, "q", call.query, sizes["num_heads"])
+        key = project(call, "k", call.key, sizes["num_kv_heads"])
+        value = project(call, "v", call.value, sizes["num_kv_heads"])
+        context, weights = attend(query, key, value, call.scale, mask, causal)
+        merged = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
+        output = linear(merged, call.params["wo"].bits, bias(call, "bo"))
+    return reply(output, weights, call.facts.outputs)
+
+
+def bias(call: Call, name: str) -> Array | None:
+    """A bias, if the call has biases."""
+    return call.params[name].bits if name in call.params else None
+
+
+def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
+    """Project the rows and give each head its columns: (batch, heads, seq_len, dim)."""
+    flat = linear(rows.bits, call.params["w" + letter].bits, bias(call, "b" + letter))
+    return flat.reshape(*flat.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+
+def combined(call: Call, shape: tuple[int, int, int, int]) -> Array | None:
+    """All mask arguments as one array of the logits' shape: AND of booleans, sum of floats, -inf where both say no."""
+    allowed = np.ones(shape, bool)
+    added = np.zeros(shape, call.query.bits.dtype)
+    masks = [call.arguments[slot] for slot in ("key_padding_mask", "attn_mask") if slot in call.arguments]
+    for slot in ("key_padding_mask", "attn_mask"):
+        if slot not in call.arguments:
+            continue
+        mask = call.arguments[slot]
+        array = mask.bits[:, None, None, :] if slot == "key_padding_mask" else mask.bits
+        if mask.dtype == call.query.dtype:
+            added = added + array
+        else:
+            allowed &= array != 0
+    if not masks:
+        return None
+    if all(mask.dtype != call.query.dtype for mask in masks):
+        return allowed
+    return np.where(allowed, added, added.dtype.type(-np.inf))
+
+
+def evidence() -> dict[str, Any]:
+    """What ran."""
+    return {"versions": {"numpy": np.__version__}, "device": "cpu", "kernel": "python loop"}

@@ -1,0 +1,60 @@
+"""
+NumPy: scaled dot product attention as a plain loop, in float32 and float64.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call
+* attn_mask: True or non-zero means attend; floats are added to the logits
+* is_causal: top-left aligned, combined with attn_mask
+* a fully masked row is zero
+"""
+
+NAME = "numpy.sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["numpy"]
+EXTRA = ""
+OUTPUTS = ["output", "weights", "weights_mean"]
+DTYPES = ["float64", "float32"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "int": "attend",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+}
+
+from typing import Any
+
+import numpy as np
+from _numpy import attend, reply
+
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical, in the arithmetic of the dtype itself."""
+    return Declaration(Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    query, key, value = call.query.bits, call.key.bits, call.value.bits
+    mask = call.arguments.get("attn_mask")
+    full = None
+    if mask is not None:
+        array = mask.bits if mask.dtype == call.query.dtype else mask.bits != 0
+        full = np.broadcast_to(array, (*query.shape[:3], key.shape[2]))
+    with framework_call():
+        output, weights = attend(query, key, value, call.scale, full, bool(call.arguments.get("is_causal")))
+    return reply(output, weights, call.facts.outputs)
+
+
+def evidence() -> dict[str, Any]:
+    """What ran."""
+    return {"versions": {"numpy": np.__version__}, "device": "cpu", "kernel": "python loop"}

@@ -1,0 +1,129 @@
+"""
+PyTorch, through torch.nn.MultiheadAttention.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, seq_len, width): batch_first=True
+* weights are given (in, out) and torch stores (out, in): transposed; wq, wk, wv are stacked in in_proj_weight, or
+  separate where kdim or vdim differ; biases are stacked in in_proj_bias
+* key_padding_mask and attn_mask: True means ignore, floats are added to the logits
+* attn_mask of its own for items or heads: (batch * num_heads, seq_len_q, seq_len_k)
+* is_causal: only a hint that attn_mask is causal
+* need_weights where weights are asked for, average_attn_weights where their mean is
+* [eval] is module.eval() without gradients, [train] is module.train() with gradients and dropout 0
+"""
+
+NAME = "torch.mha"
+OPERATORS = ["mha"]
+REQUIRES = ["torch"]
+EXTRA = "torch"
+OUTPUTS = ["output", "weights", "weights_mean"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu", "cuda"]
+CAPABILITIES = ["kdim", "no_bias"]
+SLOTS = {
+    "key_padding_mask": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "ignore",
+        "float": "add",
+        "same_element_as": ["attn_mask"],
+    },
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b*h", "q", "k"]],
+        "bool": "ignore",
+        "float": "add",
+        "same_element_as": ["key_padding_mask"],
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left", "hint": True, "requires": ["attn_mask"]},
+}
+VARIANTS = {
+    "eval": {"summary": "inference; takes the fast path for self attention"},
+    "train": {"summary": "training mode, dropout 0"},
+}
+
+from typing import Any
+
+import torch
+from _torch import aliased, from_torch, stepwise_profile, to_torch, torch_evidence, wants_weights
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical: what a fully masked row returns is documented nowhere. The profile depends on the path."""
+    if takes_fast_path(facts) or wants_weights(facts):
+        return Declaration(stepwise_profile(facts.dtype), evidence="torch/nn/functional.py: q scaled, bmm, softmax, bmm")
+    return Declaration(Profile.ordinary(facts.dtype), evidence="torch/nn/functional.py: scaled_dot_product_attention")
+
+
+def takes_fast_path(facts: Facts) -> bool:
+    """The documented conditions of the inference fast path."""
+    return (
+        facts.variant == "eval"
+        and facts.alias == "qkv"
+        and facts.sizes["num_heads"] % 2 == 0
+        and all(mask.element != "float" for mask in facts.masks)
+    )
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call with a module that holds the parameters."""
+    facts = call.facts
+    if "weights" in facts.outputs and "weights_mean" in facts.outputs:
+        raise Unsupported("one call returns weights per head or their mean, not both")
+    layer = module(call)
+    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device)
+    masks = {
+        name: to_torch(call.arguments[name], facts.device)
+        for name in ("key_padding_mask", "attn_mask")
+        if name in call.arguments
+    }
+    arguments = {
+        **masks,
+        "is_causal": bool(call.arguments.get("is_causal", False)),
+        "need_weights": wants_weights(facts),
+        "average_attn_weights": "weights_mean" in facts.outputs,
+    }
+    with torch.set_grad_enabled(facts.variant == "train"), framework_call():
+        output, weights = layer(query, key, value, **arguments)
+    found = {"output": output, "weights": weights, "weights_mean": weights}
+    return {name: from_torch(found[name]) for name in facts.outputs}
+
+
+def module(call: Call) -> Any:
+    """A layer with the call's parameters, in the mode of the variant."""
+    facts, sizes = call.facts, call.facts.sizes
+    layer = torch.nn.MultiheadAttention(
+        sizes["query_dim"],
+        sizes["num_heads"],
+        bias="bq" in call.params,
+        kdim=sizes["kdim"],
+        vdim=sizes["vdim"],
+        batch_first=True,
+        device=facts.device,
+        dtype=getattr(torch, facts.dtype),
+    )
+    layer.load_state_dict(state(call))
+    return layer.train(facts.variant == "train")
+
+
+def state(call: Call) -> dict[str, Any]:
+    """The parameters under torch's names and in torch's orientation."""
+    params = {name: to_torch(tensor, call.facts.device) for name, tensor in call.params.items()}
+    found = {"out_proj.weight": params["wo"].T}
+    if call.facts.sizes["kdim"] == call.facts.sizes["vdim"] == call.facts.sizes["query_dim"]:
+        found["in_proj_weight"] = torch.cat([params[name].T for name in ("wq", "wk", "wv")])
+    else:
+        found |= {f"{letter}_proj_weight": params["w" + letter].T for letter in "qkv"}
+    if "bq" in params:
+        found["in_proj_bias"] = torch.cat([params[name] for name in ("bq", "bk", "bv")])
+        found["out_proj.bias"] = params["bo"]
+    return found
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return torch_evidence()

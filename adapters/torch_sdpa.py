@@ -1,0 +1,95 @@
+"""
+PyTorch, through torch.nn.functional.scaled_dot_product_attention with one kernel chosen by torch.nn.attention.sdpa_kernel.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call
+* attn_mask: True means attend, floats are added to the logits; as in the call
+* is_causal: top-left aligned
+* fewer key heads than query heads: enable_gqa=True
+"""
+
+NAME = "torch.sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["torch"]
+EXTRA = "torch"
+OUTPUTS = ["output"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu", "cuda"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
+}
+VARIANTS = {
+    "math": {"summary": "SDPBackend.MATH"},
+    "flash": {
+        "summary": "SDPBackend.FLASH_ATTENTION, which also combines is_causal with attn_mask",
+        "CAPABILITIES": ["scale", "grouped_heads"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "float": "add",
+            },
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+        },
+    },
+}
+
+from typing import Any
+
+import torch
+from _torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+
+KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical; the kernels differ in what they round weights to in half precision."""
+    if facts.variant == "math":
+        return Declaration(math_profile(facts.dtype), evidence=f"intermediates in float32: {SDPA_DOCS}")
+    return Declaration(Profile.ordinary(facts.dtype), evidence="measured: TOLERANCE.md, section 5")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with the kernel of the variant."""
+    facts = call.facts
+    if facts.device == "cuda" and facts.variant == "flash":
+        _decline_on_cuda(call)
+    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device)
+    mask = call.arguments.get("attn_mask")
+    arguments = {
+        "attn_mask": None if mask is None else to_torch(mask, facts.device),
+        "is_causal": bool(call.arguments.get("is_causal", False)),
+        "scale": call.scale,
+        "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
+    }
+    with torch.no_grad(), sdpa_kernel(KERNELS[facts.variant]), framework_call():
+        output = torch.nn.functional.scaled_dot_product_attention(query, key, value, **arguments)
+    return {"output": from_torch(output)}
+
+
+def _decline_on_cuda(call: Call) -> None:
+    """The CUDA flash kernel is documented for half precision, without a mask."""
+    if call.facts.dtype not in ("float16", "bfloat16"):
+        raise Unsupported(f"the CUDA flash kernel takes float16 and bfloat16, not {call.facts.dtype}")
+    if "attn_mask" in call.arguments:
+        raise Unsupported("the CUDA flash kernel takes no attn_mask")
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return torch_evidence()

@@ -1,0 +1,83 @@
+"""
+Load an adapter by its path, under a private package.
+
+`from ._torch import ...` finds `_torch.py` beside the adapter, and only files whose names begin with `_`. The
+adapter's folder never enters `sys.path`, so no file in it can stand in for a real module of the same name.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+PACKAGE = "_conformance_adapter"
+
+
+class _Helpers:
+    """Finds the files beside an adapter that begin with `_`, as modules of the private package."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find_spec(
+        self, fullname: str, _path: "Sequence[str] | None" = None, _target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        package, _, name = fullname.rpartition(".")
+        file = self.folder / f"{name}.py"
+        if package != PACKAGE or not name.startswith("_") or not file.is_file():
+            return None
+        return importlib.util.spec_from_file_location(fullname, file)
+
+
+def load(path: Path) -> ModuleType:
+    """
+    Import the adapter at `path`; one adapter per process.
+
+    Raises:
+        ImportError: the file is no Python source.
+        Exception: whatever the adapter's own code raises.
+    """
+    package = ModuleType(PACKAGE)
+    package.__path__ = []
+    sys.modules[PACKAGE] = package
+    sys.meta_path.insert(0, _Helpers(path.parent))
+    name = f"{PACKAGE}.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python source file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def sources(path: Path) -> list[Path]:
+    """The adapter's file and the helpers beside it that it imports, directly or through one another."""
+    found = [path]
+    for file in found:
+        found += [helper for helper in _imported(file) if helper not in found]
+    return [path, *sorted(found[1:])]
+
+
+def _imported(file: Path) -> Iterator[Path]:
+    for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            for name in dict.fromkeys(names):
+                helper = file.parent / f"{name}.py"
+                if name.startswith("_") and helper.is_file():
+                    yield helper
+
+
+def digest(path: Path) -> str:
+    """sha256 over the names and bytes of `sources`."""
+    total = hashlib.sha256()
+    for file in sources(path):
+        content = file.read_bytes()
+        total.update(f"{file.name} {len(content)}\n".encode())
+        total.update(content)
+    return f"sha256:{total.hexdigest()}"

@@ -1,0 +1,181 @@
+"""
+What coordinator and worker say to each other, as frames.
+
+    worker       hello (or failed)                     began N, answer N, ...                    bye
+    coordinator                      call N, call M, ...                       (closes its side)
+
+A request is a call with its number, the requirements of its case and how many bytes its answer may have.
+"""
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from conformance.bridge.contract import Call, Declaration, Deviation, Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.bridge.values import real
+from conformance.bridge.wire import Message, WireError
+
+PROTOCOL = 1
+"""The version that both sides must speak."""
+
+ANSWERS = ("reply", "unsupported", "error")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call for a worker; `limit` is how many bytes of outputs its answer may have."""
+
+    number: int
+    call: Call
+    requirements: tuple[str, ...] = ()
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """
+    What a worker says to a request.
+
+    status: reply (with outputs), unsupported (with a reason) or error (type, message, traceback, and the stage that
+    raised it: declare, adapter or framework). declaration: what the adapter declares for the call, if it came so far.
+    seconds: wall and cpu of the operator function. peak: of the process's memory so far, in bytes.
+    """
+
+    number: int
+    status: str
+    declaration: "Declaration | None" = None
+    outputs: Mapping[str, Tensor] = field(default_factory=dict)
+    reason: str = ""
+    error: "Mapping[str, str] | None" = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    peak: int = 0
+
+
+def request_message(request: Request) -> Message:
+    """The frame of a request; arrays that are one object cross once."""
+    call = request.call
+    tensors = {"query": call.query}
+    if call.facts.alias != "qkv":
+        tensors["key"] = call.key
+    if call.facts.alias == "none":
+        tensors["value"] = call.value
+    tensors |= {f"params.{name}": tensor for name, tensor in call.params.items()}
+    arrays = {slot: value for slot, value in call.arguments.items() if isinstance(value, Tensor)}
+    tensors |= {f"arguments.{slot}": tensor for slot, tensor in arrays.items()}
+    fields = {
+        "number": request.number,
+        "facts": asdict(call.facts),
+        "flags": {slot: value for slot, value in call.arguments.items() if slot not in arrays},
+        "scale": call.scale,
+        "requirements": request.requirements,
+        "limit": request.limit,
+    }
+    return Message("call", fields, tensors)
+
+
+def read_request(message: Message) -> Request:
+    """
+    The request of a frame.
+
+    Raises:
+        WireError: the frame holds none.
+    """
+    with _form_of(message, "call"):
+        fields = message.fields
+        return Request(
+            int(fields["number"]), _call(fields, message.tensors), tuple(fields["requirements"]), int(fields["limit"])
+        )
+
+
+def _call(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Call:
+    facts = _facts(fields["facts"])
+    query = tensors["query"]
+    key = query if facts.alias == "qkv" else tensors["key"]
+    flags = {slot: tuple(value) if isinstance(value, list) else value for slot, value in fields["flags"].items()}
+    return Call(
+        facts=facts,
+        query=query,
+        key=key,
+        value=tensors["value"] if facts.alias == "none" else key,
+        params=_under("params.", tensors),
+        arguments=flags | _under("arguments.", tensors),
+        scale=None if fields["scale"] is None else real(fields["scale"]),
+    )
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name[len(prefix) :]: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _facts(fields: Mapping[str, Any]) -> Facts:
+    masks = tuple(MaskFacts(**{**mask, "kinds": tuple(mask["kinds"])}) for mask in fields["masks"])
+    return Facts(**{**fields, "outputs": tuple(fields["outputs"]), "masks": masks})
+
+
+def answer_message(answer: Answer) -> Message:
+    """The frame of an answer."""
+    fields = {
+        "number": answer.number,
+        "declaration": None if answer.declaration is None else declaration_record(answer.declaration),
+        "reason": answer.reason,
+        "error": answer.error,
+        "evidence": answer.evidence,
+        "seconds": answer.seconds,
+        "peak": answer.peak,
+    }
+    return Message(answer.status, fields, answer.outputs)
+
+
+def read_answer(message: Message) -> Answer:
+    """
+    The answer of a frame.
+
+    Raises:
+        WireError: the frame holds none.
+    """
+    with _form_of(message, *ANSWERS):
+        fields = message.fields
+        declaration, error = fields["declaration"], fields["error"]
+        return Answer(
+            number=int(fields["number"]),
+            status=message.kind,
+            declaration=None if declaration is None else read_declaration(declaration),
+            outputs=message.tensors,
+            reason=str(fields["reason"]),
+            error=None if error is None else {name: str(text) for name, text in error.items()},
+            evidence=dict(fields["evidence"]),
+            seconds={name: real(value) for name, value in fields["seconds"].items()},
+            peak=int(fields["peak"]),
+        )
+
+
+def declaration_record(declaration: Declaration) -> dict[str, Any]:
+    """A declaration as JSON values."""
+    return {
+        "profile": declaration.profile.record(),
+        "dialect": [asdict(deviation) for deviation in declaration.dialect],
+        "evidence": declaration.evidence,
+    }
+
+
+def read_declaration(record: Mapping[str, Any]) -> Declaration:
+    """The inverse of `declaration_record`."""
+    profile = dict(record["profile"])
+    profile["exp_ulp"] = real(profile["exp_ulp"])
+    dialect = tuple(Deviation(**deviation) for deviation in record["dialect"])
+    return Declaration(Profile.from_record(profile), dialect, str(record["evidence"]))
+
+
+@contextmanager
+def _form_of(message: Message, *kinds: str) -> Iterator[None]:
+    if message.kind not in kinds:
+        raise WireError(f"expected {' or '.join(kinds)}, got {message.kind!r}")
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"a malformed {message.kind!r} message: {type(error).__name__}: {error}") from None

@@ -1,0 +1,111 @@
+"""
+Answer one request with a loaded adapter: decline, declare, call, or say what went wrong and where.
+
+Nothing an adapter or a framework raises leaves `answer`; what kills the process is the coordinator's to see.
+"""
+
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from conformance.bridge.contract import Declaration, Unsupported, begin_call, framework_was_entered, left_from_framework
+from conformance.bridge.messages import Answer, Request
+from conformance.bridge.tensor import Tensor
+from conformance.bridge.values import plain
+
+_MOST_TEXT = 16_000
+"""How many characters of a message or a traceback are kept: the end, where the cause stands."""
+
+_Answering = Callable[[ModuleType, Request, Answer], Answer]
+
+
+def answer(adapter: ModuleType, request: Request) -> Answer:
+    """Take the request through requirements, declaration, the call itself and its evidence."""
+    stage = "declare"
+    so_far = Answer(request.number, "unsupported")
+    lacking = sorted(set(request.requirements) - set(_fact(adapter, request, "CAPABILITIES")))
+    if lacking:
+        return replace(so_far, reason=f"does not honour: {', '.join(lacking)}")
+    begin_call()
+    try:
+        so_far = replace(so_far, declaration=_declared(adapter, request))
+        stage = "adapter"
+        return _called(adapter, request, so_far)
+    except Unsupported as refusal:
+        if not framework_was_entered():
+            return replace(so_far, reason=str(refusal) or "declined without a reason")
+        return _failed(so_far, refusal, stage)
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: everything an adapter raises is an answer
+        return _failed(so_far, error, "framework" if left_from_framework() else stage)
+
+
+def _fact(adapter: ModuleType, request: Request, name: str) -> Any:
+    overrides = getattr(adapter, "VARIANTS", {}).get(request.call.facts.variant, {})
+    return overrides.get(name, getattr(adapter, name, ()))
+
+
+def _declared(adapter: ModuleType, request: Request) -> Declaration:
+    declaration = adapter.declare(request.call.facts)
+    if not isinstance(declaration, Declaration):
+        raise TypeError(f"declare returned {type(declaration).__name__}, not a Declaration")
+    return declaration
+
+
+def _called(adapter: ModuleType, request: Request, so_far: Answer) -> Answer:
+    operator = getattr(adapter, request.call.facts.operator)
+    wall, cpu = time.perf_counter(), time.process_time()
+    results = operator(request.call)
+    seconds = {"call": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    if not framework_was_entered():
+        raise RuntimeError("returned without calling the framework inside framework_call()")
+    outputs = _asked_for(results, request)
+    seen = {name: tensor.dtype for name, tensor in outputs.items()}
+    evidence = {**evidence_of(adapter), "dtypes": seen}
+    return replace(so_far, status="reply", outputs=outputs, evidence=evidence, seconds=seconds)
+
+
+def _asked_for(results: Any, request: Request) -> dict[str, Tensor]:
+    if not isinstance(results, Mapping):
+        raise TypeError(f"returned {type(results).__name__}, not a mapping of output names to arrays")
+    wanted = request.call.facts.outputs
+    missing = [name for name in wanted if name not in results]
+    if missing:
+        raise KeyError(f"asked for {', '.join(wanted)}, returned without {', '.join(missing)}")
+    outputs = {name: Tensor.of(results[name]) for name in wanted}
+    size = sum(tensor.bits.nbytes for tensor in outputs.values())
+    if size > request.limit:
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in outputs.items())
+        raise ValueError(f"a reply of {size} bytes ({shapes}); the request implies at most {request.limit}")
+    return outputs
+
+
+def evidence_of(adapter: ModuleType) -> dict[str, Any]:
+    """
+    What the adapter says about what really ran, as JSON values.
+
+    Raises:
+        TypeError: it says something else than names and JSON values.
+    """
+    evidence = plain(adapter.evidence() if hasattr(adapter, "evidence") else {})
+    if not isinstance(evidence, dict):
+        raise TypeError(f"evidence returned {type(evidence).__name__}, not a mapping")
+    return evidence
+
+
+def _failed(so_far: Answer, error: BaseException, stage: str) -> Answer:
+    return replace(so_far, status="error", error={**error_record(error), "stage": stage})
+
+
+def error_record(error: BaseException) -> dict[str, str]:
+    """Type, message and traceback of an exception, each of bounded length."""
+    report = traceback.TracebackException.from_exception(error)
+    said = "".join(report.format_exception_only()).strip()
+    record = {
+        "type": type(error).__name__,
+        "message": said.split(": ", 1)[-1],
+        "traceback": "".join(report.format()),
+    }
+    return {name: text[-_MOST_TEXT:] for name, text in record.items()}

@@ -1,0 +1,134 @@
+"""
+The worker process: loads one adapter and answers requests until the coordinator closes its side.
+
+It starts on a copy of the bridge alone. The protocol moves to private duplicates of fd 0 and 1 before the adapter is
+loaded; from then on fd 0 is empty and fd 1 is stderr, since frameworks print.
+"""
+
+import ctypes
+import faulthandler
+import importlib.metadata
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.bridge.loading import digest, load
+from conformance.bridge.messages import PROTOCOL, answer_message, read_request
+from conformance.bridge.serving import answer, error_record, evidence_of
+from conformance.bridge.wire import Message, WireError, read, write
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Read the options (a JSON object) from the command line, and serve."""
+    options = json.loads(sys.argv[1])
+    requests, answers = _private_channel()
+    _tie_to_coordinator(options["coordinator"])
+    _offer_to_oom_killer()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        adapter, hello = _prepared(options)
+    except BaseException as error:  # noqa: BLE001 - also SystemExit: why it cannot start is what is asked for
+        write(answers, Message("failed", error_record(error)))
+        return 1
+    write(answers, hello)
+    _serve(adapter, requests, answers)
+    write(answers, Message("bye", _usage()))
+    return 0
+
+
+def _private_channel() -> tuple[FileIO, FileIO]:
+    """Keep the protocol's descriptors for ourselves; give others nothing to read, and stderr to write to."""
+    requests, answers = FileIO(os.dup(0), "r"), FileIO(os.dup(1), "w")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def _tie_to_coordinator(coordinator: int) -> None:
+    """Die with the coordinator, however it ends (Linux; elsewhere a worker notices when it next reads)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != coordinator:
+            sys.exit("the coordinator is gone")
+
+
+def _offer_to_oom_killer() -> None:
+    """Where memory runs out, a worker goes first: it costs one verdict, the coordinator the run."""
+    if sys.platform == "linux":
+        with suppress(OSError):  # a sandbox may hide /proc; then the kernel decides alone
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _prepared(options: Mapping[str, Any]) -> tuple[ModuleType, Message]:
+    path = Path(options["adapter"])
+    adapter = load(path)
+    _need_device(adapter, options["device"])
+    hello = {
+        "protocol": PROTOCOL,
+        "digest": digest(path),
+        "python": sys.version.split()[0],
+        "versions": _versions(options["distributions"]),
+        "device": options["device"],
+        "evidence": evidence_of(adapter),
+        **_usage(),
+    }
+    return adapter, Message("hello", hello)
+
+
+def _need_device(adapter: ModuleType, device: str) -> None:
+    """The CPU is always there; of another device only the framework can say whether it is."""
+    if device == "cpu":
+        return
+    seen = list(adapter.devices())
+    if device not in seen:
+        raise RuntimeError(f"the framework sees no device {device!r}, only {', '.join(map(repr, seen))}")
+
+
+def _versions(distributions: list[str]) -> dict[str, str]:
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _usage() -> dict[str, Any]:
+    """CPU seconds and peak memory (bytes, 0 where the system does not say) of this process so far."""
+    return {"cpu": time.process_time(), "peak": _peak()}
+
+
+def _peak() -> int:
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> None:
+    while (message := read(requests)) is not None:
+        request = read_request(message)
+        write(answers, Message("began", {"number": request.number}))
+        reply = replace(answer(adapter, request), peak=_peak())
+        try:
+            frame = answer_message(reply)
+            write(answers, frame)
+        except WireError as error:
+            lean = replace(reply, status="error", outputs={}, evidence={}, reason="")
+            write(answers, answer_message(replace(lean, error={**error_record(error), "stage": "adapter"})))

@@ -1,0 +1,1 @@
+"""Running: adapters' facts, routing calls into their arguments, workers, and the run log."""

@@ -1,0 +1,154 @@
+"""Cells: one case put to one subject, as a call, or declined with a reason before any framework is asked."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.contract import Call, Facts
+from conformance.bridge.tensor import Tensor
+from conformance.engine.adapters import Subject
+from conformance.engine.routing import Declined, Route, route, route_dense
+from conformance.spec.case import Case
+from conformance.spec.problem import Problem
+from conformance.spec.rounding import to_tensor
+
+REPLY_SLACK = 4
+"""A reply may hold this many times the float64 bytes that the request implies: a wrong shape is judged, not refused."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """
+    A case routed into one subject's arguments.
+
+    dropped: outputs that were requested and that the subject does not have. signature: what a compiler would compile
+    it by: shapes, dtype, mask arguments, outputs and flags, but no values.
+    """
+
+    case: Case
+    subject: Subject
+    route: Route
+    call: Call
+    dropped: tuple[str, ...]
+    signature: str
+    reply_limit: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(case id, subject name)."""
+        return self.case.id, self.subject.name
+
+
+@dataclass(frozen=True, eq=False)
+class Refused:
+    """A cell that is unsupported without asking the framework, and why."""
+
+    case: Case
+    subject: Subject
+    reason: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(case id, subject name)."""
+        return self.case.id, self.subject.name
+
+
+def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused | None:
+    """
+    Put a case to a subject; None where there is no such cell.
+
+    There is none for an operator that the subject does not have, and for a dense subject whose route is the ordinary
+    one: it would judge the same call twice.
+    """
+    if case.operator not in subject.operators:
+        return None
+    try:
+        routed = route_dense(problem, subject.slots) if subject.dense else route(problem, subject.slots)
+    except Declined as declined:
+        return Refused(case, subject, str(declined))
+    if routed is None:
+        return None
+    if case.dtype not in subject.dtypes:
+        return Refused(case, subject, f"takes no {case.dtype}, only {', '.join(subject.dtypes)}")
+    outputs = tuple(name for name in case.outputs if name in subject.outputs)
+    if not outputs:
+        return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
+    kept = routed.problem.but(outputs=outputs)
+    return _cell(case, subject, kept, routed, tuple(name for name in case.outputs if name not in outputs))
+
+
+def _cell(case: Case, subject: Subject, problem: Problem, routed: Route, dropped: tuple[str, ...]) -> Cell:
+    call = make_call(problem, subject, routed)
+    return Cell(
+        case=case,
+        subject=subject,
+        route=Route(problem, routed.arguments, routed.masks, routed.axes, routed.dialect),
+        call=call,
+        dropped=dropped,
+        signature=signature(call),
+        reply_limit=reply_limit(problem),
+    )
+
+
+def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
+    """Turn a routed problem into what crosses to the worker: bits, arguments and facts."""
+    facts = Facts(
+        operator=problem.operator,
+        dtype=problem.dtype,
+        device=subject.device,
+        variant=subject.variant,
+        outputs=problem.outputs,
+        alias=problem.alias,
+        masks=routed.masks,
+        sizes=problem.sizes(),
+    )
+    query = to_tensor(problem.query, problem.dtype)
+    key = query if problem.alias == "qkv" else to_tensor(problem.key, problem.dtype)
+    value = key if problem.alias in ("kv", "qkv") else to_tensor(problem.value, problem.dtype)
+    params = {name: to_tensor(array, problem.dtype) for name, array in problem.params.items()}
+    return Call(facts, query, key, value, params, routed.arguments, problem.scale)
+
+
+def reply_limit(problem: Problem) -> int:
+    """How many bytes a reply to this problem may have."""
+    batch, heads, length_q, length_k = problem.logits_shape
+    width = problem.sizes().get("output_dim", heads * problem.value_dim)
+    elements = {
+        "output": batch * length_q * width,
+        "weights": batch * heads * length_q * length_k,
+        "weights_mean": batch * length_q * length_k,
+    }
+    return REPLY_SLACK * 8 * sum(elements[name] for name in problem.outputs) + 4096
+
+
+def _form(argument: Any) -> str:
+    return f"{argument.dtype}{list(argument.shape)}" if isinstance(argument, Tensor) else repr(argument)
+
+
+def signature(call: Call) -> str:
+    """What a compiler would compile this call by."""
+    facts = call.facts
+    parts = [
+        facts.operator,
+        facts.dtype,
+        facts.alias,
+        *(f"{name}={size}" for name, size in sorted(facts.sizes.items())),
+        *(f"{slot}:{_form(argument)}" for slot, argument in sorted(call.arguments.items())),
+        ",".join(sorted(call.params)),
+        ",".join(facts.outputs),
+        "scaled" if call.scale is not None else "",
+    ]
+    return " ".join(parts)
+
+
+def call_digest(call: Call) -> str:
+    """sha256 of everything that the call hands over, and how."""
+    digest = hashlib.sha256(signature(call).encode())
+    digest.update(repr(call.scale).encode())
+    tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
+    tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
+    for tensor in tensors:
+        digest.update(np.ascontiguousarray(tensor.bits).tobytes())
+    return f"sha256:{digest.hexdigest()}"

@@ -1,0 +1,89 @@
+"""Which worker processes a run needs: one for each adapter, environment, device and set of process settings."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.engine.adapters import Subject
+from conformance.engine.environments import Environment, distributions_of
+
+ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "NPROC",
+)
+"""Each is 1: many small problems on many workers, where a second thread costs up to 100 times (NPROC is XLA's)."""
+
+Place = tuple[Path, str, str]
+"""Adapter file, device, environment."""
+
+
+@dataclass(frozen=True)
+class WorkerPlan:
+    """
+    One worker process to be.
+
+    subjects: what it serves, dense forms included. env: variables on top of ours. distributions: whose versions it
+    tells.
+    """
+
+    name: str
+    adapter: Path
+    subjects: tuple[str, ...]
+    python: str
+    device: str = "cpu"
+    environment: str = "default"
+    env: Mapping[str, str] = field(default_factory=dict)
+    distributions: tuple[str, ...] = ()
+
+
+def plan_workers(subjects: Iterable[Subject], environments: Mapping[str, Environment]) -> list[WorkerPlan]:
+    """Group subjects by process, in the order of their first ones."""
+    groups: dict[tuple[Place, tuple[tuple[str, str], ...]], list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault((_place(subject), tuple(sorted(subject.env.items()))), []).append(subject)
+    places = [place for place, _settings in groups]
+    return [
+        WorkerPlan(
+            name=_name(members, alone=places.count(place) == 1),
+            adapter=members[0].adapter.path,
+            subjects=tuple(member.name for member in members),
+            python=environments[members[0].environment].python,
+            device=members[0].device,
+            environment=members[0].environment,
+            env=members[0].env,
+            distributions=tuple(dict.fromkeys(name for member in members for name in distributions_of(member))),
+        )
+        for (place, _settings), members in groups.items()
+    ]
+
+
+def _place(subject: Subject) -> Place:
+    return subject.adapter.path, subject.device, subject.environment
+
+
+def _name(members: list[Subject], *, alone: bool) -> str:
+    first = members[0]
+    variants = ",".join(dict.fromkeys(member.variant for member in members))
+    where = first.name.removeprefix(first.short_name)
+    return f"{first.adapter.name}{where}" if alone or not variants else f"{first.adapter.name}[{variants}]{where}"
+
+
+def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
+    """
+    The environment variables of a worker: ours, one thread, no settings of the user's Python or framework.
+
+    home: where frameworks look for their configuration files, which is empty.
+    """
+    base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    base |= dict.fromkeys(ONE_THREAD, "1")
+    base |= {"PYTHONHASHSEED": "0", "PYTHONNOUSERSITE": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_HOME": str(home)}
+    if plan.device == "cpu":
+        base["CUDA_VISIBLE_DEVICES"] = "-1"
+    return base | dict(plan.env)

@@ -1,0 +1,203 @@
+"""
+One worker process: started, spoken to, listened to, and ended with everything that it started.
+
+It leads a process group of its own, so that nothing of it outlives it. Standard input and output are one
+socket that carries the protocol; of standard error a tail is kept.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance import bridge
+from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
+from conformance.engine.plan import WorkerPlan, environ
+
+STDERR_TAIL = 64 * 1024
+"""How many bytes of standard error are kept."""
+
+_START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; sys.exit(main())"
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a process ended: its exit code, negative for a signal, and what it used."""
+
+    code: int
+    cpu: float
+
+    def __str__(self) -> str:
+        if self.code >= 0:
+            return f"exited with code {self.code}"
+        with suppress(ValueError):
+            return f"was killed by {signal.Signals(-self.code).name}"
+        return f"was killed by signal {-self.code}"
+
+
+def copy_bridge(folder: Path) -> Path:
+    """Put the bridge, and nothing else of ours, as a package into `folder`: all that a worker imports from us."""
+    package = folder / "conformance"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    source = Path(bridge.__file__).parent
+    shutil.copytree(source, package / "bridge", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+class Process:
+    """Started at once, outside any event loop; `attach` it to one before speaking to it."""
+
+    def __init__(self, plan: WorkerPlan, bridge_folder: Path, home: Path) -> None:
+        """
+        Start the process.
+
+        Raises:
+            OSError: the interpreter cannot be run.
+        """
+        options = {
+            "adapter": str(plan.adapter),
+            "device": plan.device,
+            "distributions": list(plan.distributions),
+            "coordinator": os.getpid(),
+        }
+        self.started = time.monotonic()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._popen = subprocess.Popen(
+                    [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
+                    stdin=theirs,
+                    stdout=theirs,
+                    stderr=subprocess.PIPE,
+                    env=environ(plan, home),
+                    cwd=home,
+                    start_new_session=True,
+                )
+        except OSError:
+            ours.close()
+            raise
+        self._socket = ours
+        self._gone = threading.Lock()
+        self._reaped = False
+        self._stderr: deque[bytes] = deque()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.exit: Future[Exit] = Future()
+        self.exit.set_running_or_notify_cancel()
+        threading.Thread(target=self._watch, name=f"watch {plan.name}", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """Also the id of its process group."""
+        return self._popen.pid
+
+    def _watch(self) -> None:
+        """Wait for the end; what the process started ends with it, while its id is still its own."""
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        with self._gone:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+            _pid, status, usage = os.wait4(self.pid, 0)
+            self._reaped = True
+            self._popen.returncode = os.waitstatus_to_exitcode(status)
+        self.exit.set_result(Exit(self._popen.returncode, usage.ru_utime + usage.ru_stime))
+
+    def kill(self) -> None:
+        """End the process and everything in its group."""
+        with self._gone:
+            if not self._reaped:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+
+    def ask_where(self) -> None:
+        """Make it write the stacks of its threads to stderr."""
+        with self._gone:
+            if not self._reaped:
+                os.kill(self.pid, signal.SIGUSR1)
+
+    async def attach(self) -> None:
+        """Begin to listen."""
+        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
+        stderr = asyncio.StreamReader()
+        pipe = self._popen.stderr
+        loop = asyncio.get_running_loop()
+        self._pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stderr), pipe)
+        self._tasks.append(asyncio.create_task(self._keep_tail(stderr)))
+
+    async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
+        kept = 0
+        while chunk := await stderr.read(STDERR_TAIL):
+            self._stderr.append(chunk)
+            kept += len(chunk)
+            while kept - len(self._stderr[0]) >= STDERR_TAIL:
+                kept -= len(self._stderr.popleft())
+
+    @property
+    def stderr(self) -> str:
+        """The last STDERR_TAIL bytes of standard error, as text."""
+        return b"".join(self._stderr)[-STDERR_TAIL:].decode(errors="replace")
+
+    def send(self, message: Message) -> None:
+        """Write a frame, without waiting for the other side to read it."""
+        with suppress(ConnectionError):
+            self._writer.writelines(encode(message))
+
+    async def receive(self, body_limit: int) -> Message | None:
+        """
+        Wait for one frame; None at the end of the stream.
+
+        Raises:
+            WireError: what came is no frame, or a larger one than `body_limit`.
+        """
+        try:
+            prefix = await self._reader.readexactly(PREFIX.size)
+            header_length, body_length = lengths(prefix, body_limit)
+            header = await self._reader.readexactly(header_length)
+            return decode(header, await self._reader.readexactly(body_length))
+        except asyncio.IncompleteReadError as end:
+            if end.partial:
+                raise WireError("the stream ended inside a frame") from None
+            return None
+        except ConnectionError:
+            return None
+
+    def finish_input(self) -> None:
+        """Say that nothing more will come."""
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    async def ended(self, patience: float | None = None) -> Exit | None:
+        """How it ended, or None if it did not within `patience` seconds."""
+        waiting = asyncio.wrap_future(self.exit)
+        done, _ = await asyncio.wait({waiting}, timeout=patience)
+        return waiting.result() if done else None
+
+    async def dispose(self) -> Exit:
+        """Kill it if it lives, read the rest of its stderr, and close what is open."""
+        self.kill()
+        outcome = await self.ended()
+        await asyncio.wait(self._tasks, timeout=1.0)  # a grandchild that left the group may still hold the pipe
+        for task in self._tasks:
+            task.cancel()
+        self._writer.close()
+        self._pipe.close()
+        assert outcome is not None  # noqa: S101 - without patience it waits for the end
+        return outcome
+
+    def abandon(self) -> None:
+        """Kill and close it where no event loop runs."""
+        self.kill()
+        self.exit.result(timeout=10)
+        self._socket.close()
+        if self._popen.stderr is not None:
+            self._popen.stderr.close()

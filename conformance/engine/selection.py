@@ -1,0 +1,47 @@
+"""Choosing subjects by name, by glob, or by the path of an adapter file."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from conformance.engine.adapters import Subject
+from conformance.spec.glob import matches
+
+
+class SelectionError(Exception):
+    """A pattern that selects nothing; the text has the nearest name."""
+
+
+def adapter_paths(patterns: Iterable[str]) -> tuple[list[Path], list[str]]:
+    """Split what `-a` takes into paths to adapter files, and names or globs."""
+    given = list(patterns)
+    paths = [pattern for pattern in given if pattern.endswith(".py")]
+    return [Path(pattern) for pattern in paths], [pattern for pattern in given if pattern not in paths]
+
+
+def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject]:
+    """
+    The subjects that a pattern asks for, in their own order; all of them where there is no pattern.
+
+    A name of a subject selects that one alone, also where it is a glob or the beginning of others; an adapter's name
+    selects all its variants, unless it is a subject itself.
+
+    Raises:
+        SelectionError: a pattern selects nothing.
+    """
+    if not patterns:
+        return list(subjects)
+    chosen = [_chosen(subjects, pattern) for pattern in patterns]
+    return [subject for subject in subjects if any(subject in some for some in chosen)]
+
+
+def _chosen(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
+    *own, _adapter = range(len(subjects[0].names)) if subjects else [0]
+    for place in own:
+        if exact := [subject for subject in subjects if subject.names[place] == pattern]:
+            return exact
+    if found := [subject for subject in subjects if any(matches(pattern, name) for name in subject.names)]:
+        return found
+    known = sorted({name for subject in subjects for name in subject.names})
+    near = difflib.get_close_matches(pattern, known, 1, 0.4)
+    raise SelectionError(f"no subject matches {pattern!r}" + (f"; the nearest name is {near[0]!r}" if near else ""))

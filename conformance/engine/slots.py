@@ -1,0 +1,89 @@
+"""What an adapter says about its mask arguments and flags (docs/adapters.md)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ROLES = ("mask", "causal", "window")
+KINDS = ("key_padding", "attention", "causal", "window", "additive")
+MEANINGS = {
+    "bool": ("attend", "ignore", "undocumented"),
+    "int": ("attend", "ignore", "add", "undocumented"),
+    "float": ("add", "attend", "undocumented"),
+}
+ALIGNMENTS = ("top_left", "bottom_right")
+_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One mask argument or flag; fields as in docs/adapters.md, `elements` maps bool, int, float to a meaning."""
+
+    name: str
+    role: str
+    takes: tuple[str, ...] = ()
+    axes: tuple[tuple[str, ...], ...] = ()
+    broadcast: tuple[str, ...] = ()
+    elements: tuple[tuple[str, str], ...] = ()
+    alignment: str = "top_left"
+    hint: bool = False
+    excludes: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    same_element_as: tuple[str, ...] = ()
+
+    def meaning(self, element: str) -> str | None:
+        """What the framework documents for an element type, or None where it is not accepted."""
+        return dict(self.elements).get(element)
+
+    @property
+    def width(self) -> int:
+        """How many axes its widest form has."""
+        return max((len([part for axis in form for part in axis.split("*")]) for form in self.axes), default=0)
+
+
+def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
+    """
+    Check an adapter's SLOTS and turn them into records.
+
+    Raises:
+        ValueError: an unknown key, role, kind, axis or meaning; the message names the slot and what is allowed.
+    """
+    slots = {name: _parse_slot(name, fields) for name, fields in literal.items()}
+    for slot in slots.values():
+        for field in ("excludes", "requires", "same_element_as"):
+            for other in getattr(slot, field):
+                if other not in slots:
+                    raise ValueError(f"slot {slot.name}: {field} names {other!r}, which is no slot")
+    return slots
+
+
+def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
+    known = {"role", "axes", "alignment", "hint", *_LISTS, *MEANINGS}
+    if unknown := sorted(set(fields) - known):
+        raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
+    _one_of(name, "role", fields.get("role"), ROLES)
+    _one_of(name, "alignment", fields.get("alignment", "top_left"), ALIGNMENTS)
+    for kind in fields.get("takes", ()):
+        _one_of(name, "takes", kind, KINDS)
+    for element, meanings in MEANINGS.items():
+        if element in fields:
+            _one_of(name, element, fields[element], meanings)
+    axes = tuple(tuple(form) for form in fields.get("axes", ()))
+    for axis in (axis for form in axes for axis in form):
+        _one_of(name, "axes", axis, ("b", "h", "q", "k", "b*h", "1"))
+    if fields["role"] == "mask" and not (axes and any(element in fields for element in MEANINGS)):
+        raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
+    return Slot(
+        name=name,
+        role=fields["role"],
+        axes=axes,
+        elements=tuple((element, fields[element]) for element in MEANINGS if element in fields),
+        alignment=fields.get("alignment", "top_left"),
+        hint=bool(fields.get("hint", False)),
+        **{key: tuple(fields.get(key, ())) for key in _LISTS},
+    )
+
+
+def _one_of(name: str, field: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"slot {name}: {field} is {value!r}, expected one of {', '.join(allowed)}")

@@ -1,0 +1,1 @@
+"""Deciding: known deviations, and what a run means for the exit code."""

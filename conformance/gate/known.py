@@ -1,0 +1,248 @@
+"""
+Known deviations: what today's frameworks do otherwise than they declare, each with a reason and a link.
+
+The list is strict in both directions. An entry accepts a failing cell only if the reply lies within the bound under
+the declaration and the entry's delta; an entry that covers a conforming cell is too wide, one that covers
+cells and matches none is dead, one past its date is expired: all of these are red, and say what to do.
+"""
+
+import datetime as dt
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from conformance.bridge.profile import Profile
+from conformance.engine.judging import CONFORMING, Judged
+from conformance.gate.conditions import Condition, always
+from conformance.judge.cell import compare_all
+from conformance.judge.compare import differs
+from conformance.judge.expectation import Expectation, expect
+from conformance.oracle.variation import Dialect
+from conformance.oracle.variations import find
+from conformance.spec.glob import matches
+
+
+class Delta(BaseModel):
+    """What is done otherwise than declared: decisions by name, and fields of the profile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    decisions: dict[str, str] = Field(default_factory=dict)
+    profile: dict[str, str | float | bool | None] = Field(default_factory=dict)
+
+    @field_validator("decisions")
+    @classmethod
+    def _known_decisions(cls, decisions: dict[str, str]) -> dict[str, str]:
+        for decision, name in decisions.items():
+            if name != "canonical":
+                try:
+                    find(decision, name)
+                except KeyError as error:
+                    raise ValueError(str(error.args[0])) from None
+        return decisions
+
+    @field_validator("profile")
+    @classmethod
+    def _known_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        try:
+            Profile.uniform("float32").but(**fields)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"no such profile: {error}") from None
+        return fields
+
+    def applied_to(self, dialect: Dialect) -> dict[str, str]:
+        """The declared dialect with the delta's decisions over it."""
+        merged = {**dialect, **self.decisions}
+        return {decision: name for decision, name in merged.items() if name != "canonical"}
+
+
+class Accept(BaseModel):
+    """A verdict that is not about numbers, accepted by its message (a regular expression, searched)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: Literal["error", "crash", "timeout", "inconclusive"]
+    message: str = ""
+
+    @field_validator("message")
+    @classmethod
+    def _is_pattern(cls, message: str) -> str:
+        try:
+            re.compile(message)
+        except re.error as error:
+            raise ValueError(f"no regular expression: {error}") from None
+        return message
+
+
+class Entry(BaseModel):
+    """One known deviation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subject: str
+    cases: str = "*"
+    versions: dict[str, str] = Field(default_factory=dict)
+    platform: str = "*"
+    when: Condition = Field(default_factory=always)
+    delta: Delta | None = None
+    accept: Accept | None = None
+    reason: str = Field(min_length=10)
+    link: str = Field(pattern=r"^https://")
+    expires: dt.date | None = None
+
+    @field_validator("versions")
+    @classmethod
+    def _specifiers(cls, versions: dict[str, str]) -> dict[str, str]:
+        for package, text in versions.items():
+            try:
+                SpecifierSet(text)
+            except InvalidSpecifier:
+                raise ValueError(f"{package}: {text!r} is no version condition such as '>=3.14,<4'") from None
+        return versions
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.delta is None) == (self.accept is None):
+            raise ValueError("an entry has either a delta or accept")
+        return self
+
+
+class KnownFile(BaseModel):
+    """The format of a file of known deviations."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1]
+    deviations: list[Entry]
+
+
+@dataclass
+class Tally:
+    """How one entry fared in a run."""
+
+    entry: Entry
+    origin: str
+    covered: int = 0
+    matched: int = 0
+    conforming: list[tuple[str, str]] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """For the run log and verdict.json."""
+        return {
+            "entry": self.origin,
+            "subject": self.entry.subject,
+            "reason": self.entry.reason,
+            "link": self.entry.link,
+            "covered": self.covered,
+            "matched": self.matched,
+            "conforming": [list(cell) for cell in self.conforming[:5]],
+        }
+
+
+class Known:
+    """The entries of a run, and how each fares as cells are judged."""
+
+    def __init__(self, entries: Sequence[tuple[Entry, str]], today: dt.date) -> None:
+        """Take entries with where they stand (`known.yaml:12`), and the date that expiry is measured by."""
+        self.tallies = [Tally(entry, origin) for entry, origin in entries]
+        self._today = today
+
+    def review(self, cell: Judged) -> dict[str, str] | None:
+        """Count what covers this cell; return the reason, link and origin of the entry that accepts it, if any."""
+        accepted = None
+        for tally in self.tallies:
+            if not _applies(tally.entry, cell):
+                continue
+            outcome = _outcome(tally.entry, cell)
+            if outcome == "not covered":
+                continue
+            tally.covered += 1
+            if outcome == "conforms":
+                tally.conforming.append((cell.case, cell.subject))
+            elif outcome == "matched":
+                tally.matched += 1
+                if accepted is None and not self.expired(tally):
+                    accepted = {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}
+        return accepted
+
+    def expired(self, tally: Tally) -> bool:
+        """Whether the entry's date has passed."""
+        return tally.entry.expires is not None and tally.entry.expires < self._today
+
+    def problems(self, *, whole: bool) -> list[str]:
+        """
+        What is wrong with the list itself, each with its fix; `whole` says that no case was deselected.
+
+        A dead entry is one that covered cells of a whole run and matched none.
+        """
+        return [text for tally in self.tallies for text in self._problems_of(tally, whole=whole)]
+
+    def _problems_of(self, tally: Tally, *, whole: bool) -> list[str]:
+        found = []
+        if self.expired(tally) and tally.matched:
+            found.append(f"{tally.origin}: expired on {tally.entry.expires}: fix it, or extend the date with a reason")
+        if tally.conforming:
+            case, subject = tally.conforming[0]
+            found.append(
+                f"{tally.origin}: too wide: {len(tally.conforming)} covered cells conform without it, first "
+                f"{case} on {subject}: narrow `when` or `cases`"
+            )
+        if whole and tally.covered and not tally.matched:
+            found.append(f"{tally.origin}: dead: {tally.covered} cells covered and none matches: remove the entry")
+        return found
+
+    def record(self, *, whole: bool) -> dict[str, Any]:
+        """For the run log: live entries, and those that are dead, too wide, expired or not reached."""
+        return {
+            "live": [t.record() for t in self.tallies if t.matched and not t.conforming and not self.expired(t)],
+            "dead": [t.record() for t in self.tallies if whole and t.covered and not t.matched],
+            "too_wide": [t.record() for t in self.tallies if t.conforming],
+            "expired": [t.record() for t in self.tallies if t.matched and self.expired(t)],
+            "not_reached": [t.record() for t in self.tallies if not t.matched and not (whole and t.covered)],
+        }
+
+
+def _applies(entry: Entry, cell: Judged) -> bool:
+    return (
+        matches(entry.subject, cell.subject)
+        and matches(entry.cases, cell.case)
+        and matches(entry.platform, cell.platform)
+        and all(
+            package in cell.versions and SpecifierSet(spec, prereleases=True).contains(cell.versions[package])
+            for package, spec in entry.versions.items()
+        )
+        and entry.when.holds(cell.facts, cell.problem)
+    )
+
+
+def _outcome(entry: Entry, cell: Judged) -> str:
+    """One of `not covered`, `conforms` (without the entry), `matched`, `other` (fails in another way)."""
+    if entry.accept is not None:
+        return _accepted(entry.accept, cell)
+    if entry.delta is None or cell.declared is None or cell.profile is None:
+        return "not covered"
+    profile = cell.profile.but(**entry.delta.profile)
+    deviating = expect(cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
+    within = all(c.verdict != "fail" for c in compare_all(deviating, cell.actual, profile))
+    if not entry.delta.profile and not _separates(cell.declared, deviating):
+        return "not covered"
+    if cell.verdict in CONFORMING:
+        # A wider arithmetic contains the declared one: conforming under both says nothing against the entry.
+        return "not covered" if entry.delta.profile and within else "conforms"
+    return "matched" if within and cell.verdict == "fail" else "other"
+
+
+def _separates(declared: Expectation, deviating: Expectation) -> bool:
+    return any(differs(declared.reply[name], deviating.reply[name], declared.bounds[name]) for name in declared.reply)
+
+
+def _accepted(accept: Accept, cell: Judged) -> str:
+    if cell.verdict in CONFORMING:
+        return "conforms"
+    if cell.verdict == accept.verdict and re.search(accept.message, cell.message):
+        return "matched"
+    return "not covered" if cell.verdict == "unsupported" else "other"

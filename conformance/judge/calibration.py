@@ -1,0 +1,27 @@
+"""
+Where the bounds have been validated by measurement (benchmarks/calibrate_bounds.py).
+
+Outside of this table a failure of class precision says as much about the bound as about the subject: it is
+inconclusive, marked uncalibrated. Semantic and impossible failures are red everywhere.
+"""
+
+from conformance.spec.problem import Problem
+
+CALIBRATED: dict[str, frozenset[str]] = {
+    "cpu": frozenset({"sdpa", "mha", "weights", "causal", "key_padding", "attention", "additive"}),
+}
+"""Features by device for which no false alarm was found; anything else is uncalibrated."""
+
+
+def features(problem: Problem) -> frozenset[str]:
+    """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
+    found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
+    found |= {output for output in problem.outputs if output != "output"}
+    if problem.num_kv_heads != problem.num_heads:
+        found.add("grouped_heads")
+    return frozenset(found)
+
+
+def is_calibrated(problem: Problem, device: str) -> bool:
+    """Whether every feature of the problem was validated on that kind of device."""
+    return features(problem) <= CALIBRATED.get(device.split(":", maxsplit=1)[0], frozenset())

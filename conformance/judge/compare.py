@@ -1,0 +1,157 @@
+"""
+One output against the oracle: shape, dtype, pattern of non-finite values, then values within the bound.
+
+The rules and their order are those of TOLERANCE.md, sections 1, 4 and 11.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.tensor import Tensor
+from conformance.oracle.bound import Bound
+from conformance.oracle.variation import Expected
+from conformance.spec.problem import Array
+
+RMS_LIMIT = 1.25
+"""The root mean square of error / standard deviation that no correct implementation exceeds (measured: 1.00)."""
+RMS_ELEMENTS = 64
+"""Below this many elements the root mean square is too noisy to judge by."""
+COVERAGE = 0.9
+"""A cell of which a smaller part has a meaningful tolerance is inconclusive."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """
+    How one output stands; `numbers` goes into the run log as it is.
+
+    verdict: pass, fail or inconclusive. budget: the one number people read, at most 1 conforms; inf where a
+    rule without a tolerance is broken. impossible: what no implementation of the declared arithmetic can produce.
+    """
+
+    output: str
+    verdict: str
+    budget: float
+    impossible: bool
+    message: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+
+
+def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_gate: bool) -> Comparison:
+    """Judge the output `name`; rms_gate says whether the second gate holds for the declared accumulator."""
+    if actual.shape != expected.values.shape:
+        return _broken(name, f"shape {actual.shape}, expected {expected.values.shape}")
+    if actual.dtype != expected.dtype:
+        return _broken(name, f"dtype {actual.dtype}, expected {expected.dtype}")
+    values = actual.float64()
+    if (pattern := _pattern(name, expected.values, values, bound)) is not None:
+        return pattern
+    return _values(name, expected.values, values, bound, rms_gate=rms_gate)
+
+
+def _broken(name: str, what: str, **numbers: Any) -> Comparison:
+    return Comparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {what}", numbers=numbers)
+
+
+def _kind(values: Array) -> Array:
+    """0 for a finite number, 1 for NaN, 2 and 3 for the infinities."""
+    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
+
+
+def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Comparison | None:
+    """Non-finite values must stand exactly where the oracle has them (not asked where nothing is judged)."""
+    wrong = (_kind(expected) != _kind(actual)) & bound.judged
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    count = int(wrong.sum())
+    what = (
+        f"{count} of {wrong.size} elements differ in being finite: {actual[at]:.6g} at {list(at)}, "
+        f"expected {expected[at]:.6g}"
+    )
+    return _broken(
+        name,
+        what,
+        at=list(at),
+        expected=float(expected[at]),
+        actual=float(actual[at]),
+        beyond=count,
+        elements=int(wrong.size),
+        beyond_worst=True,
+    )
+
+
+def budgets(error: Array, tolerance: Array) -> Array:
+    """Error / tolerance by element; 0/0 is 0, anything else over 0 is infinite."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(error == 0, 0.0, error / tolerance)
+
+
+def root_mean_square(error: Array, bound: Bound) -> float:
+    """Root mean square of error / sqrt(sigma^2 + hard^2 / 3), over elements where that is positive."""
+    variance = bound.sigma**2 + bound.hard**2 / 3
+    counted = (variance > 0) & bound.judged & np.isfinite(error)
+    if not counted.any():
+        return 0.0
+    return float(np.sqrt(np.mean(error[counted] ** 2 / variance[counted])))
+
+
+def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate: bool) -> Comparison:
+    finite = np.isfinite(expected) & np.isfinite(actual) & bound.judged
+    error = np.where(finite, np.abs(np.where(finite, actual, 0.0) - np.where(finite, expected, 0.0)), 0.0)
+    tolerance = bound.tolerance
+    used = budgets(error, tolerance)
+    rms = root_mean_square(error, bound)
+    gated = rms_gate and error.size >= RMS_ELEMENTS
+    largest = float(used.max(initial=0.0))
+    budget = max(largest, rms / RMS_LIMIT if gated else 0.0)
+    coverage = bound.coverage
+    at = np.unravel_index(int(used.argmax()), used.shape) if used.size else ()
+    beyond = int((used > 1.0).sum())
+    impossible = bool(np.any(error > bound.worst))
+    numbers = {
+        "max_error": float(error.max(initial=0.0)),
+        "at": [int(i) for i in at],
+        "expected": float(expected[at]) if used.size else 0.0,
+        "actual": float(actual[at]) if used.size else 0.0,
+        "error": float(error[at]) if used.size else 0.0,
+        "bound": float(tolerance[at]) if used.size else 0.0,
+        "rms": rms,
+        "coverage": coverage,
+        "not_judged": int((~bound.judged).sum()),
+        "beyond": beyond,
+        "elements": int(error.size),
+        "beyond_worst": impossible,
+    }
+    verdict, message = _decide(name, numbers, budget, largest, coverage)
+    return Comparison(name, verdict, budget, impossible and verdict == "fail", message, numbers)
+
+
+def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, coverage: float) -> tuple[str, str]:
+    where = (
+        f"error {numbers['error']:.3g} at {numbers['at']} "
+        f"({numbers['actual']:.9g}, expected {numbers['expected']:.9g}), allowed {numbers['bound']:.3g}"
+    )
+    if largest > 1.0:
+        count = f"{numbers['beyond']} of {numbers['elements']} elements beyond the bound"
+        return "fail", f"{name}: {count}; {where}"
+    if budget > 1.0:
+        return "fail", f"{name}: root mean square {numbers['rms']:.3g} beyond {RMS_LIMIT}; largest {where}"
+    if coverage < COVERAGE:
+        return "inconclusive", (
+            f"{name}: only {coverage:.0%} of the elements have a meaningful tolerance ({COVERAGE:.0%} needed)"
+        )
+    return "pass", f"{name}: {budget:.0%} of the allowed error used"
+
+
+def differs(one: Expected, other: Expected, bound: Bound) -> bool:
+    """Whether two oracles disagree beyond the bound of the first, or in shape, dtype or non-finite pattern."""
+    if one.values.shape != other.values.shape or one.dtype != other.dtype:
+        return True
+    if bool(np.any(_kind(one.values) != _kind(other.values))):
+        return True
+    with np.errstate(invalid="ignore"):
+        gap = np.nan_to_num(np.abs(one.values - other.values), nan=0.0)
+    return bool(np.any(gap > bound.tolerance))

@@ -1,0 +1,144 @@
+"""
+Which single decision, taken otherwise than declared, explains a failing reply.
+
+A variation explains it if the reply lies within the bound of the oracle that takes that decision. Candidates are
+screened by a cheap residual; only survivors get a bound.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.judge.compare import compare
+from conformance.judge.expectation import Expectation
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import UnderivedBound, bound_reply
+from conformance.oracle.evaluate import Answer, evaluate
+from conformance.oracle.variation import Dialect, Reply
+from conformance.oracle.variations import CANONICAL_NAMES, candidates
+from conformance.spec.problem import Problem
+
+SCREEN = 64.0
+"""A candidate whose largest error is more than this many times the largest tolerance is not looked at closer."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    One decision that explains a reply.
+
+    declared: how the subject says it takes the decision. budget: what the reply uses of the bound under it.
+    """
+
+    decision: str
+    name: str
+    declared: str
+    sentence: str
+    remedy: str
+    budget: float
+
+    def record(self) -> dict[str, object]:
+        """For the run log."""
+        return {
+            "decision": self.decision,
+            "name": self.name,
+            "declared": self.declared,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+            "budget": self.budget,
+        }
+
+
+def explain(
+    problem: Problem, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]
+) -> tuple[Explanation, ...]:
+    """Every single decision that explains `actual`, the declared ones taken back first, then by budget used."""
+    values = {name: tensor.float64() for name, tensor in actual.items()}
+    limit = {name: float(np.max(bound.tolerance, initial=0.0)) for name, bound in declared.bounds.items()}
+    found = []
+    for explanation, dialect in _alternatives(problem, declared.dialect):
+        answer = evaluate(problem, dialect, profile.score)
+        if not _near(answer.reply, actual, values, limit) or _same(answer.reply, declared.reply):
+            continue
+        budget = _budget(answer, declared, profile, actual)
+        if budget <= 1.0:
+            found.append((dialect, _with_budget(explanation, budget)))
+    found.sort(key=lambda pair: (len(pair[0]) >= len(declared.dialect) > 0, pair[1].budget))
+    return tuple(explanation for _, explanation in found)
+
+
+def _alternatives(problem: Problem, declared: Dialect) -> Iterator[tuple[Explanation, Dialect]]:
+    for decision, name in declared.items():
+        canonical = CANONICAL_NAMES.get(decision, "canonical")
+        sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
+        rest = {d: n for d, n in declared.items() if d != decision}
+        yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
+    for variation in candidates(problem):
+        if declared.get(variation.decision) == variation.name:
+            continue
+        before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, "canonical"))
+        yield (
+            Explanation(variation.decision, variation.name, before, variation.sentence, variation.remedy, 0.0),
+            {**declared, variation.decision: variation.name},
+        )
+
+
+def _with_budget(explanation: Explanation, budget: float) -> Explanation:
+    return Explanation(
+        explanation.decision,
+        explanation.name,
+        explanation.declared,
+        explanation.sentence,
+        explanation.remedy,
+        budget,
+    )
+
+
+def _near(
+    reply: Reply, actual: Mapping[str, Tensor], values: Mapping[str, np.ndarray], limit: Mapping[str, float]
+) -> bool:
+    for name, expected in reply.items():
+        got = values[name]
+        if got.shape != expected.values.shape or actual[name].dtype != expected.dtype:
+            return False
+        if not np.array_equal(np.isfinite(got), np.isfinite(expected.values)):
+            return False
+        with np.errstate(invalid="ignore"):
+            error = np.nanmax(np.abs(got - expected.values), initial=0.0)
+        if error > SCREEN * limit[name] + np.finfo(np.float32).eps:
+            return False
+    return True
+
+
+def _same(one: Reply, other: Reply) -> bool:
+    return all(
+        one[name].dtype == other[name].dtype and np.array_equal(one[name].values, other[name].values, equal_nan=True)
+        for name in one
+    )
+
+
+def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
+    """
+    What the reply uses of the bound under a candidate.
+
+    Where no bound is derived for it (rows that do not sum to one), the declared one stands in where shapes agree: good
+    enough to name a suspect, never to declare one.
+    """
+    try:
+        bounds = bound_reply(answer, profile)
+    except UnderivedBound:
+        bounds = {name: _flat(bound) for name, bound in declared.bounds.items()}
+    used = [0.0]
+    for name, expected in answer.reply.items():
+        if bounds[name].hard.shape != expected.values.shape:
+            return float("inf")
+        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=False).budget)
+    return max(used)
+
+
+def _flat(bound: Bound) -> Bound:
+    largest = np.full_like(bound.hard, np.max(bound.tolerance, initial=0.0))
+    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread)

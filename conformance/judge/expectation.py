@@ -1,0 +1,31 @@
+"""What the oracle expects of a reply under one dialect, with the bound of every output."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Dialect, Reply
+from conformance.spec.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """The expected reply under `dialect`, and how far each element may be from it."""
+
+    dialect: Dialect
+    reply: Reply
+    bounds: Mapping[str, Bound]
+
+
+def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
+    """
+    Evaluate the oracle and derive its bounds.
+
+    Raises:
+        UnderivedBound: the dialect may be diagnosed but not declared: no bound is derived for it.
+    """
+    answer = evaluate(problem, dialect, profile.score)
+    return Expectation(dialect, answer.reply, bound_reply(answer, profile))

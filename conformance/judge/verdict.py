@@ -1,0 +1,25 @@
+"""The words of a verdict, and which of two is graver. There is no default verdict."""
+
+from collections.abc import Iterable
+
+GRAVITY = ("pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash")
+"""Every verdict, from the lightest to the gravest."""
+
+CLASSES = ("precision", "impossible", "semantic")
+"""
+What kind of fail: `semantic` if a variation explains it; else `impossible` if no implementation of the declared
+arithmetic can produce it, or if shape, dtype or the pattern of non-finite values is wrong; else `precision`.
+"""
+
+
+def gravest(verdicts: Iterable[str]) -> str:
+    """
+    The gravest of some verdicts.
+
+    Raises:
+        ValueError: there is none, or one of them is no verdict.
+    """
+    ranked = sorted((GRAVITY.index(verdict) for verdict in verdicts), reverse=True)
+    if not ranked:
+        raise ValueError("no verdict to choose from: nothing was judged")
+    return GRAVITY[ranked[0]]

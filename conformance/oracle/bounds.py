@@ -1,0 +1,171 @@
+"""
+How far each output of an answer may be from the oracle under a declared arithmetic (TOLERANCE.md, sections 3, 4, 11).
+
+The tolerance is h + 8 sigma: h adds what does not average (the store of the result, an inexact scale, underflows),
+sigma^2 the variance of every other declared rounding, to first order. `worst` is what no order of summation exceeds.
+Both are taken from the state of the answer, so under its dialect. Also covered, beyond the formulas of section 3:
+
+* Inputs and parameters whose dtype is finer than `profile.store` are rounded on entry: u(store)^2/3 of their square
+  joins the variances of query, key, value, bias and parameters, u(store) of their size the worst cases.
+* Operands of matrix products are rounded to `profile.mm` where that is coarser than the store.
+* A result dtype coarser than `profile.store` is one more rounding on top of that of the store.
+* Where any field is float64, the oracle errs like the implementation: its own bound is added.
+* What must be exact has tolerance 0: masked weights, NaN and zero rows, in mha a query whose heads are all dead (bo).
+"""
+
+from dataclasses import fields, replace
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bound import SIGMAS, Bound
+from conformance.oracle.bounds_mha import output_bound
+from conformance.oracle.context import carried, scale_error, summed
+from conformance.oracle.derivation import Derivation, UnderivedBound, derive
+from conformance.oracle.evaluate import Answer
+from conformance.oracle.roundings import gamma, recursive_sum, result_rounding
+from conformance.oracle.rows import scale_slope, weights_deviation, weights_hard
+from conformance.oracle.values import extremes, farthest, spread
+from conformance.oracle.variation import Expected, Reply
+from conformance.oracle.worst import worst_context, worst_weights
+from conformance.spec.problem import Array
+from conformance.spec.rounding import largest
+
+__all__ = ["UnderivedBound", "bound_reply"]
+
+ORACLE = Profile.uniform("float64")
+"""The arithmetic of the oracle itself."""
+
+PER_HEAD = 4
+"""Weights have four axes until the heads are averaged."""
+
+
+def bound_reply(answer: Answer, profile: Profile) -> dict[str, Bound]:
+    """
+    The bound of every output of `answer.reply` under `profile`.
+
+    Raises:
+        UnderivedBound: no bound is derived for the dialect of the answer; it may be diagnosed but not declared.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        bounds = _bounds(answer, profile)
+        if "float64" in profile.record().values():
+            reference = bounds if profile == ORACLE else _bounds(answer, ORACLE)
+            bounds = {name: _both(bound, reference[name]) for name, bound in bounds.items()}
+        return {name: _settled(name, bound, answer, profile) for name, bound in bounds.items()}
+
+
+def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
+    """The bounds of the reply before its output is rearranged; `_settled` does that."""
+    derivation = derive(answer, profile)
+    made = {}
+    for name, expected in answer.reply.items():
+        if name == "output":
+            mha = answer.state.problem.operator == "mha"
+            made[name] = (output_bound if mha else context_bound)(derivation, expected.dtype)
+        else:
+            bound = weights_bound(derivation, expected.dtype)
+            averaged = expected.values.ndim < PER_HEAD
+            made[name] = mean_bound(bound, derivation, expected) if averaged else bound
+    return made
+
+
+def context_bound(derivation: Derivation, dtype: str) -> Bound:
+    """
+    The bound of the output of sdpa, returned as `dtype`, (b, h, q, e).
+
+    sigma^2 = core(V) + ind; h = u |o| + 2 scale |(p a) V - (sum p a) o| + lost |V| + eta, eta only where any number is
+    not zero.
+    """
+    rounds, rows, entering = derivation.rounds, derivation.rows, derivation.operands
+    context = derivation.context
+    unit, eta = result_rounding(derivation.profile, dtype)
+    sizes = np.abs(entering.value)
+    lost = rows.lost @ sizes
+    tiny = np.where((rows.probs @ sizes > 0.0) | (lost > 0.0), eta, 0.0)
+    top, low = extremes(rows.reachable, entering.value)
+    moved = worst_context(rows, derivation.worst, entering, context, farthest(top, low, context), rounds)
+    variances = carried(rows, entering.key, entering.value, context)
+    variances += summed(rows, entering.value, entering.var_value, context, rounds)
+    return Bound(
+        hard=unit * np.abs(context) + scale_error(scale_slope(rows), entering.value, rounds) + lost + tiny,
+        sigma=np.sqrt(variances),
+        worst=moved + unit * (np.abs(context) + moved) + tiny,
+        judged=np.broadcast_to(derivation.judged[..., None], context.shape),
+        spread=np.broadcast_to(spread(top, low), context.shape),
+    )
+
+
+def weights_bound(derivation: Derivation, dtype: str) -> Bound:
+    """The bound of the weights of every head, returned as `dtype`, (b, h, q, k); they spread over [0, 1]."""
+    rounds, rows = derivation.rounds, derivation.rows
+    unit, eta = result_rounding(derivation.profile, dtype)
+    return Bound(
+        hard=weights_hard(rows, rounds, unit, eta),
+        sigma=weights_deviation(rows, derivation.operands),
+        worst=worst_weights(rows, derivation.worst, rounds, unit, eta),
+        judged=np.broadcast_to(derivation.judged[..., None], rows.probs.shape),
+        spread=np.ones(rows.probs.shape),
+    )
+
+
+def mean_bound(weights: Bound, derivation: Derivation, expected: Expected) -> Bound:
+    """
+    The bound of weights averaged over the heads, (b, q, k).
+
+    Heads are independent rows: their variances add, sigma^2 = sum sigma_h^2 / h^2 + D(h, mean, sum p^2 / h^2, acc);
+    what is hard adds linearly, and the mean is stored once more.
+    """
+    rounds, probs = derivation.rounds, derivation.rows.probs
+    heads = probs.shape[1]
+    unit, eta = result_rounding(derivation.profile, expected.dtype)
+    mean = probs.mean(axis=1)
+    sums = recursive_sum(heads, mean, (probs**2).sum(axis=1) / heads**2, rounds.acc)
+    stored = unit * mean + np.where(derivation.rows.reachable.any(axis=1), eta, 0.0)
+    return Bound(
+        hard=weights.hard.mean(axis=1) + stored,
+        sigma=np.sqrt((weights.sigma**2).sum(axis=1) / heads**2 + sums),
+        worst=weights.worst.mean(axis=1) * (1.0 + unit) + gamma(heads + 1, rounds.acc) * mean + stored,
+        judged=np.asarray(weights.judged.all(axis=1)),
+        spread=np.ones(mean.shape),
+    )
+
+
+def _both(one: Bound, other: Bound) -> Bound:
+    """The bound of a difference of two computations that both err."""
+    return replace(one, hard=one.hard + other.hard, sigma=one.sigma + other.sigma, worst=one.worst + other.worst)
+
+
+def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound:
+    """
+    The bound as the reply has it: rearranged, exact where the expected value is not finite, unjudged where unknown.
+
+    Not judged: the bound itself is no number, or the result may be too large for the dtypes it is stored in.
+    """
+    expected = answer.reply[name]
+    bound = _rearranged(bound, answer) if name == "output" else bound
+    regular = np.isfinite(expected.values)
+    known = ~np.isnan(bound.hard) & ~np.isnan(bound.sigma)
+    top = min(largest(profile.store), largest(expected.dtype))
+    fits = ~(np.abs(expected.values) + bound.hard + SIGMAS * bound.sigma > top)
+    hard, sigma, worst = (np.where(regular, array, 0.0) for array in (bound.hard, bound.sigma, bound.worst))
+    return Bound(
+        hard=np.where(np.isnan(hard), np.inf, hard),
+        sigma=np.where(np.isnan(sigma), np.inf, sigma),
+        worst=np.where(np.isnan(worst), np.inf, worst),
+        judged=np.asarray((bound.judged & known & fits) | ~regular),
+        spread=bound.spread,
+    )
+
+
+def _rearranged(bound: Bound, answer: Answer) -> Bound:
+    """The bound of an output whose axes the reply's variations move: they move every part of it alike."""
+
+    def moved(array: Array) -> Array:
+        reply: Reply = {"output": Expected(array, "float64")}
+        for variation in answer.variations:
+            if variation.reply is not None:
+                reply = variation.reply(reply)
+        return reply["output"].values
+
+    return Bound(**{field.name: moved(getattr(bound, field.name)) for field in fields(bound)})

@@ -1,0 +1,71 @@
+"""
+The variance of weights . values, to first order (TOLERANCE.md, section 3, B).
+
+Shapes: b batch, h heads, q queries, k keys, e features of `values`: those of a head, or of the output once the values
+have passed through the output projection.
+"""
+
+import numpy as np
+
+from conformance.oracle.roundings import Roundings, ordered_sum, recursive_sum, variance
+from conformance.oracle.rows import Rows
+from conformance.spec.problem import Array
+
+BLOCK = 2**20
+"""Numbers in a temporary array: longer work is cut into pieces of this size."""
+
+
+def carried(rows: Rows, key: Array, values: Array, context: Array) -> Array:
+    """
+    core(V), (b, h, q, e): variance that wrong weights bring to context = probs . values.
+
+    [(p^2 VE) V^2 - 2 o (p^2 VE) V + o^2 sum p^2 VE]+ = sum_j p^2 VE (V_j - o)^2, since an error common to all logits
+    cancels; + the error of the query, shared by the keys of a row; + DEN o^2.
+    """
+    errors = rows.probs**2 * rows.var_logit
+    total = errors.sum(axis=-1, keepdims=True)
+    centred = errors @ values**2 - 2.0 * context * (errors @ values) + context**2 * total
+    moved: Array = np.maximum(centred, 0.0) + rows.var_sum * context**2
+    if rows.var_query is None:
+        return moved
+    return moved + _shared(rows, rows.var_query, key, values, context)
+
+
+def _shared(rows: Rows, var_query: Array, key: Array, values: Array, context: Array) -> Array:
+    """
+    Compute sum_d vq_d (sum_j p_j (k_j - kbar)_d V_j)^2, (b, h, q, e).
+
+    The inner sum is sum_j p_j k_jd V_je - kbar_d o_e: one matrix product for a block of d at a time.
+    """
+    batch, heads, queries, dim = var_query.shape
+    keys, width = values.shape[-2:]
+    step = max(1, BLOCK // (batch * heads * max(queries, keys) * width))
+    total: Array = np.zeros((batch, heads, queries, width))
+    for low in range(0, dim, step):
+        part = slice(low, low + step)
+        outer = key[..., part, None] * values[..., None, :]
+        moments = (rows.probs @ outer.reshape(batch, heads, keys, -1)).reshape(batch, heads, queries, -1, width)
+        moments -= rows.mean_key[..., part, None] * context[..., None, :]
+        total += (var_query[..., None, part] @ moments**2)[..., 0, :]
+    return total
+
+
+def summed(rows: Rows, values: Array, var_value: Array, context: Array, rounds: Roundings) -> Array:
+    """
+    ind, (b, h, q, e): variance of the sum itself.
+
+    Larger of random and natural order of the keys, + (w(prob) + 2 w(mm)) p^2 V^2 + p^2 vv.
+    """
+    squares = rows.probs**2
+    squares_values = squares @ values**2
+    moved = np.maximum(
+        recursive_sum(rows.terms, context, squares_values, rounds.acc),
+        ordered_sum(rows.probs, values, squares_values, rounds.acc),
+    )
+    moved += (variance(rounds.prob) + 2.0 * variance(rounds.mm)) * squares_values
+    return moved + squares @ var_value if np.any(var_value) else moved
+
+
+def scale_error(slope: Array, values: Array, rounds: Roundings) -> Array:
+    """2 scale |sum_j p (a - sum p a) V_j|, (b, h, q, e): an inexact 1/sqrt(d) moves all logits alike, so it is hard."""
+    return np.asarray(2.0 * rounds.scale * np.abs(slope @ values))

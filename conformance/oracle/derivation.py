@@ -1,0 +1,131 @@
+"""Everything that the bounds of all outputs of one answer share: its operands, rows, worst cases, what is judged."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.evaluate import Answer
+from conformance.oracle.operands import Operands, composed, finite, operands, step_of
+from conformance.oracle.roundings import Roundings, roundings
+from conformance.oracle.rows import Rows, rows
+from conformance.oracle.steps import State, Steps, softmax
+from conformance.oracle.worst import Worst, logit_error, magnitudes, worst
+from conformance.spec.problem import Array
+from conformance.spec.rounding import largest
+
+ROW_SUM = 1e-6
+"""How far the weights of a row may be from 1 and still be a softmax over the keys."""
+
+
+class UnderivedBound(Exception):  # noqa: N818 - says what is missing
+    """A dialect under which no bound holds: it may be diagnosed, but not declared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Derivation:
+    """
+    One answer under one profile.
+
+    context (b, h, q, e): finite. judged (b, h, q): rows whose logits cannot overflow and, under a finite fill, are not
+    within their own error of a rounding boundary.
+    """
+
+    state: State
+    steps: Steps
+    profile: Profile
+    rounds: Roundings
+    operands: Operands
+    rows: Rows
+    worst: Worst
+    context: Array
+    judged: Array
+
+
+def derive(answer: Answer, profile: Profile) -> Derivation:
+    """
+    The common part of the bounds of `answer` under `profile`.
+
+    Raises:
+        UnderivedBound: rows do not sum to one, or the returned weights are not the weights.
+    """
+    steps = composed(answer, profile.score)
+    refuse(answer, steps)
+    state = answer.state
+    rounds = roundings(profile, state.problem.dtype)
+    filled = any(variation.decision == "mask_fill" for variation in answer.variations)
+    entering = operands(state, steps, rounds)
+    attended = rows(state, entering, rounds, filled=filled)
+    sizes = magnitudes(entering)
+    error = logit_error(state, entering, rounds, sizes)
+    judged = ~_overflows(state, attended, entering, profile, sizes)
+    if filled:
+        judged &= ~_undecided(state, attended, steps, error)
+        error = error + rounds.score * np.abs(attended.logits)
+    return Derivation(
+        state=state,
+        steps=steps,
+        profile=profile,
+        rounds=rounds,
+        operands=entering,
+        rows=attended,
+        worst=worst(attended, error, rounds),
+        context=finite(state.context),
+        judged=judged,
+    )
+
+
+def refuse(answer: Answer, steps: Steps) -> None:
+    """
+    Raise where the formulas do not hold: they need rows that a softmax over the keys made to sum to one.
+
+    Raises:
+        UnderivedBound: they do not hold.
+    """
+    keys = ", ".join(variation.key for variation in answer.variations if variation.stage == "steps")
+    sums = answer.state.probs.sum(axis=-1)
+    whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
+    if step_of(steps, "softmax").apply is not softmax or not whole.all():
+        raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")
+    if "weights" in answer.reply and answer.state.weights is not answer.state.probs:
+        raise UnderivedBound(f"no bound is derived for weights before the softmax ({keys}): diagnosed, not declared")
+
+
+def _overflows(state: State, attended: Rows, entering: Operands, profile: Profile, sizes: Array) -> Array:
+    """
+    Rows in which a number of an attended key may leave the declared dtypes, (b, h, q).
+
+    |q| |k| bounds every partial sum of a product; it is scaled before where `pre` says so. A logit may overflow to
+    -inf unless it is the largest of its row.
+    """
+    top = min(largest(profile.score), largest(profile.acc))
+    products = sizes if profile.pre is None else sizes * abs(state.scale)
+    over = np.any(attended.live & (products > top), axis=-1)
+    highest = np.where(attended.live, attended.logits, -np.inf).max(axis=-1)
+    over |= np.isfinite(highest) & (np.abs(highest) > top)
+    stored = largest(profile.store)
+    if max(_peak(entering.query), _peak(entering.key), _peak(entering.value)) > stored:
+        over |= np.any(np.abs(entering.query) > stored, axis=-1)
+        keys = np.any(np.abs(entering.key) > stored, axis=-1) | np.any(np.abs(entering.value) > stored, axis=-1)
+        over |= np.any(attended.reachable & keys[:, :, None, :], axis=-1)
+    return np.asarray(over)
+
+
+def _peak(values: Array) -> float:
+    return float(np.abs(values).max(initial=0.0))
+
+
+def _undecided(state: State, attended: Rows, steps: Steps, error: Array) -> Array:
+    """
+    Rows, (b, h, q), in which a filled key with weight rounds to another number when its logit errs by `error`.
+
+    The fill's own step answers: it is run on logits that are too small and too large by their error.
+    """
+    logits = state.scaled if state.bias is None else state.scaled + state.bias
+    mask = step_of(steps, "mask")
+    lower, upper = (mask.apply(state.but(logits=logits + shift)).logits for shift in (-error, error))
+    weighty = attended.reachable & ~state.allowed
+    top = np.where(attended.reachable, state.logits, -np.inf).max(axis=-1, keepdims=True)
+    near = ~state.allowed & (upper > top - 800.0)  # exp of less is zero in every dtype
+    crossing = near & (lower != upper)
+    return np.asarray(weighty.any(axis=-1) & crossing.any(axis=-1))

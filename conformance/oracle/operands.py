@@ -1,0 +1,131 @@
+"""
+What is already wrong with query, key and value before they meet: errors of inputs, parameters and projections.
+
+`var_*` are variances, `err_*` worst cases; shapes are those of the operand, (batch, num_heads, seq_len, dim).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.oracle.evaluate import Answer
+from conformance.oracle.roundings import Real, Roundings, gamma, recursive_sum, variance
+from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after
+from conformance.spec.problem import Array
+
+NOTHING = np.zeros((1, 1, 1, 1))
+"""The error of an operand that nobody has rounded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """Query, key and value with non-finite numbers set to zero (no finite output depends on them), and their errors."""
+
+    query: Array
+    key: Array
+    value: Array
+    var_query: Array
+    var_key: Array
+    var_value: Array
+    err_query: Array
+    err_key: Array
+    err_value: Array
+
+
+def composed(answer: Answer, score: str) -> Steps:
+    """The steps that led to `answer`."""
+    operator = answer.state.problem.operator
+    steps = STEPS[operator]
+    for variation in answer.variations:
+        if variation.steps is not None:
+            steps = variation.steps(steps, score)
+        elif variation.heads is not None:
+            before = "split" if operator == "mha" else "group"
+            steps = insert_after(steps, before, Step(variation.key, variation.heads))
+    return steps
+
+
+def step_of(steps: Steps, name: str) -> Step:
+    """The step called `name`."""
+    return next(step for step in steps if step.name == name)
+
+
+def finite(values: Array) -> Array:
+    """`values` with NaN and infinities set to zero."""
+    return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, 0.0)
+
+
+def operands(state: State, steps: Steps, rounds: Roundings) -> Operands:
+    """The operands of attention and their errors, entering rounded to `rounds.entry` or projected."""
+    query, key, value = finite(state.query), finite(state.key), finite(state.value)
+    if state.problem.operator == "mha":
+        return Operands(query, key, value, *_projected(state, steps, rounds))
+    if not rounds.entry:
+        return Operands(query, key, value, *(NOTHING,) * 6)
+    w, u = variance(rounds.entry), rounds.entry
+    return Operands(
+        query,
+        key,
+        value,
+        *(w * array**2 for array in (query, key, value)),
+        *(u * np.abs(array) for array in (query, key, value)),
+    )
+
+
+def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ...]:
+    """Variances and worst errors of the three projections, split and grouped as the answer's own steps do it."""
+    problem = state.problem
+    inputs = (("q", problem.query), ("k", problem.key), ("v", problem.value))
+    pairs = [
+        projection_error(finite(x), problem.params["w" + letter], problem.params.get("b" + letter), rounds)
+        for letter, x in inputs
+    ]
+    arranged = []
+    for query, key, value in zip(*pairs, strict=True):
+        moved = state.but(query=query, key=key, value=value)
+        for step in _arrangement(steps):
+            moved = step.apply(moved)
+        arranged += [moved.query, moved.key, moved.value]
+    return tuple(arranged)
+
+
+def _arrangement(steps: Steps) -> Steps:
+    """The steps after the projection and before the products: they only move numbers, so errors move alike."""
+    names = [step.name for step in steps]
+    return steps[names.index("project") + 1 : names.index("multiply")]
+
+
+def projection_error(x: Array, weight: Array, bias: Array | None, rounds: Roundings) -> tuple[Array, Array]:
+    """
+    Variance and worst case of Y = X W + b, (batch, seq_len, width) (section 3, "multi-head attention").
+
+    v = D(E + 1, Y, t2, acc) + (2/3 mm^2 + 2 w(entry)) X^2 W^2 + w(store) (2 Y^2 + b^2), t2 = X^2 W^2 + b^2; without a
+    bias Y is rounded once. Worst: gamma_{E+1} (|X| |W| + |b|) + 2 (mm + entry) |X| |W| + store (2 |Y| + |b|) + eta.
+    """
+    terms = x.shape[-1]
+    product = x @ weight
+    squares = x**2 @ weight**2
+    sizes = np.abs(x) @ np.abs(weight)
+    operand = 2.0 * (variance(rounds.mm) + variance(rounds.entry)) * squares
+    inexact = 2.0 * (rounds.mm + rounds.entry) * sizes + rounds.eta_store
+    if bias is None:
+        moved = recursive_sum(terms, product, squares, rounds.acc) + operand + variance(rounds.store) * product**2
+        return moved, gamma(terms, rounds.acc) * sizes + inexact + rounds.store * np.abs(product)
+    total = product + bias
+    stored = variance(rounds.store) * (2.0 * total**2 + bias**2) + variance(rounds.entry) * bias**2
+    moved = recursive_sum(terms + 1, total, squares + bias**2, rounds.acc) + operand + stored
+    shift = np.abs(bias)
+    worst = gamma(terms + 1, rounds.acc) * (sizes + shift) + inexact + rounds.entry * shift
+    return moved, worst + rounds.store * (2.0 * np.abs(total) + shift)
+
+
+def squared(operand: Array, known: Array, rounds: Roundings) -> Array:
+    """Variance of a query or key as it meets the other: `known` + (w(pre) + w(mm)) operand^2."""
+    w = variance(rounds.pre) + variance(rounds.mm)
+    return known + w * operand**2 if w else known
+
+
+def sized(operand: Array, known: Array, rounds: Roundings) -> Array:
+    """Worst error of a query or key as it meets the other: `known` + (pre + mm) |operand|."""
+    u: Real = rounds.pre + rounds.mm
+    return known + u * np.abs(operand) if u else known

@@ -1,0 +1,130 @@
+"""
+The sizes of the roundings that a profile declares (TOLERANCE.md, sections 2 and 3).
+
+u is a unit roundoff, u^2/3 the variance of one rounding, eta what may be lost near zero.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from conformance.bridge.profile import UNIT, Profile
+from conformance.spec.problem import Array
+from conformance.spec.rounding import smallest_normal, smallest_subnormal
+
+Real = float | Array
+
+BLOCKS = 8
+"""How many partial sums in the natural order of the keys stand for all of them (section 3)."""
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """
+    The unit roundoff of every field of a profile, 0 where nothing is rounded.
+
+    entry: inputs and parameters, where `store` is coarser than the dtype they came in. mm: operands of matrix
+    products, where that is coarser than what holds them. eta_*: largest absolute error near zero. tiny_*: below this
+    an underflow is possible.
+    """
+
+    store: float
+    acc: float
+    score: float
+    soft: float
+    sum: float
+    prob: float
+    scale: float
+    mm: float
+    pre: float
+    entry: float
+    exp_ulp: float
+    eta_store: float
+    eta_score: float
+    eta_prob: float
+    eta_soft: float
+    tiny_prob: float
+    tiny_soft: float
+
+
+@lru_cache(maxsize=256)
+def roundings(profile: Profile, dtype: str) -> Roundings:
+    """The roundings of `profile` on a problem whose inputs are numbers of `dtype`."""
+    store = UNIT[profile.store]
+    mm = 0.0 if profile.mm is None else UNIT[profile.mm]
+    return Roundings(
+        store=store,
+        acc=UNIT[profile.acc],
+        score=UNIT[profile.score],
+        soft=UNIT[profile.soft],
+        sum=UNIT[profile.sum],
+        prob=UNIT[profile.prob],
+        scale=UNIT[profile.scale],
+        mm=mm if mm > store else 0.0,
+        pre=0.0 if profile.pre is None else UNIT[profile.pre],
+        entry=store if store > UNIT[dtype] else 0.0,
+        exp_ulp=profile.exp_ulp,
+        eta_store=underflow(profile.store, ftz=profile.ftz),
+        eta_score=underflow(profile.score, ftz=profile.ftz),
+        eta_prob=underflow(profile.prob, ftz=profile.ftz),
+        eta_soft=underflow(profile.soft, ftz=profile.ftz),
+        tiny_prob=2.0 * smallest_normal(profile.prob),
+        tiny_soft=2.0 * smallest_normal(profile.soft),
+    )
+
+
+def underflow(dtype: str, *, ftz: bool) -> float:
+    """eta: the smallest normal number where subnormals may be flushed (always but for float16), else the subnormal."""
+    return smallest_subnormal(dtype) if dtype == "float16" and not ftz else smallest_normal(dtype)
+
+
+def variance(u: float) -> float:
+    """Variance of one relative rounding error, uniform in [-u, u]: w = u^2/3."""
+    return u * u / 3.0
+
+
+def gamma(terms: Real, u: float) -> Real:
+    """Worst relative error of n roundings in a row: n u / (1 - n u); infinite where n u >= 1."""
+    product = terms * u
+    return np.where(product < 1.0, product / np.maximum(1.0 - product, u), np.inf)
+
+
+def recursive_sum(terms: Real, total: Array, squares: Array, u: float) -> Array:
+    """
+    Variance of a sum of n rounded terms in random order: D(n, y, t2, u) = u^2/3 (n/3 y^2 + (n/6 + 1) t2).
+
+    total: y, the sum. squares: t2, the sum of the squared terms. The factor is the expected sum of the squared
+    partial sums.
+    """
+    return variance(u) * (terms / 3.0 * total**2 + (terms / 6.0 + 1.0) * squares)
+
+
+def ordered_sum(probs: Array, values: Array, squares: Array, u: float) -> Array:
+    """
+    Variance of the sum probs . values in the natural order of the keys: w (S/8 sum_m partial_m^2 + t2).
+
+    Eight partial sums stand for all S. Shapes (..., q, k) and (..., k, d); squares: t2 = probs^2 . values^2.
+    """
+    keys = probs.shape[-1]
+    edges = sorted({-(-keys * m // BLOCKS) for m in range(BLOCKS + 1)})
+    partial = np.zeros_like(squares)
+    total = np.zeros_like(squares)
+    for low, high in pairwise(edges):
+        partial += probs[..., low:high] @ values[..., low:high, :]
+        total += (high - low) * partial**2
+    return variance(u) * (total + squares)
+
+
+def result_rounding(profile: Profile, dtype: str) -> tuple[float, float]:
+    """
+    Unit roundoff and eta of a result returned as `dtype`.
+
+    A dtype coarser than the store rounds once more what the store rounded already; a finer one changes nothing.
+    """
+    unit = UNIT[profile.store]
+    if UNIT[dtype] > unit:
+        unit += UNIT[dtype]
+    eta = underflow(profile.store, ftz=profile.ftz)
+    return unit, eta if dtype == profile.store else eta + underflow(dtype, ftz=profile.ftz)

@@ -1,0 +1,165 @@
+"""
+The rows of a softmax and the variance of their weights, to first order (TOLERANCE.md, section 3, B).
+
+Shapes: b batch, h heads, q queries, k keys, d features of a head. Everything is 0 where a key has no weight.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.oracle.operands import Operands, squared
+from conformance.oracle.roundings import Roundings, recursive_sum, variance
+from conformance.oracle.steps import State
+from conformance.spec.problem import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """
+    What the bounds of output and weights share.
+
+    probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those
+    whose logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle).
+    scaled, logits: of live keys. distance: largest logit - logit. terms (b, h, q, 1): number of keys with weight.
+    mean_key (b, h, q, d): probs . key. var_logit: VE (b, h, q, k), without the part that all keys of a row share.
+    var_query (b, h, q, d): that part, c^2 times the variance of the query, or None where it is zero. var_sum: DEN
+    (b, h, q, 1). lost (b, h, q, k): what an underflow may take from a weight.
+    """
+
+    probs: Array
+    reachable: Array
+    live: Array
+    scaled: Array
+    logits: Array
+    distance: Array
+    terms: Array
+    mean_key: Array
+    var_logit: Array
+    var_query: Array | None
+    var_sum: Array
+    lost: Array
+
+
+def rows(state: State, operands: Operands, rounds: Roundings, *, filled: bool) -> Rows:
+    """The softmax rows of `state`; `filled`: a finite fill was added or put where masked, and rounded."""
+    probs = np.where(np.isfinite(state.probs), state.probs, 0.0)
+    weighty = probs > 0.0
+    reachable = _reachable(state, weighty)
+    known = state.absorbed[..., None] | ~state.allowed if filled else state.absorbed[..., None]
+    live = reachable & ~known
+    scaled = np.where(live, state.scaled, 0.0)
+    logits = np.where(live, state.logits, 0.0)
+    distance = _distance(state.logits, reachable)
+    terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
+    mean_key = probs @ operands.key
+    var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
+    var_logit = _var_logit(state, operands, rounds, live, scaled, logits, distance, filled=filled)
+    squares = (probs**2).sum(axis=-1, keepdims=True)
+    var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
+    lost = rounds.eta_prob * (probs < rounds.tiny_prob) + rounds.eta_soft * (probs < rounds.tiny_soft)
+    return Rows(
+        probs=probs,
+        reachable=reachable,
+        live=live,
+        scaled=scaled,
+        logits=logits,
+        distance=distance,
+        terms=terms,
+        mean_key=mean_key,
+        var_logit=np.where(weighty, var_logit, 0.0),
+        var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
+        var_sum=np.where(terms > 0, var_sum, 0.0),
+        lost=np.where(reachable, lost, 0.0),
+    )
+
+
+def _reachable(state: State, weighty: Array) -> Array:
+    """Keys that may receive weight: attended, or with weight whatever the mask says (fills, unmasked rows)."""
+    attended = state.allowed & (state.logits > -np.inf)
+    attended &= ~np.isnan(state.probs)
+    return np.asarray(attended | weighty)
+
+
+def _distance(logits: Array, reachable: Array) -> Array:
+    """Largest logit of the row - logit, x (b, h, q, k); 0 where there is no logit."""
+    known = reachable & np.isfinite(logits)
+    top = np.where(known, logits, -np.inf).max(axis=-1, keepdims=True)
+    return np.where(known, top - np.where(known, logits, 0.0), 0.0)
+
+
+def _var_logit(
+    state: State,
+    operands: Operands,
+    rounds: Roundings,
+    live: Array,
+    scaled: Array,
+    logits: Array,
+    distance: Array,
+    *,
+    filled: bool,
+) -> Array:
+    """
+    Variance of what one key's exponential gets wrong, relatively: VE, (b, h, q, k).
+
+    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2) + w(soft) (exp_ulp + 2x)^2. The bias itself
+    errs where inputs enter rounded. Under a finite fill the oracle rounded s too: one more w(score) s^2, since the
+    two roundings need not agree; of a filled key, rounded to the same number on both sides, only exp is left.
+    """
+    squares = operands.query**2
+    variances = recursive_sum(
+        state.problem.head_dim,
+        scaled,
+        (state.scale**2) * (squares @ (operands.key**2).swapaxes(-1, -2)),
+        rounds.acc,
+    )
+    var_key = squared(operands.key, operands.var_key, rounds)
+    if np.any(var_key):
+        var_key = np.broadcast_to(var_key, operands.key.shape)
+        variances = variances + (state.scale**2) * (squares @ var_key.swapaxes(-1, -2))
+    sums = (state.bias is not None) + filled
+    variances = variances + variance(rounds.score) * (2.0 * scaled**2 + sums * logits**2)
+    if rounds.entry and state.bias is not None:
+        variances = variances + variance(rounds.entry) * np.where(live, state.bias, 0.0) ** 2
+    return np.where(live, variances, 0.0) + variance(rounds.soft) * (rounds.exp_ulp + 2.0 * distance) ** 2
+
+
+def scale_slope(attended: Rows) -> Array:
+    """Derivative of the weights by the logarithm of the scale: p (a - sum p a), (b, h, q, k)."""
+    weighted: Array = attended.probs * attended.scaled
+    slope: Array = weighted - attended.probs * weighted.sum(axis=-1, keepdims=True)
+    return slope
+
+
+def weights_deviation(attended: Rows, operands: Operands) -> Array:
+    """
+    Standard deviation of the weights, p sqrt((1 - 2p) VE + sum_j p^2 VE + DEN + [vq k^2 - 2 (vq kbar) k + vq kbar^2]).
+
+    Shape (b, h, q, k). The last term is the error of the query, shared by all keys of a row; vq already holds c^2.
+    """
+    probs, variances = attended.probs, attended.var_logit
+    total = (probs**2 * variances).sum(axis=-1, keepdims=True)
+    relative = (1.0 - 2.0 * probs) * variances + total + attended.var_sum
+    if attended.var_query is not None:
+        relative = relative + np.where(attended.live, _shared(attended, attended.var_query, operands), 0.0)
+    return np.asarray(probs * np.sqrt(np.maximum(relative, 0.0)))
+
+
+def _shared(attended: Rows, var_query: Array, operands: Operands) -> Array:
+    """Compute sum_d vq (k - kbar)^2, (b, h, q, k), by matrix products."""
+    keys = operands.key.swapaxes(-1, -2)
+    drift = var_query * attended.mean_key
+    total = (drift * attended.mean_key).sum(axis=-1, keepdims=True)
+    return np.asarray(np.maximum(var_query @ keys**2 - 2.0 * drift @ keys + total, 0.0))
+
+
+def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) -> Array:
+    """
+    Roundings that do not average: h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta.
+
+    store, eta: of the result.
+    """
+    twice = store if store != rounds.prob else 0.0
+    roundings = attended.probs * (rounds.prob + twice)
+    slope = 2.0 * rounds.scale * np.abs(scale_slope(attended))
+    return roundings + slope + attended.lost + np.where(attended.reachable, eta, 0.0)

@@ -1,0 +1,236 @@
+"""
+What to tell first: whether the run conforms, why not, and one line per subject.
+
+Every report is written from these records, so they all say the same.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from conformance.report.records import UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
+
+CLASSES = ("semantic", "impossible", "precision")
+"""The classes of a fail, the most telling first."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One cause of rejected verdicts of one subject: how many, in words, and what to change."""
+
+    subject: str
+    count: int
+    kind: str
+    sentence: str
+    remedy: str
+    explained: bool
+    example: Key
+
+
+@dataclass(frozen=True)
+class SubjectLine:
+    """The sum of one subject's verdicts; `share` is how many of its operators' cases were judged."""
+
+    subject: Subject
+    counts: Mapping[str, int]
+    rejected: int
+    known: int
+    missing: int
+    asked: int
+    share: float | None
+    worst: float | None
+
+
+@dataclass(frozen=True)
+class KnownGroup:
+    """The verdicts that one known deviation accepts."""
+
+    known: Known
+    cells: tuple[Cell, ...]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Who deviates."""
+        return tuple(dict.fromkeys(cell.subject for cell in self.cells))
+
+
+def counted(number: int, noun: str) -> str:
+    """`number` with its noun in the right form: 1 verdict, 2,000 verdicts."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def headline(run: Run) -> str:
+    """Say in one sentence whether the run conforms, and what stands against it."""
+    against = ", ".join(_against(run))
+    if run.footer is None:
+        return f"Undecided: the run was cut before its end ({against or 'no footer in the log'})."
+    if run.conforms:
+        accepted = sum(cell.known is not None for cell in run.cells.values())
+        known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
+        judged = f"{counted(len(run.cells), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
+        return f"Conforms: {judged}, none rejected{known}."
+    if not run.rejected and not run.footer.complete:
+        return f"Incomplete: {against or 'not everything that was asked for was judged'}."
+    return f"Does not conform: {against or 'the gate refused the run'}."
+
+
+def _judged_subjects(run: Run) -> int:
+    return len({subject for _, subject in run.cells})
+
+
+def _against(run: Run) -> list[str]:
+    parts = []
+    if run.rejected:
+        verb = "is" if len(run.rejected) == 1 else "are"
+        parts.append(f"{len(run.rejected):,} of {counted(len(run.cells), 'verdict')} {verb} rejected")
+    if run.missing:
+        parts.append(f"{counted(len(run.missing), 'verdict')} missing")
+    failed = sum(worker.status == "failed" for worker in run.workers)
+    if failed:
+        parts.append(f"{counted(failed, 'worker')} did not start")
+    gate = run.footer.gate if run.footer else None
+    if gate and gate.dead:
+        parts.append(f"{_entries(len(gate.dead))} no longer needed")
+    if gate and gate.too_wide:
+        parts.append(f"{_entries(len(gate.too_wide))} too wide")
+    return parts
+
+
+def _entries(number: int) -> str:
+    return "1 known deviation is" if number == 1 else f"{number:,} known deviations are"
+
+
+def gate_notes(run: Run) -> list[tuple[str, str]]:
+    """What the gate holds against the run besides verdicts: (kind, text)."""
+    if run.footer is None:
+        return []
+    gate = run.footer.gate
+    kinds = {
+        "incomplete": gate.incomplete,
+        "dead known deviation": gate.dead,
+        "known deviation too wide": gate.too_wide,
+        "problem": gate.problems,
+    }
+    return [(kind, text) for kind, texts in kinds.items() for text in texts]
+
+
+def subject_lines(run: Run) -> list[SubjectLine]:
+    """One line per subject that was to be judged, in the order of the header."""
+    cells: dict[str, list[Cell]] = {name: [] for name in run.header.subjects}
+    for cell in run.cells.values():
+        cells[cell.subject].append(cell)
+    missing = Counter(subject for _, subject in run.missing)
+    lines = []
+    for name, subject in run.header.subjects.items():
+        if cells[name] or missing[name]:
+            lines.append(_line(run, subject, cells[name], missing[name]))
+    return lines
+
+
+def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
+    tally = Counter(cell.verdict for cell in cells)
+    asked = len(run.asked(subject)) if subject.counted else len(cells)
+    judged = sum(number for verdict, number in tally.items() if verdict not in UNJUDGED)
+    budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict not in UNJUDGED]
+    return SubjectLine(
+        subject=subject,
+        counts={verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]},
+        rejected=sum(cell.key in run.rejected for cell in cells),
+        known=sum(cell.known is not None for cell in cells),
+        missing=missing,
+        asked=asked,
+        share=judged / asked if asked else None,
+        worst=max(budgets, default=None),
+    )
+
+
+def findings(run: Run) -> list[Finding]:
+    """Group the rejected verdicts by subject and cause: explained ones first, then by how many they are."""
+    groups: dict[tuple[str, str, str, str], list[Cell]] = {}
+    for cell in rejected_cells(run):
+        groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
+    found = [_finding(cells) for cells in groups.values()]
+    return sorted(found, key=lambda finding: (not finding.explained, -finding.count))
+
+
+def rejected_cells(run: Run) -> list[Cell]:
+    """The rejected cells in the order of the log."""
+    return [cell for key, cell in run.cells.items() if key in run.rejected]
+
+
+def _cause(cell: Cell) -> tuple[str, str, str]:
+    if cell.explanation is not None:
+        return (cell.verdict, cell.explanation.decision, cell.explanation.name)
+    if cell.error is not None:
+        return (cell.verdict, cell.error.kind, re.sub(r"\d+", "#", first_line(cell.error.message)))
+    if cell.verdict == "fail":
+        return (cell.verdict, cell.fail_class, "")
+    return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
+
+
+def _finding(cells: list[Cell]) -> Finding:
+    first = cells[0]
+    explanation = first.explanation
+    return Finding(
+        subject=first.subject,
+        count=len(cells),
+        kind=kind_of(first),
+        sentence=explanation.sentence if explanation else what_happened(first),
+        remedy=explanation.remedy if explanation else "",
+        explained=explanation is not None,
+        example=first.key,
+    )
+
+
+def kind_of(cell: Cell) -> str:
+    """The verdict, and of a fail its class."""
+    return f"{cell.verdict}, {cell.fail_class}" if cell.fail_class else cell.verdict
+
+
+def what_happened(cell: Cell) -> str:
+    """One line on a cell: the exception, else the reason, else the verdict."""
+    if cell.error is not None:
+        return f"{cell.error.kind}: {first_line(cell.error.message)}"
+    return first_line(cell.reason) or kind_of(cell)
+
+
+def first_line(text: str) -> str:
+    """The first line that says anything."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def known_groups(run: Run) -> list[KnownGroup]:
+    """The accepted verdicts by the known deviation that accepts them, the widest first."""
+    groups: dict[Known, list[Cell]] = {}
+    for cell in run.cells.values():
+        if cell.known is not None:
+            groups.setdefault(cell.known, []).append(cell)
+    known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
+    return sorted(known, key=lambda group: -len(group.cells))
+
+
+def budget_text(budget: float | None) -> str:
+    """A budget as people read it: two significant digits, in plain notation where that is short."""
+    if budget is None:
+        return ""
+    if budget != budget or abs(budget) == float("inf"):  # noqa: PLR0124 - only nan differs from itself
+        return str(budget)
+    if 0 < budget < 0.005:  # noqa: PLR2004 - would read 0.00
+        return "<0.01"
+    if budget < 10:  # noqa: PLR2004 - from here on decimals say nothing
+        return f"{budget:.2f}"
+    return f"{budget:.0f}" if budget < 10_000 else f"{budget:.0e}".replace("e+0", "e").replace("e+", "e")  # noqa: PLR2004
+
+
+def share_text(share: float | None) -> str:
+    """A share as a percentage; 100 % only where nothing is left out."""
+    if share is None:
+        return ""
+    return f"{int(share * 100)} %"
+
+
+def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
+    """How many cells have each verdict that occurs, least grave first."""
+    tally = Counter(cell.verdict for cell in cells)
+    return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}

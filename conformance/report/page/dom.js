@@ -1,0 +1,116 @@
+// Making elements. Everything from the run is written as text: nothing here can become markup.
+const $ = (id) => document.getElementById(id);
+
+function el(tag, props, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat()) if (child !== null && child !== undefined && child !== "") node.append(child);
+  return node;
+}
+
+const INDEX = JSON.parse($("index").textContent);
+const { subjects: SUBJECTS, cases: CASES, verdicts: VERDICTS, symbols: SYMBOLS, meanings: MEANINGS, texts: TEXTS } = INDEX;
+const REJECTED = 1;
+const KNOWN = 2;
+
+// A cell of the index, with names for its numbers.
+function cellOf([subject, verdict, budget, marks, said, way, dialect], row) {
+  return {
+    row, subject, budget,
+    verdict: VERDICTS[verdict], gravity: verdict,
+    rejected: (marks & REJECTED) !== 0, known: (marks & KNOWN) !== 0,
+    said: TEXTS[said], way, dialect,
+  };
+}
+
+const CELLS = INDEX.cells.map((cells, row) => {
+  const line = new Array(SUBJECTS.length).fill(null);
+  for (const cell of cells) line[cell[0]] = cellOf(cell, row);
+  return line;
+});
+const CASE_ROW = new Map(CASES.map((one, row) => [one.name, row]));
+const SUBJECT_COLUMN = new Map(SUBJECTS.map((one, column) => [one.name, column]));
+const themeOf = (one) => one.suite.split("/", 1)[0];
+const isOwed = (cell) => cell !== null && cell.verdict === "missing";
+const isBad = (cell) => cell.rejected || isOwed(cell);
+
+function chip(verdict, extra) {
+  return el("span", { class: `chip v-${verdict} ${extra || ""}`, "aria-hidden": "true" }, SYMBOLS[verdict]);
+}
+
+function cellClass(cell) {
+  return `v-${cell.verdict}${cell.rejected ? " rejected" : ""}${cell.known ? " known-cell" : ""}`;
+}
+
+// What a screen reader says and a tooltip shows.
+function describe(cell) {
+  const parts = [cell.verdict];
+  if (cell.rejected) parts.push("rejected");
+  if (cell.known) parts.push("known deviation");
+  if (cell.budget) parts.push(`budget ${cell.budget}`);
+  return `${parts.join(", ")}: ${CASES[cell.row].name} on ${SUBJECTS[cell.subject].name}`;
+}
+
+const plural = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+// Only web addresses become links.
+function linked(url, text) {
+  let parsed = null;
+  try { parsed = new URL(url); } catch (_) { /* no address: shown as text */ }
+  if (!parsed || !["http:", "https:"].includes(parsed.protocol)) return document.createTextNode(text || url);
+  return el("a", { href: parsed.href, rel: "noopener noreferrer", target: "_blank" }, text || url);
+}
+
+function copyButton(text) {
+  const button = el("button", { type: "button", class: "copy" }, "Copy");
+  button.addEventListener("click", async () => {
+    const done = await copied(text);
+    button.textContent = done ? "Copied" : "Press Ctrl+C";
+    setTimeout(() => { button.textContent = "Copy"; }, 1600);
+  });
+  return button;
+}
+
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch (_) {
+    const area = el("textarea", { class: "sr" });
+    area.value = text;
+    ($("detail").open ? $("detail") : document.body).append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+}
+
+// Compressed data waits in the page as text until something asks for it.
+async function unpacked(id) {
+  const holder = $(id);
+  if (!holder) return null;
+  const letters = atob(holder.textContent);
+  const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const chunkCache = new Map();
+async function chunkOf(row) {
+  if (!chunkCache.has(row)) {
+    chunkCache.set(row, unpacked(`case-${row}`).then((bytes) => JSON.parse(new TextDecoder().decode(bytes))));
+  }
+  return chunkCache.get(row);
+}
+
+function setOptions(select, values, all) {
+  select.replaceChildren();
+  if (all) select.append(el("option", { value: "" }, all));
+  for (const value of values) select.append(el("option", { value }, value));
+}

@@ -1,0 +1,290 @@
+// Maps of one output: expected, actual, error and budget, side by side, with one cursor for all.
+
+// Numbers of a plane: bytes were grouped by significance before they were compressed.
+function plane(bytes, from, { type, length }) {
+  const size = Number(type.slice(1));
+  const ordered = new Uint8Array(length * size);
+  for (let part = 0; part < size; part += 1) {
+    const start = from + part * length;
+    for (let place = 0; place < length; place += 1) ordered[place * size + part] = bytes[start + place];
+  }
+  const kind = { f4: Float32Array, f8: Float64Array, u4: Uint32Array }[type];
+  return new kind(ordered.buffer);
+}
+
+function readBlob(bytes) {
+  const size = new DataView(bytes.buffer).getUint32(0, true);
+  let from = 4 + size;
+  const next = (entry) => { const numbers = plane(bytes, from, entry); from += numbers.byteLength; return numbers; };
+  return JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + size))).map((entry) => (entry.alone ? readAlone(entry, next) : readPair(entry, next)));
+}
+
+function readAlone({ name, alone }, next) {
+  const side = (entry) => entry && { shape: entry.shape, numbers: Float64Array.from(next(entry)) };
+  const want = side(alone.want);
+  return { name, want, got: side(alone.got) };
+}
+
+function readPair(entry, next) {
+  const got = Float64Array.from(next(entry.got));
+  const error = Float64Array.from(next(entry.error));
+  const [odd, oddWant] = [next(entry.odd), next(entry.odd_want)];
+  const tolerance = entry.tolerance ? Float64Array.from(next(entry.tolerance)) : null;
+  const want = got.map((value, place) => value - error[place]);
+  odd.forEach((place, item) => { want[place] = oddWant[item]; error[place] = got[place] - oddWant[item]; });
+  const budget = tolerance && got.map((_, place) => budgetAt(got[place], want[place], error[place], tolerance[place]));
+  return { name: entry.name, shape: entry.shape, got, want, error, tolerance, budget };
+}
+
+// NaN stands for "not judged".
+function budgetAt(got, want, error, tolerance) {
+  if (tolerance === Infinity || Number.isNaN(tolerance)) return NaN;
+  if (Object.is(got, want) || got === want) return 0;
+  if (!Number.isFinite(error)) return Infinity;
+  return Math.abs(error) / tolerance;
+}
+
+const AXES = {
+  output: { sdpa: ["batch", "head", "query", "feature"], mha: ["batch", "query", "feature"] },
+  weights: { any: ["batch", "head", "query", "key"] },
+  weights_mean: { any: ["batch", "query", "key"] },
+};
+
+function axesOf(name, operator, rank) {
+  const known = AXES[name] && (AXES[name][operator] || AXES[name].any);
+  if (known && known.length === rank) return known;
+  return Array.from({ length: rank }, (_, axis) => `axis ${axis}`);
+}
+
+// One canvas with its ticks and axis names.
+class HeatMap {
+  constructor(title, rows, columns, axes, colourAt, signAt) {
+    Object.assign(this, { rows, columns, colourAt, signAt });
+    const room = Math.min(280 / columns, 260 / rows);
+    this.size = Math.max(1, Math.min(22, Math.floor(room)));
+    this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}, ${rows} by ${columns}; arrow keys move the cursor` });
+    this.mark = el("div", { class: "mark", hidden: true });
+    this.legend = el("div", { class: "scale" });
+    const [vertical, horizontal] = axes;
+    this.node = el("figure", { class: "map" }, el("figcaption", {}, title),
+      el("div", { class: "frame" },
+        el("div", { class: "axis-y" }, el("span", {}, "0"), el("b", {}, vertical), el("span", {}, rows > 1 ? String(rows - 1) : "")),
+        el("div", { class: "field" }, this.canvas, this.mark),
+        el("div", { class: "axis-x" }, el("span", {}, "0"), el("b", {}, horizontal), el("span", {}, columns > 1 ? String(columns - 1) : ""))),
+      this.legend);
+  }
+
+  draw() {
+    const { rows, columns, size, canvas } = this;
+    const ratio = Math.max(1, Math.round(devicePixelRatio || 1));
+    canvas.width = columns * size * ratio;
+    canvas.height = rows * size * ratio;
+    canvas.style.width = `${columns * size}px`;
+    canvas.style.height = `${rows * size}px`;
+    const ink = canvas.getContext("2d");
+    ink.imageSmoothingEnabled = false;
+    ink.drawImage(this.pixels(), 0, 0, canvas.width, canvas.height);
+    ink.scale(ratio, ratio);
+    if (size >= 8) this.drawSigns(ink);
+  }
+
+  pixels() {
+    const { rows, columns } = this;
+    const small = el("canvas", { width: columns, height: rows });
+    const ink = small.getContext("2d");
+    const image = ink.createImageData(columns, rows);
+    for (let place = 0; place < rows * columns; place += 1) image.data.set([...this.colourAt(place), 255], place * 4);
+    ink.putImageData(image, 0, 0);
+    return small;
+  }
+
+  drawSigns(ink) {
+    const { rows, columns, size } = this;
+    ink.font = `600 ${Math.min(13, size - 1)}px ui-monospace, monospace`;
+    ink.textAlign = "center";
+    ink.textBaseline = "middle";
+    ink.fillStyle = mode() === "dark" ? "#111" : "#fff";
+    for (let place = 0; place < rows * columns; place += 1) {
+      const sign = this.signAt(place);
+      if (sign) ink.fillText(sign, ((place % columns) + 0.5) * size, (Math.floor(place / columns) + 0.55) * size);
+    }
+  }
+
+  placeOf(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - box.left) / box.width) * this.columns);
+    const row = Math.floor(((event.clientY - box.top) / box.height) * this.rows);
+    if (row < 0 || column < 0 || row >= this.rows || column >= this.columns) return null;
+    return row * this.columns + column;
+  }
+
+  point(place) {
+    this.mark.hidden = place === null;
+    if (place === null) return;
+    Object.assign(this.mark.style, {
+      left: `${(place % this.columns) * this.size}px`, top: `${Math.floor(place / this.columns) * this.size}px`,
+      width: `${this.size}px`, height: `${this.size}px`,
+    });
+  }
+}
+
+// The four maps of one slice, the selectors of the other axes, and the line that reads the cursor.
+class Maps {
+  constructor(data, operator, start) {
+    this.data = data;
+    this.shape = data.shape.length > 1 ? data.shape : [1, ...(data.shape.length ? data.shape : [1])];
+    this.axes = data.shape.length > 1 ? axesOf(data.name, operator, data.shape.length) : ["", data.shape.length ? "axis 0" : ""];
+    this.rows = this.shape[this.shape.length - 2];
+    this.columns = this.shape[this.shape.length - 1];
+    this.slice = this.rows * this.columns;
+    this.lead = this.shape.slice(0, -2);
+    this.cursor = this.placeOfIndex(start);
+    this.maps = el("div", { class: "maps" });
+    this.readout = el("dl", { class: "readout", "aria-live": "polite" });
+    this.selectors = this.lead.map((length, axis) => this.selector(length, axis));
+    this.node = el("div", { class: "maps-box" }, el("div", { class: "selectors" }, this.selectors.map((one) => one.label)), this.maps, this.readout);
+    this.drawn = [];
+    if (this.rows * this.columns > 0) this.draw();
+    else this.maps.append(el("p", { class: "muted" }, `The shape (${data.shape.join(", ")}) has no elements.`));
+  }
+
+  placeOfIndex(index) {
+    if (!index || index.length !== this.data.shape.length) return 0;
+    return this.data.shape.reduce((place, length, axis) => place * length + index[axis], 0);
+  }
+
+  indexOf(place) {
+    const index = [];
+    for (let axis = this.shape.length - 1; axis >= 0; axis -= 1) {
+      index.unshift(place % this.shape[axis]);
+      place = Math.floor(place / this.shape[axis]);
+    }
+    return index;
+  }
+
+  selector(length, axis) {
+    const worst = this.worstBy(axis);
+    const select = el("select", {}, Array.from({ length }, (_, item) => el("option", { value: item }, worst[item] ? `${item}  (${worst[item]} beyond)` : String(item))));
+    select.value = String(this.indexOf(this.cursor)[axis]);
+    select.addEventListener("change", () => this.move(axis, Number(select.value)));
+    return { select, label: el("label", {}, el("span", {}, this.axes[axis]), select, el("span", { class: "muted" }, `of ${length}`)) };
+  }
+
+  worstBy(axis) {
+    const counts = new Array(this.shape[axis]).fill(0);
+    const below = this.shape.slice(axis + 1).reduce((product, length) => product * length, 1);
+    if (this.data.budget) this.data.budget.forEach((used, place) => { if (used > 1) counts[Math.floor(place / below) % this.shape[axis]] += 1; });
+    return counts;
+  }
+
+  move(axis, item) {
+    const index = this.indexOf(this.cursor);
+    index[axis] = item;
+    this.cursor = index.reduce((place, at, one) => place * this.shape[one] + at, 0);
+    this.draw();
+  }
+
+  get from() { return Math.floor(this.cursor / this.slice) * this.slice; }
+
+  range(...arrays) {
+    let top = 0;
+    for (const array of arrays) for (let place = 0; place < this.slice; place += 1) {
+      const size = Math.abs(array[this.from + place]);
+      if (size > top && Number.isFinite(size)) top = size;
+    }
+    return top;
+  }
+
+  draw() {
+    this.drawn = this.data.alone ? [this.signed(this.data.alone, this.data.got, this.range(this.data.got))] : this.four();
+    this.maps.replaceChildren(...this.drawn.map((map) => map.node));
+    this.drawn.forEach((map) => { map.draw(); this.listen(map); });
+    this.read();
+  }
+
+  four() {
+    const { got, want, error, budget } = this.data;
+    const values = this.range(want) || this.range(got);
+    const maps = [
+      this.signed("Expected", want, values), this.signed("Actual", got, values),
+      this.signed("Error (actual − expected)", error, this.range(error)),
+    ];
+    return budget ? [...maps, this.budgets(budget)] : maps;
+  }
+
+  signed(title, array, range) {
+    const { from } = this;
+    const kind = (place) => specialOf(array[from + place]);
+    const map = new HeatMap(title, this.rows, this.columns, this.axes.slice(-2),
+      (place) => (kind(place) ? SPECIAL[kind(place)][mode()] : signedColour(array[from + place], range)),
+      (place) => (kind(place) ? SPECIAL[kind(place)].sign : ""));
+    map.legend.append(el("span", {}, short(-range)), bar(SIGNED[mode()]), el("span", {}, short(range)), ...this.present(kind));
+    return map;
+  }
+
+  budgets(array) {
+    const { from } = this;
+    const free = (place) => Number.isNaN(array[from + place]);
+    const map = new HeatMap("Budget used (|error| / tolerance)", this.rows, this.columns, this.axes.slice(-2),
+      (place) => (free(place) ? SPECIAL.free[mode()] : budgetColour(array[from + place])),
+      (place) => (free(place) ? SPECIAL.free.sign : ""));
+    map.legend.append(el("span", {}, "0"), bar(WITHIN[mode()]), el("b", {}, "1"), bar(BEYOND[mode()]), el("span", {}, "≥1e4"),
+      ...this.present((place) => (free(place) ? "free" : null)));
+    return map;
+  }
+
+  present(kind) {
+    const kinds = new Set();
+    for (let place = 0; place < this.slice; place += 1) kinds.add(kind(place));
+    return [...kinds].filter(Boolean).map((one) => {
+      const key = el("i", { class: "key" }, SPECIAL[one].sign);
+      key.style.background = css(SPECIAL[one][mode()]);
+      return el("span", { class: "special" }, key, SPECIAL[one].word);
+    });
+  }
+
+  listen(map) {
+    map.canvas.addEventListener("mousemove", (event) => {
+      const place = map.placeOf(event);
+      if (place !== null) this.set(this.from + place);
+    });
+    map.canvas.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const place = this.cursor - this.from + step;
+      if (place >= 0 && place < this.slice) this.set(this.from + place);
+    });
+  }
+
+  set(place) {
+    this.cursor = place;
+    this.read();
+  }
+
+  read() {
+    const { got, want, error, tolerance, budget } = this.data;
+    const place = this.cursor;
+    const index = this.indexOf(place).slice(-this.data.shape.length || undefined);
+    const named = this.axes.filter(Boolean).map((axis, item) => `${axis} ${index[item]}`).join(", ");
+    const entries = [["index", `[${index.join(", ")}]`], ["", named]];
+    if (this.data.alone) entries.push([this.data.alone.toLowerCase(), number(got[place])]);
+    else entries.push(["expected", number(want[place])], ["actual", number(got[place])], ["error", number(error[place])]);
+    if (tolerance) entries.push(["tolerance", number(tolerance[place])], ["budget", Number.isNaN(budget[place]) ? "not judged" : number(budget[place])]);
+    this.readout.replaceChildren(...entries.map(([name, text]) => el("div", { "data-name": name || "axes" }, el("dt", {}, name), el("dd", {}, text))));
+    this.drawn.forEach((map) => map.point(place - this.from));
+  }
+}
+
+function bar(stops) {
+  const node = el("i", { class: "bar" });
+  node.style.background = gradient(stops);
+  return node;
+}
+
+// Where shapes differ there is no difference to draw: both sides stand alone.
+function aloneMaps({ name, want, got }, operator) {
+  const sides = [["Expected", want], ["Actual", got]].filter(([, side]) => side);
+  return el("div", {}, sides.map(([alone, { shape, numbers }]) => el("div", { class: "alone" },
+    el("p", {}, `${alone}: shape (${shape.join(", ")})`), new Maps({ name, shape, alone, got: numbers }, operator, null).node)));
+}

@@ -1,0 +1,186 @@
+"""
+The data of the page.
+
+The index, plain JSON, is what the matrix, the filters and the pair view need. Everything else is compressed and
+opened with the cell that it belongs to: one chunk per case (its YAML and the records of its cells), one blob per
+tensors file. Nothing here is markup: the page only ever writes it as text.
+"""
+
+import base64
+import gzip
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.report.findings import budget_text, first_line, kind_of, what_happened
+from conformance.report.records import VERDICTS, Case, Cell, Run, Subject
+from conformance.report.tensors import pack
+
+REJECTED, KNOWN, UNCALIBRATED = 1, 2, 4
+"""Marks of a cell in the index."""
+
+MISSING = len(VERDICTS)
+"""Stands in the index where a verdict is owed and absent."""
+
+LARGEST_PAGE = 48 * 1024 * 1024
+"""Bytes of packed tensors beyond which further ones stay in the run folder."""
+
+SHOWN_ELSEWHERE = frozenset({"type", "schema", "case", "subject"})
+
+
+@dataclass
+class Texts:
+    """Strings that many cells share, each kept once; number 0 is the empty one."""
+
+    numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
+
+    def number(self, text: str) -> int:
+        """Where `text` stands in the list."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+@dataclass
+class Blobs:
+    """Packed tensors by element id, and why some are left out."""
+
+    packed: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, name: str, run: Run, cell: Cell) -> None:
+        """Pack the tensors of `cell` while there is room."""
+        path = (run.folder / cell.tensors).resolve()
+        if not path.is_relative_to(run.folder.resolve()):
+            self.left_out[name] = f"{cell.tensors} is outside the run folder"
+        elif self.size > LARGEST_PAGE:
+            self.left_out[name] = f"the page is full; the arrays are in {cell.tensors}"
+        else:
+            data, self.left_out[name] = pack(path)
+            if data is not None:
+                self.packed[name] = packed(data)
+                self.size += len(self.packed[name])
+
+
+def packed(data: bytes) -> str:
+    """Compressed, and in letters that mean nothing to HTML."""
+    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
+
+
+def script_json(value: Any) -> str:
+    """Strict JSON that stands safely inside a script element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def index(run: Run) -> dict[str, Any]:
+    """What the page holds in memory: subjects, cases, and a short row of numbers per cell."""
+    texts = Texts()
+    rows = _rows(run, texts)
+    return {
+        "run": run.header.run,
+        "verdicts": [*VERDICTS, "missing"],
+        "subjects": [_subject(subject) for subject in run.header.subjects.values()],
+        "cases": [_case(case) for case in run.header.cases.values()],
+        "cells": [rows[name] for name in run.header.cases],
+        "texts": list(texts.numbers),
+    }
+
+
+def _subject(subject: Subject) -> dict[str, Any]:
+    return {
+        "name": subject.name,
+        "framework": subject.framework,
+        "operators": list(subject.operators),
+        "counted": subject.counted,
+    }
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "suite": case.suite,
+        "operator": case.operator,
+        "dtype": case.dtype,
+        "summary": case.summary,
+    }
+
+
+def _rows(run: Run, texts: Texts) -> Mapping[str, list[list[Any]]]:
+    rows: dict[str, list[list[Any]]] = defaultdict(list)
+    numbers = {name: number for number, name in enumerate(run.header.subjects)}
+    for cell in run.cells.values():
+        rows[cell.case].append([numbers[cell.subject], *_cell(cell, run, texts)])
+    for case, subject in sorted(run.missing):
+        rows[case].append([numbers[subject], MISSING, "", 0, 0, 0, 0])
+    return rows
+
+
+def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
+    marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
+    said = "" if cell.verdict == "pass" else _said(cell)
+    return [
+        VERDICTS.index(cell.verdict),
+        budget_text(cell.budget),
+        marks + UNCALIBRATED * cell.uncalibrated,
+        texts.number(said),
+        texts.number(_way(cell)),
+        texts.number(", ".join(f"{item.decision}: {item.name}" for item in cell.dialect)),
+    ]
+
+
+def _said(cell: Cell) -> str:
+    return cell.explanation.sentence if cell.explanation else what_happened(cell)
+
+
+def _way(cell: Cell) -> str:
+    """In which way a cell does not conform: equal ways are the same disagreement."""
+    if cell.verdict in ("pass", "dialect"):
+        return ""
+    if cell.explanation is not None:
+        return f"{cell.verdict} {cell.explanation.decision}={cell.explanation.name}"
+    if cell.verdict == "fail":
+        return kind_of(cell)
+    said = f"{cell.error.kind} {first_line(cell.error.message)}" if cell.error else first_line(cell.reason)
+    return f"{cell.verdict} {re.sub(r'[0-9]+', '#', said)}"
+
+
+def blobs(run: Run) -> Blobs:
+    """The tensors of every cell that names some, packed; ids are `cell-CASE-SUBJECT` by number."""
+    found = Blobs()
+    for key, name in _ids(run).items():
+        cell = run.cells.get(key)
+        if cell is not None and cell.tensors:
+            found.add(name, run, cell)
+    return found
+
+
+def _ids(run: Run) -> dict[tuple[str, str], str]:
+    return {
+        (case, subject): f"cell-{row}-{column}"
+        for row, case in enumerate(run.header.cases)
+        for column, subject in enumerate(run.header.subjects)
+    }
+
+
+def chunks(run: Run, found: Blobs) -> dict[str, str]:
+    """One compressed chunk per case: its own record and those of its cells, by the number of their subject."""
+    numbers = {name: number for number, name in enumerate(run.header.subjects)}
+    ids = _ids(run)
+    cells: dict[str, dict[int, Any]] = defaultdict(dict)
+    for key, cell in run.cells.items():
+        record = {name: value for name, value in cell.record.items() if name not in SHOWN_ELSEWHERE}
+        if note := found.left_out.get(ids[key]):
+            record["tensors_note"] = note
+        cells[cell.case][numbers[cell.subject]] = record
+    return {
+        f"case-{number}": packed(json.dumps(_chunk(case, cells[name]), allow_nan=False).encode())
+        for number, (name, case) in enumerate(run.header.cases.items())
+    }
+
+
+def _chunk(case: Case, cells: Mapping[int, Any]) -> dict[str, Any]:
+    about = {"yaml": case.yaml, "source": case.source, "digest": case.digest, "tags": list(case.tags)}
+    return {"case": about, "cells": cells}

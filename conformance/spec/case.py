@@ -1,0 +1,175 @@
+"""
+A case: one attention call in a vocabulary that names no framework, with every size resolved.
+
+Nothing here holds an array; `materialise` makes a problem of it.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Nested = tuple[Any, ...]
+"""A literal array: tuples in tuples of bools, ints and floats."""
+
+Element = Literal["bool", "int", "float"]
+
+AXES = ("b", "h", "q", "k")
+"""batch, num_heads, seq_len_q, seq_len_k: the axes of the logits in their order."""
+
+
+@dataclass(frozen=True)
+class ArrayMask:
+    """
+    A mask given by what it holds over some axes of the logits.
+
+    kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds: values
+    (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and lengths_q),
+    or distribution (additive). element, true_means, verbatim: as in docs/cases.md.
+    """
+
+    kind: Literal["key_padding", "attention", "additive"]
+    axes: tuple[str, ...]
+    element: Element = "bool"
+    values: Nested | None = None
+    pattern: str | None = None
+    lengths: tuple[int, ...] | None = None
+    lengths_q: tuple[int, ...] | None = None
+    distribution: str | None = None
+    seed: int = 0
+    true_means: Literal["attend", "ignore"] = "attend"
+    verbatim: bool = False
+
+
+@dataclass(frozen=True)
+class CausalMask:
+    """Key <= query + offset. offset "start" is 0, "end" is seq_len_k - seq_len_q."""
+
+    offset: Literal["start", "end"] | int = "start"
+    element: Element = "bool"
+    kind: Literal["causal"] = "causal"
+
+
+@dataclass(frozen=True)
+class WindowMask:
+    """query - left <= key <= query + right; None is unbounded."""
+
+    left: int | None = None
+    right: int | None = None
+    element: Element = "bool"
+    kind: Literal["window"] = "window"
+
+
+Mask = ArrayMask | CausalMask | WindowMask
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """
+    Where query, key and value come from.
+
+    clean: None where the case does not say. query, key, value: literal arrays in place of drawn ones; file: an npz
+    with any of them, or of the parameters.
+    """
+
+    distribution: str = "bell"
+    seed: int = 0
+    alias: Literal["none", "kv", "qkv"] = "none"
+    clean: bool | None = None
+    gain: float = 1.0
+    query: Nested | None = None
+    key: Nested | None = None
+    value: Nested | None = None
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
+
+    query_dim, kdim, vdim, output_dim and biases mean nothing for sdpa. scale None is 1/sqrt(head_dim). yaml: the
+    expanded entry as text, to show. source: where the entry begins, "cases/masks/key_padding.yaml:6".
+    """
+
+    id: str
+    suite: str
+    name: str
+    summary: str
+    operator: Literal["sdpa", "mha"]
+    dtype: str
+    batch: int
+    num_heads: int
+    num_kv_heads: int
+    seq_len_q: int
+    seq_len_k: int
+    head_dim: int
+    value_dim: int
+    query_dim: int
+    kdim: int
+    vdim: int
+    output_dim: int
+    biases: bool = True
+    scale: float | None = None
+    masks: tuple[Mask, ...] = ()
+    inputs: Inputs = field(default_factory=Inputs)
+    outputs: tuple[str, ...] = ("output",)
+    tags: tuple[str, ...] = ()
+    yaml: str = ""
+    source: str = ""
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The size of each axis of the logits."""
+        return dict(zip(AXES, (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k), strict=True))
+
+    @property
+    def verbatim(self) -> bool:
+        """Whether a mask is handed over as the case wrote it."""
+        return any(isinstance(mask, ArrayMask) and mask.verbatim for mask in self.masks)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of query, key and value, positions on the last axis but one."""
+        if self.operator == "mha":
+            return {
+                "query": (self.batch, self.seq_len_q, self.query_dim),
+                "key": (self.batch, self.seq_len_k, self.kdim),
+                "value": (self.batch, self.seq_len_k, self.vdim),
+            }
+        return {
+            "query": (self.batch, self.num_heads, self.seq_len_q, self.head_dim),
+            "key": (self.batch, self.num_kv_heads, self.seq_len_k, self.head_dim),
+            "value": (self.batch, self.num_kv_heads, self.seq_len_k, self.value_dim),
+        }
+
+    @property
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the projections, (in, out), and of their biases; empty for sdpa."""
+        if self.operator == "sdpa":
+            return {}
+        weights = {
+            "wq": (self.query_dim, self.num_heads * self.head_dim),
+            "wk": (self.kdim, self.num_kv_heads * self.head_dim),
+            "wv": (self.vdim, self.num_kv_heads * self.value_dim),
+            "wo": (self.num_heads * self.value_dim, self.output_dim),
+        }
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, shape in weights.items():
+            shapes[name] = shape
+            if self.biases:
+                shapes["b" + name[1]] = shape[1:]
+        return shapes
+
+    def requirements(self) -> tuple[str, ...]:
+        """What an adapter must list in CAPABILITIES to be given this case (docs/adapters.md)."""
+        mha = self.operator == "mha"
+        needed = {
+            "scale": self.scale is not None,
+            "grouped_heads": self.num_kv_heads < self.num_heads,
+            "value_dim": self.value_dim != self.head_dim,
+            "kdim": mha and not self.kdim == self.vdim == self.query_dim,
+            "query_dim": mha and self.query_dim != self.num_heads * self.head_dim,
+            "output_dim": mha and self.output_dim != self.query_dim,
+            "no_bias": mha and not self.biases,
+        }
+        return tuple(name for name, holds in needed.items() if holds)

@@ -1,0 +1,152 @@
+"""
+The file format as pydantic models: what may stand in a suite, field by field.
+
+A model says what a field alone may be; what fields must be to each other is in `checks`. Sizes that are absent
+stay None here and are resolved in `loader`.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.spec import patterns, streams
+
+Size = Annotated[int, Field(ge=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Element = Literal["bool", "int", "float"]
+TrueMeans = Literal["attend", "ignore"]
+Axis = Literal["b", "h", "q", "k"]
+Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+PatternName = Literal[patterns.NAMES]  # type: ignore[valid-type]
+Distribution = Literal[tuple(streams.BOUNDS)]  # type: ignore[valid-type]
+Literals = Annotated[list[Any], Field(min_length=1)]
+Output = Literal["output", "weights", "weights_mean"]
+
+
+class Model(BaseModel):
+    """Strict: no text becomes a number, no unknown key is dropped."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class KeyPadding(Model):
+    """Which keys of each item may be attended."""
+
+    kind: Literal["key_padding"]
+    axes: list[Axis] | None = Field(None, description="[b, k], the only axes of a key padding mask.")
+    lengths: Lengths | None = Field(None, description="For each item: its first n keys are attended.")
+    values: Literals | None = Field(None, description="A nested list over the axes.")
+    pattern: PatternName | None = Field(None, description="A named pattern over the axes.")
+    seed: Seed = Field(0, description="For random patterns.")
+    element: Element = Field("bool", description="How the mask is handed over.")
+    true_means: TrueMeans = Field("attend", description="How literal values are read.")
+    verbatim: bool = Field(default=False, description="Handed over unconverted.")
+
+
+class Attention(KeyPadding):
+    """Which positions may be attended, over any axes that end in k."""
+
+    kind: Literal["attention"]  # type: ignore[assignment]
+    axes: list[Axis] | None = Field(None, description="[q, k] by default, [b, q, k] with lengths.")
+    lengths_q: Lengths | None = Field(None, description="For each item: its first n queries attend.")
+
+
+class Additive(Attention):
+    """Numbers added to the logits."""
+
+    kind: Literal["additive"]  # type: ignore[assignment]
+    distribution: Distribution | None = Field(None, description="Random numbers over the axes.")
+    element: Literal["float"] = Field("float", description="Additive masks are floats.")  # type: ignore[assignment]
+
+
+class Causal(Model):
+    """Key <= query + offset."""
+
+    kind: Literal["causal"]
+    offset: Literal["start", "end"] | int = Field(
+        "start", description="start: 0; end: seq_len_k - seq_len_q; or an integer."
+    )
+    element: Element = Field("bool", description="How the mask is handed over where it is written out.")
+
+
+class Window(Model):
+    """query - left <= key <= query + right."""
+
+    kind: Literal["window"]
+    left: Annotated[int, Field(ge=0)] | None = Field(None, description="null is unbounded.")
+    right: Annotated[int, Field(ge=0)] | None = Field(None, description="null is unbounded.")
+    element: Element = Field("bool", description="How the mask is handed over where it is written out.")
+
+
+AnyMask = Annotated[KeyPadding | Attention | Additive | Causal | Window, Field(discriminator="kind")]
+
+MASKS: dict[str, type[Model]] = {
+    "key_padding": KeyPadding,
+    "attention": Attention,
+    "causal": Causal,
+    "window": Window,
+    "additive": Additive,
+}
+
+
+class InputFields(Model):
+    """Where query, key and value come from."""
+
+    distribution: Distribution = Field("bell", description="How arrays that are not spelled out are drawn.")
+    seed: Seed = 0
+    alias: Literal["none", "kv", "qkv"] = Field("none", description="Which arrays are the same object.")
+    clean: bool | None = Field(None, description="true: masked keys and values are of ordinary size.")
+    gain: float = Field(1.0, description="A power of two; the query is multiplied by it.", gt=0)
+    query: Literals | None = None
+    key: Literals | None = None
+    value: Literals | None = None
+    file: str | None = Field(None, description="An npz beside the suite.", min_length=1)
+
+
+class Entry(Model):
+    """One case after its defaults and its matrix were applied."""
+
+    name: Name = Field(description="Unique in the suite.")
+    summary: str | None = Field(None, description="One sentence; the suite's if absent.", min_length=1)
+    tags: list[Name] = Field([], description="e.g. smoke")
+    operator: Literal["sdpa", "mha"]
+    dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
+    batch: Size
+    num_heads: Size
+    num_kv_heads: Size | None = Field(None, description="Divides num_heads; num_heads if absent.")
+    seq_len_q: Size
+    seq_len_k: Size
+    head_dim: Size
+    value_dim: Size | None = Field(None, description="Width of a value head; head_dim if absent.")
+    query_dim: Size | None = Field(None, description="mha: num_heads * head_dim if absent.")
+    kdim: Size | None = Field(None, description="mha: query_dim if absent.")
+    vdim: Size | None = Field(None, description="mha: query_dim if absent.")
+    output_dim: Size | None = Field(None, description="mha: query_dim if absent.")
+    biases: bool | None = Field(None, description="mha: whether projections have biases; true if absent.")
+    scale: float | None = Field(
+        None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False
+    )
+    masks: list[AnyMask] = Field([], description="AND of the boolean ones plus the sum of the additive ones.")
+    inputs: InputFields = Field(InputFields(), description="Where query, key and value come from.")
+    outputs: list[Output] = Field(["output"], description="What is asked for.", min_length=1)
+
+
+class Suite(Model):
+    """A suite file; entries are looked at one by one, after expansion."""
+
+    format: Literal[1]
+    suite: str = Field(description="The file's path in the case folder, without .yaml.", min_length=1)
+    summary: str = Field(description="One sentence.", min_length=1)
+    defaults: dict[str, Any] = {}
+    cases: list[dict[str, Any]] = Field(min_length=1)
+
+
+def fields(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
+    """Name the keys that are valid in the mapping at `path` of an entry; `kind` is that of a mask."""
+    model: type[Model] = Entry
+    if path[:1] == ("inputs",):
+        model = InputFields
+    elif path[:1] == ("masks",) and isinstance(kind, str) and kind in MASKS:
+        model = MASKS[kind]
+    return (*model.model_fields, "matrix") if model is Entry else tuple(model.model_fields)

@@ -1,0 +1,151 @@
+"""Defaults laid under an entry, and an entry expanded by its matrix into variants with stable names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from conformance.spec.mistakes import Fault
+
+MAX_EXPANSIONS = 1024
+MAX_LABEL = 40
+FIXED = ("name", "matrix")
+"""What a matrix may not vary."""
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A field path set by a matrix: the key as written, and which of its values."""
+
+    path: Path
+    key: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """One variant of an entry: what is appended to its id, its fields, and which of them the matrix set."""
+
+    suffix: str
+    entry: dict[str, Any]
+    settings: tuple[Setting, ...] = ()
+
+
+def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `over` on `under`: mappings are merged field by field, anything else is replaced."""
+    merged = dict(under)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def without_metadata(data: Any) -> Any:
+    """Drop keys that begin with `x-`, at any depth."""
+    if isinstance(data, dict):
+        return {key: without_metadata(value) for key, value in data.items() if not key.startswith("x-")}
+    if isinstance(data, list) and any(isinstance(item, (dict, list)) for item in data):
+        return [without_metadata(item) for item in data]
+    return data
+
+
+def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
+    """
+    Expand `entry` to the product of its matrix, the last key running fastest.
+
+    A key of the matrix that is wrong is added to `faults` and left out, so that what remains can be checked too.
+    """
+    base = {key: value for key, value in entry.items() if key != "matrix"}
+    written = entry.get("matrix", {})
+    if not isinstance(written, dict):
+        faults.append(Fault(("matrix",), "matrix must be a mapping of field paths to lists of values"))
+        written = {}
+    axes: dict[str, list[Any]] = {}
+    for key, values in written.items():
+        found = list(_wrong(base, key, values))
+        faults.extend(found)
+        if not found and not key.startswith("x-"):
+            axes[key] = values
+    if (count := prod(map(len, axes.values()))) > MAX_EXPANSIONS:
+        faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS}"))
+        return []
+    return list(_product(base, axes))
+
+
+def _product(base: dict[str, Any], axes: dict[str, list[Any]]) -> Iterator[Expansion]:
+    names = {key: labels(values) for key, values in axes.items()}
+    for numbers in product(*(range(len(values)) for values in axes.values())):
+        entry, settings, words = base, [], []
+        for (key, values), number in zip(axes.items(), numbers, strict=True):
+            path = _split(key)
+            entry = put(entry, path, values[number])
+            settings.append(Setting(path, key, number))
+            words.append(f"{key}={names[key][number]}")
+        yield Expansion(f"[{','.join(words)}]" if words else "", entry, tuple(settings))
+
+
+def _wrong(base: Mapping[str, Any], key: str, values: object) -> Iterator[Fault]:
+    """What is wrong with one key of a matrix. Whether a field exists is seen later, in the expanded entries."""
+    path = ("matrix", key)
+    if key.startswith("x-"):
+        return
+    if not isinstance(values, list) or not values:
+        yield Fault(path, f"matrix path {key!r} needs a list of at least one value")
+    if key in FIXED:
+        yield Fault(path, f"{key!r} cannot be varied by a matrix", at_key=True)
+    elif (missing := _missing(base, _split(key))) is not None:
+        yield Fault(path, f"matrix path {key!r} does not exist: {missing}", at_key=True)
+
+
+def _split(key: str) -> Path:
+    return tuple(int(part) if part.isdecimal() and len(part) < 6 else part for part in key.split("."))  # noqa: PLR2004
+
+
+def _missing(base: Mapping[str, Any], path: Path) -> str | None:
+    """Where the way along `path` ends before its last part, or None if it does not."""
+    here: Any = base
+    for depth, part in enumerate(path):
+        way = ".".join(map(str, path[:depth]))
+        if isinstance(here, list):
+            if not isinstance(part, int) or part >= len(here):
+                return f"{way} has {len(here)} items and no {part}"
+            here = here[part]
+        elif isinstance(here, dict) and isinstance(part, str) and part:
+            here = here.get(part, {} if part == "inputs" else None)
+        else:
+            return f"{way or 'the entry'} has no {part!r}"
+    return None
+
+
+def put(data: Any, path: Path, value: Any) -> Any:
+    """Copy `data` with the field at `path` replaced; what is not on the way is shared."""
+    if not path:
+        return value
+    part, rest = path[0], path[1:]
+    if isinstance(data, list):
+        return [put(item, rest, value) if number == part else item for number, item in enumerate(data)]
+    return {**data, part: put(data.get(part, {}), rest, value)}
+
+
+def labels(values: Iterable[Any]) -> list[str]:
+    """Words for the values of one matrix key; those that would be alike get their number, from 1."""
+    words = [label(value) for value in values]
+    return [
+        f"{word}~{number}" if words.count(word) > 1 else word for number, word in enumerate(words, start=1)
+    ]
+
+
+def label(value: Any) -> str:
+    """Say a value in one word: a mapping by its kind, a list by its items joined with +."""
+    if isinstance(value, dict):
+        value = value.get("kind", "mapping")
+    if isinstance(value, list):
+        word = "+".join(map(label, value)) or "none"
+    elif isinstance(value, bool) or value is None:
+        word = {True: "true", False: "false", None: "null"}[value]
+    else:
+        word = str(value)
+    return word if len(word) <= MAX_LABEL else "long"

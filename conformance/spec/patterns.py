@@ -1,0 +1,116 @@
+"""
+Named patterns of attention masks, over whichever axes of the logits a mask spans. True = attend.
+
+A pattern is a function of the sizes of the mask's axes, a mapping such as {"b": 3, "k": 7} in the order b h q k.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from conformance.spec import streams
+
+Array = np.ndarray[Any, Any]
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """How a pattern is made from sizes, a seed and a stream's name; the axes that it needs; whether it is random."""
+
+    make: Callable[[Sizes, int, str], Array]
+    needs: tuple[str, ...] = ("k",)
+    random: bool = False
+
+
+def index(sizes: Sizes, axis: str) -> Array:
+    """Positions along one axis, broadcastable to the mask."""
+    names = list(sizes)
+    return np.arange(sizes[axis]).reshape([-1 if name == axis else 1 for name in names])
+
+
+def shape(sizes: Sizes) -> tuple[int, ...]:
+    """Give the shape of a mask of these sizes."""
+    return tuple(sizes.values())
+
+
+def full(sizes: Sizes, attended: Array | bool) -> Array:  # noqa: FBT001 - a mask's content, not a switch
+    """Broadcast what is attended to the whole mask."""
+    return np.broadcast_to(np.asarray(attended), shape(sizes)).copy()
+
+
+def holes(sizes: Sizes, seed: int, name: str) -> Array:
+    """Five keys in eight at random; in every row at least one key and, of two keys or more, one hole."""
+    keys = sizes["k"]
+    attended = streams.below(seed, name, shape(sizes), 8) < 5
+    rows = (*shape(sizes)[:-1], 1)
+    kept = streams.below(seed, f"{name}/kept", rows, keys)
+    if keys > 1:
+        hole = (kept + 1 + streams.below(seed, f"{name}/hole", rows, keys - 1)) % keys
+        np.put_along_axis(attended, hole, values=False, axis=-1)
+    np.put_along_axis(attended, kept, values=True, axis=-1)
+    return attended
+
+
+def random(sizes: Sizes, seed: int, name: str) -> Array:
+    """Every position by its own coin; rows may be empty."""
+    return streams.below(seed, name, shape(sizes), 2) == 1
+
+
+def checkerboard(sizes: Sizes, _seed: int, _name: str) -> Array:
+    """Positions whose indices have an even sum."""
+    return np.asarray(sum(index(sizes, axis) for axis in sizes) % 2 == 0)
+
+
+def block(sizes: Sizes, _seed: int, _name: str) -> Array:
+    """First half of the queries to the first half of the keys, second to second (the first half is the longer)."""
+    second = [index(sizes, axis) >= (sizes[axis] + 1) // 2 for axis in ("q", "k")]
+    return full(sizes, second[0] == second[1])
+
+
+PATTERNS: dict[str, Pattern] = {
+    "all": Pattern(lambda sizes, *_: full(sizes, attended=True)),
+    "none": Pattern(lambda sizes, *_: full(sizes, attended=False)),
+    "holes": Pattern(holes, random=True),
+    "random": Pattern(random, random=True),
+    "diagonal": Pattern(lambda sizes, *_: full(sizes, index(sizes, "q") == index(sizes, "k")), ("q", "k")),
+    "first_key": Pattern(lambda sizes, *_: full(sizes, index(sizes, "k") == 0)),
+    "last_key": Pattern(lambda sizes, *_: full(sizes, index(sizes, "k") == sizes["k"] - 1)),
+    "checkerboard": Pattern(checkerboard),
+    "block": Pattern(block, ("q", "k")),
+    "one_dead_row": Pattern(lambda sizes, *_: full(sizes, index(sizes, "q") != sizes["q"] // 2), ("q", "k")),
+    "one_dead_item": Pattern(lambda sizes, *_: full(sizes, index(sizes, "b") != sizes["b"] - 1), ("b", "k")),
+    "all_dead": Pattern(lambda sizes, *_: full(sizes, attended=False)),
+}
+
+LEADING = "leading"
+"""The pattern that takes lengths: padding stands before the keys."""
+
+NAMES = (*PATTERNS, LEADING)
+
+
+def make(name: str, sizes: Sizes, seed: int, stream: str) -> Array:
+    """Make the named pattern; `stream` keeps random masks of one case apart."""
+    return PATTERNS[name].make(sizes, seed, stream)
+
+
+def from_lengths(
+    sizes: Sizes, lengths: tuple[int, ...], lengths_q: tuple[int, ...] | None = None, *, leading: bool = False
+) -> Array:
+    """
+    Attend the first (leading: the last) lengths[b] keys of item b, from its first (last) lengths_q[b] queries.
+
+    Shape: that of sizes, which have b and k, and q where lengths_q are given.
+    """
+    attended = _within(sizes, "k", lengths, leading=leading)
+    if lengths_q is not None:
+        attended = attended & _within(sizes, "q", lengths_q, leading=leading)
+    return full(sizes, attended)
+
+
+def _within(sizes: Sizes, axis: str, lengths: tuple[int, ...], *, leading: bool) -> Array:
+    per_item = np.asarray(lengths).reshape([-1 if name == "b" else 1 for name in sizes])
+    positions = index(sizes, axis)
+    return positions >= sizes[axis] - per_item if leading else positions < per_item

@@ -1,0 +1,126 @@
+"""
+Numbers for inputs: integers from a counter and a mixing function, converted to float64 exactly.
+
+The mixing function is SplitMix64 (Steele, Lea and Flood 2014) on explicitly wrapping 64-bit integers, keyed by a digest of
+the seed and the tensor's name. Only integer operations, exact conversions, sums and powers of two follow, so the
+bytes are the same on every NumPy, libm and processor. Word i depends on the key and i alone: a longer stream begins
+with the shorter one. This module needs NumPy and nothing else.
+"""
+
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+_GAMMA = np.uint64(0x9E3779B97F4A7C15)
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+
+WIDE = (-8, 4)
+"""Smallest and largest exponent of two in the wide distribution."""
+
+BOUNDS = {"bell": 4, "uniform": 1, "large": 64, "equal": 4, "wide": 64, "alternating": 5, "ramp": 4}
+"""Every distribution, and a magnitude that no number of it exceeds."""
+
+
+def words(seed: int, name: str, count: int) -> Array:
+    """Give the first `count` words of the stream of (seed, name), uint64 (count,)."""
+    key = int.from_bytes(sha256(f"{seed}:{name}".encode()).digest()[:8], "little")
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA + np.uint64(key)
+    for shift, factor in _MIX:
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+def below(seed: int, name: str, shape: tuple[int, ...], limit: int) -> Array:
+    """Integers 0 <= n < limit, int64."""
+    return (words(seed, name, prod(shape)) % np.uint64(limit)).astype(np.int64).reshape(shape)
+
+
+def uniform(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """Uniform on [-1, 1), 53 bits."""
+    integers = (words(seed, name, prod(shape)) >> np.uint64(11)).astype(np.int64) - 2**52
+    return (integers.astype(np.float64) * 2.0**-52).reshape(shape)
+
+
+def bell(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """Sum of four uniforms on [-1, 1): between -4 and 4, standard deviation sqrt(4/3)."""
+    integers = (words(seed, name, 4 * prod(shape)) >> np.uint64(13)).astype(np.int64)
+    centred = integers.reshape(-1, 4).sum(axis=1) - 2**52
+    return (centred.astype(np.float64) * 2.0**-50).reshape(shape)
+
+
+def wide(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """Bell, each element times its own power of two between 2**-8 and 2**4."""
+    low, high = WIDE
+    exponents = low + below(seed, f"{name}/exponent", shape, high - low + 1)
+    return np.ldexp(bell(seed, name, shape), exponents)
+
+
+def constant(seed: int, name: str, shape: tuple[int, ...], axis: int) -> Array:
+    """Bell, the same at every position of `axis`."""
+    thin = list(shape)
+    thin[axis] = 1
+    return np.broadcast_to(bell(seed, name, tuple(thin)), shape).copy()
+
+
+def paired(seed: int, name: str, shape: tuple[int, ...], axis: int) -> Array:
+    """Bell, positions 2n and 2n + 1 of `axis` alike."""
+    half = list(shape)
+    half[axis] = (shape[axis] + 1) // 2
+    twice = np.repeat(bell(seed, name, tuple(half)), 2, axis=axis)
+    return np.take(twice, np.arange(shape[axis]), axis=axis)
+
+
+def opposed(seed: int, name: str, shape: tuple[int, ...], axis: int) -> Array:
+    """Pairs of `axis` opposite but for a 64th; a last one without partner is small."""
+    length = shape[axis]
+    signs = 1.0 - 2.0 * (np.arange(length) % 2)
+    if length % 2:
+        signs[-1] = 0.0
+    column = signs.reshape([-1 if size == axis % len(shape) else 1 for size in range(len(shape))])
+    return column * paired(seed, name, shape, axis) + bell(seed, f"{name}/own", shape) * 2.0**-6
+
+
+def draw(distribution: str, seed: int, name: str, shape: tuple[int, ...], axis: int = -1) -> Array:
+    """
+    Draw a tensor of a named distribution; `axis` is the one that runs over keys.
+
+    Raises:
+        ValueError: there is no such distribution.
+    """
+    if distribution == "bell":
+        return bell(seed, name, shape)
+    if distribution == "uniform":
+        return uniform(seed, name, shape)
+    if distribution == "large":
+        return bell(seed, name, shape) * 16.0
+    if distribution == "wide":
+        return wide(seed, name, shape)
+    if distribution == "equal":
+        return constant(seed, name, shape, axis)
+    if distribution == "ramp":
+        return np.sort(bell(seed, name, shape), axis=axis)
+    if distribution == "alternating":
+        return opposed(seed, name, shape, axis)
+    raise ValueError(f"no distribution {distribution!r}; there are {', '.join(BOUNDS)}")
+
+
+def parameter(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """
+    Draw a weight (fan_in, fan_out) so that inputs of unit size stay so, or a bias (width,) in [-1, 1).
+
+    A weight is uniform with the deviation of a bell, times the power of two nearest 1/sqrt(fan_in).
+    """
+    drawn = uniform(seed, name, shape)
+    return drawn if len(shape) == 1 else drawn * 2.0 ** (1 - nearest_root(shape[0]))
+
+
+def nearest_root(number: int) -> int:
+    """Give the n for which 2**n is nearest to sqrt(number), by ratio."""
+    exponent = 0
+    while number > 2 * 4**exponent:
+        exponent += 1
+    return exponent

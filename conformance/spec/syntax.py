@@ -1,0 +1,182 @@
+"""
+YAML text to plain data, and from a field back to its line and column.
+
+Read in three passes: events, where everything that is refused is seen before anything is built from it (anchors,
+aliases, tags, depth, size); nodes, which remember positions; plain data. Scalars follow the YAML 1.2 core
+schema: `1e-5` is a number, `no` is a text, `012` and `12:30` are texts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from conformance.spec.mistakes import Mistake
+
+try:
+    from yaml import CSafeLoader as _Base
+except ImportError:  # PyYAML without libyaml: slower, the same answers
+    from yaml import SafeLoader as _Base  # type: ignore[assignment]
+
+MAX_BYTES = 2**20
+MAX_DEPTH = 24
+MAX_EVENTS = 2**17
+MAX_DIGITS = 64
+
+Path = Sequence[str | int]
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = (
+    ("null", r"~|null|", ["~", "n", ""]),
+    ("bool", r"true|false", ["t", "f"]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.inf)|\.nan",
+        list("-+.0123456789"),
+    ),
+)
+
+
+class _Loader(_Base):
+    """PyYAML's loader with the resolver of this module and no other."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own shape
+
+
+for _name, _pattern, _first in _SCALARS:
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(f"(?:{_pattern})$"), _first)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file as plain data (None where it could not be read), its root node, and the mistakes found so far."""
+
+    file: str
+    node: yaml.Node | None
+    data: Any
+    mistakes: tuple[Mistake, ...]
+
+
+def read(text: str, file: str) -> Document:
+    """Read one YAML document; no exception leaves for anything that the text says."""
+    if len(text.encode()) > MAX_BYTES:
+        mistake = Mistake(file, 1, 1, f"the file has more than {MAX_BYTES} bytes; split the suite")
+        return Document(file, None, None, (mistake,))
+    try:
+        refused = tuple(_refused(text, file))
+        if refused:
+            return Document(file, None, None, refused)
+        node = _compose(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        return Document(file, None, None, (Mistake(file, line, column, f"not YAML: {error.problem}"),))
+    except yaml.YAMLError as error:
+        return Document(file, None, None, (Mistake(file, 1, 1, f"not YAML: {error}".splitlines()[0]),))
+    mistakes: list[Mistake] = []
+    data = _plain(node, file, mistakes) if node is not None else None
+    return Document(file, node, data, tuple(mistakes))
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        node: yaml.Node | None = loader.get_single_node()
+        return node
+    finally:
+        loader.dispose()
+
+
+def _refused(text: str, file: str) -> Iterator[Mistake]:
+    """Yield what is refused before anything is built; stop at a size or depth that is."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        if depth > MAX_DEPTH or count > MAX_EVENTS:
+            what = f"is nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else f"has over {MAX_EVENTS} parts"
+            yield Mistake(file, line, column, f"the document {what}")
+            return
+        if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+            sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
+            yield Mistake(file, line, column, f"{name} {sign}{event.anchor} is refused: write the value out")
+        if getattr(event, "tag", None) is not None:
+            yield Mistake(file, line, column, f"tag {event.tag} is refused: plain values only")
+
+
+def _plain(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(node, file, mistakes)
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(item, file, mistakes) for item in node.value]
+    return _scalar(node, file, mistakes)
+
+
+def _mapping(node: yaml.MappingNode, file: str, mistakes: list[Mistake]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    for key, value in node.value:
+        line, column = position(key)
+        if not isinstance(key, yaml.ScalarNode):
+            mistakes.append(Mistake(file, line, column, "a key must be a plain text"))
+        elif key.value in plain:
+            first = next(position(other)[0] for other, _ in node.value if other.value == key.value)
+            mistakes.append(Mistake(file, line, column, f"duplicate key {key.value!r}, first on line {first}"))
+        else:
+            plain[key.value] = _plain(value, file, mistakes)
+    return plain
+
+
+def _scalar(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
+    tag, text = node.tag.removeprefix(_TAG), node.value
+    if tag == "null":
+        return None
+    if tag == "bool":
+        return text == "true"
+    if tag not in ("int", "float"):
+        return text
+    if len(text) > MAX_DIGITS:
+        mistakes.append(Mistake(file, *position(node), f"a number of more than {MAX_DIGITS} characters"))
+        return 1
+    if tag == "int":
+        return int(text)
+    number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
+    if number in (float("inf"), float("-inf")) and ".inf" not in text:
+        mistakes.append(Mistake(file, *position(node), f"{text} is beyond every number; infinity is .inf"))
+    return number
+
+
+def position(node: yaml.Node) -> tuple[int, int]:
+    """Line and column of a node, from 1."""
+    return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    """Key node and value node of one field or item (whose key is itself), or None where there is none."""
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    return None
+
+
+def find(nodes: Sequence[yaml.Node], path: Path, *, at_key: bool = False) -> tuple[int, int]:
+    """
+    Line and column of `path` in the first of `nodes` laid over the others, mapping over mapping.
+
+    Where the path ends early (a field that is missing) this is the deepest part of it that stands in the file.
+    """
+    layers, key, value = list(nodes), nodes[0], nodes[0]
+    for part in path:
+        found = [pair for node in layers if (pair := child(node, part))]
+        if not found:
+            return position(value)
+        key, value = found[0]
+        mapping = isinstance(value, yaml.MappingNode)
+        layers = [node for _, node in found if isinstance(node, yaml.MappingNode)] if mapping else [value]
+    return position(key if at_key else value)

@@ -1,0 +1,96 @@
+"""
+The chores of the project, one session each: `nox -s conformance` judges the installed frameworks.
+
+Sessions use virtualenv and pip, and CI's constraints, so that two runs see the same versions.
+"""
+
+import shutil
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_existing_virtualenvs = True
+nox.options.sessions = ["lint", "types", "tests"]
+nox.options.error_on_missing_interpreters = True
+
+ROOT = Path(__file__).parent
+CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
+MEGABYTES = 1150
+"""Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20)."""
+
+
+def install(session: nox.Session, *targets: str) -> None:
+    """Install with pip under the constraints."""
+    session.install("--constraint", CONSTRAINTS, *targets)
+
+
+def install_frameworks(session: nox.Session, extras: str) -> None:
+    """Say how much is about to come, then install this project with every framework."""
+    if not list(Path(session.virtualenv.location).glob("lib/python*/site-packages/torch")):
+        session.log(f"installing torch, tensorflow, keras, jax, onnx and onnxruntime: about {MEGABYTES} MB to download")
+    # torch first and by its pin: asked for by a range, pip takes the newest build, which brings gigabytes of CUDA.
+    pin = next(line for line in Path(CONSTRAINTS).read_text().splitlines() if line.startswith("torch=="))
+    install(session, pin)
+    install(session, "-e", f".[{extras}]")
+
+
+def chromium(session: nox.Session) -> None:
+    """Stop with a remedy where there is no browser: the report's tests open one and are never skipped."""
+    if shutil.which("chromium") is None:
+        session.error("the report's tests need Chromium: apt-get update && apt-get install -y chromium")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run every test, those on real frameworks and in a browser included: `nox -s tests -- -k routing`."""
+    chromium(session)
+    install_frameworks(session, "all,tests")
+    session.run("python", "-m", "pytest", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format, and the direction of imports."""
+    install(session, "ruff", "import-linter", "-e", ".")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("lint-imports")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types strictly, in an environment without any framework."""
+    install(session, "-e", ".[types]")
+    session.run("mypy")
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Judge every framework: `nox -s conformance -- -a 'torch.*' -k 'causal/*'`. Reports land in reports/."""
+    install_frameworks(session, "all")
+    session.run("conformance", "run", *session.posargs)
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """Judge the cases tagged smoke: under a minute once the frameworks are installed."""
+    install_frameworks(session, "all")
+    session.run("conformance", "smoke", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("numpy", ["1.26.4", "2.0.2", "2.4.6"])
+def numpies(session: nox.Session, numpy: str) -> None:
+    """Show that input streams have the same bytes, and the bridge works, under several NumPy versions."""
+    session.install(f"numpy=={numpy}", "pytest", "hypothesis", "pyyaml", "pydantic", "jinja2", "rich", "packaging")
+    session.install("--no-deps", "-e", ".")
+    tests = ("tests/spec", "tests/bridge", "tests/golden/test_by_hand.py")
+    session.run("python", "-m", "pytest", *tests, *session.posargs)
+
+
+@nox.session
+def benchmark(session: nox.Session) -> None:
+    """Print where the time of a full run goes: the frameworks' own, and ours."""
+    install_frameworks(session, "all")
+    session.run("python", "benchmarks/whole_run.py", *session.posargs)

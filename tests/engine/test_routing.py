@@ -1,0 +1,271 @@
+"""Routing: native arguments first, exclusions and requirements, folding without loss, declining with a reason."""
+
+import contextlib
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from conformance.bridge.tensor import Tensor
+from conformance.engine.routing import Declined, Route, route, route_dense
+from conformance.engine.slots import Slot, parse_slots
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array, Group, Problem
+
+B, H, Q, K, D = 2, 3, 5, 7, 11
+
+TORCH_MHA: dict[str, dict[str, Any]] = {
+    "key_padding_mask": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "ignore",
+        "float": "add",
+        "same_element_as": ["attn_mask"],
+    },
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["attention", "additive", "causal", "window"],
+        "axes": [["q", "k"], ["b*h", "q", "k"]],
+        "bool": "ignore",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left", "hint": True, "requires": ["attn_mask"]},
+}
+TORCH_SDPA: dict[str, dict[str, Any]] = {
+    "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["attention", "additive", "key_padding", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "float": "add",
+    },
+}
+JAX: dict[str, dict[str, Any]] = {
+    "is_causal": {"role": "causal"},
+    "local_window_size": {"role": "window"},
+    "mask": {
+        "role": "mask",
+        "takes": ["attention", "key_padding"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h"],
+        "bool": "attend",
+    },
+    "bias": {"role": "mask", "takes": ["additive"], "axes": [["b", "h", "q", "k"]], "float": "add"},
+}
+KERAS: dict[str, dict[str, Any]] = {
+    "attention_mask": {
+        "role": "mask",
+        "takes": ["attention", "key_padding"],
+        "axes": [["b", "q", "k"], ["b", "h", "q", "k"]],
+        "bool": "attend",
+        "int": "attend",
+        "float": "undocumented",
+    },
+    "use_causal_mask": {"role": "causal"},
+}
+ALL = {"torch.mha": TORCH_MHA, "torch.sdpa": TORCH_SDPA, "jax": JAX, "keras": KERAS}
+
+
+def slots(name: str) -> dict[str, Slot]:
+    return parse_slots(ALL[name])
+
+
+def padding() -> Group:
+    values = np.arange(K)[None, :] < np.array([7, 4])[:, None]
+    return Group("", ("key_padding",), "bool", values[:, None, None, :])
+
+
+def attention(shape: tuple[int, ...] = (1, 1, Q, K), element: str = "bool", *, verbatim: bool = False) -> Group:
+    allowed = np.random.default_rng(3).random(shape) < 0.6
+    values = np.where(allowed, 0.0, -np.inf) if element == "float" else allowed
+    return Group("", ("attention",), element, values, verbatim=verbatim)
+
+
+def causal(offset: int = 0) -> Group:
+    values = np.arange(K)[None, :] <= np.arange(Q)[:, None] + offset
+    return Group("", ("causal",), "bool", values[None, None], offset=offset)
+
+
+def window() -> Group:
+    gap = np.arange(K)[None, :] - np.arange(Q)[:, None]
+    return Group("", ("window",), "bool", ((gap >= -2) & (gap <= 1))[None, None], window=(2, 1))
+
+
+def additive() -> Group:
+    return Group("", ("additive",), "float", np.arange(Q * K).reshape(1, 1, Q, K) / 16.0)
+
+
+def problem(*groups: Group, operator: str = "sdpa") -> Problem:
+    rng = np.random.default_rng(0)
+    shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
+    query, key, value = (np.round(rng.normal(size=shape) * 64) / 64 for shape in shapes)
+    return Problem(operator, "float32", H, H, D, D, query, key, value, groups=groups)
+
+
+def bits(routed: Route, slot: str) -> Array:
+    tensor = routed.arguments[slot]
+    assert isinstance(tensor, Tensor)
+    return tensor.bits
+
+
+def test_padding_and_attention_masks_go_to_their_own_arguments_inverted() -> None:
+    routed = route(problem(padding(), attention()), slots("torch.mha"))
+    assert set(routed.arguments) == {"key_padding_mask", "attn_mask"}
+    assert np.array_equal(bits(routed, "key_padding_mask"), ~padding().values[:, 0, 0, :])
+    assert np.array_equal(bits(routed, "attn_mask"), ~attention().values[0, 0])
+    assert bits(routed, "attn_mask").shape == (Q, K)
+
+
+def test_a_mask_per_head_is_folded_batch_major() -> None:
+    mask = attention((B, H, Q, K))
+    routed = route(problem(mask), slots("torch.mha"))
+    assert np.array_equal(bits(routed, "attn_mask"), ~mask.values.reshape(B * H, Q, K))
+
+
+def test_a_hint_is_set_only_beside_the_causal_mask_alone() -> None:
+    alone = route(problem(causal()), slots("torch.mha"))
+    assert alone.arguments["is_causal"] is True
+    assert np.array_equal(bits(alone, "attn_mask"), ~causal().values[0, 0])
+    together = route(problem(causal(), attention()), slots("torch.mha"))
+    assert "is_causal" not in together.arguments
+    assert np.array_equal(bits(together, "attn_mask"), ~(causal().values & attention().values)[0, 0])
+
+
+def test_bool_padding_becomes_float_beside_a_float_attention_mask() -> None:
+    routed = route(problem(padding(), additive()), slots("torch.mha"))
+    assert {mask.element for mask in routed.masks} == {"float"}
+    assert bits(routed, "key_padding_mask")[1].tolist() == [0, 0, 0, 0, -np.inf, -np.inf, -np.inf]
+
+
+def test_a_flag_takes_the_causal_mask_unless_it_excludes_the_other_argument() -> None:
+    assert route(problem(causal()), slots("torch.sdpa")).arguments == {"is_causal": True}
+    both = route(problem(causal(), padding()), slots("torch.sdpa"))
+    assert set(both.arguments) == {"attn_mask"}
+    assert np.array_equal(
+        np.broadcast_to(bits(both, "attn_mask"), (B, H, Q, K)), problem(causal(), padding()).attended()
+    )
+
+
+def test_a_causal_mask_of_another_anchor_is_written_out() -> None:
+    routed = route(problem(causal(offset=K - Q)), slots("torch.sdpa"))
+    assert set(routed.arguments) == {"attn_mask"}
+    bottom = {**TORCH_SDPA, "is_causal": {"role": "causal", "alignment": "bottom_right"}}
+    assert route(problem(causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
+
+
+def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
+    routed = route(problem(padding(), additive(), causal(), window()), slots("jax"))
+    assert set(routed.arguments) == {"mask", "bias", "is_causal", "local_window_size"}
+    assert routed.arguments["local_window_size"] == (2, 1)
+    assert bits(routed, "mask").shape == (B, 1, Q, K)
+    assert bits(routed, "bias").shape == (B, H, Q, K)
+
+
+def test_what_nothing_can_express_is_declined_with_a_reason() -> None:
+    with pytest.raises(Declined, match=r"no argument can express a additive mask over q k"):
+        route(problem(additive()), slots("keras"))
+    narrow = parse_slots({"mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"}})
+    with pytest.raises(Declined, match=r"attention mask over q k \(seq_len_q 5, seq_len_k 7\)"):
+        route(problem(attention()), narrow)
+
+
+def test_verbatim_masks_are_handed_over_unconverted_and_change_the_declared_dialect() -> None:
+    mask = attention(verbatim=True)
+    torch = route(problem(mask), slots("torch.mha"))
+    assert np.array_equal(bits(torch, "attn_mask"), mask.values[0, 0])
+    assert torch.dialect == {"polarity[attn_mask]": "ignore"}
+    jax = route(problem(mask), slots("jax"))
+    assert np.array_equal(np.broadcast_to(bits(jax, "mask"), (B, H, Q, K))[0, 0], mask.values[0, 0])
+    assert jax.dialect == {}
+
+
+def test_an_undocumented_element_is_handed_over_and_expected_canonical() -> None:
+    mask = attention(element="float", verbatim=True)
+    routed = route(problem(mask), slots("keras"))
+    assert routed.dialect == {}
+    assert routed.masks[0].element == "float"
+    with pytest.raises(Declined, match="no argument documents a verbatim float mask"):
+        route(problem(mask), slots("jax"))
+
+
+def test_a_verbatim_mask_is_never_folded() -> None:
+    with pytest.raises(Declined, match="verbatim"):
+        route(problem(attention(verbatim=True), causal()), slots("torch.sdpa"))
+
+
+def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
+    values = np.where(padding().values, 0.0, -np.inf)
+    group = Group("", ("key_padding",), "float", values)
+    torch = route(problem(group), slots("torch.mha"))
+    assert torch.masks[0].element == "float"
+    keras = route(problem(group), slots("keras"))
+    assert keras.masks[0].element == "bool"
+    assert np.array_equal(bits(keras, "attention_mask")[:, 0, :], padding().values[:, 0, 0, :])
+
+
+def test_integers_are_handed_over_as_int32() -> None:
+    group = Group("", ("attention",), "int", attention().values)
+    routed = route(problem(group), slots("keras"))
+    assert bits(routed, "attention_mask").dtype == np.int32
+
+
+def test_dense_folds_everything_and_exists_only_where_the_route_differs() -> None:
+    dense = route_dense(problem(causal(), padding()), slots("jax"))
+    assert dense is not None
+    assert set(dense.arguments) == {"mask"}
+    assert route_dense(problem(padding()), slots("jax")) is None
+    assert route_dense(problem(), slots("jax")) is None
+    assert route_dense(problem(attention(verbatim=True), causal()), slots("jax")) is None
+
+
+def test_the_record_says_which_route_each_mask_took() -> None:
+    record = route(problem(padding(), causal()), slots("keras")).record()
+    assert record == [
+        {
+            "slot": "attention_mask",
+            "kinds": ["key_padding"],
+            "element": "bool",
+            "axes": ["b", "q", "k"],
+            "verbatim": False,
+        },
+        {"slot": "use_causal_mask", "kinds": ["causal"], "element": "flag", "axes": [], "verbatim": False},
+    ]
+
+
+MAKERS = (padding, attention, causal, window, additive, lambda: attention((B, H, Q, K)), lambda: causal(2))
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(MAKERS), max_size=4), st.sampled_from(sorted(ALL)))
+def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[Any], name: str) -> None:
+    plain = problem(*(make() for make in makers))
+    routes = []
+    with contextlib.suppress(Declined):
+        routes.append(route(plain, slots(name)))
+    if (dense := route_dense(plain, slots(name))) is not None:
+        routes.append(dense)
+    expected = evaluate(plain).reply["output"].values
+    for routed in routes:
+        actual = evaluate(routed.problem).reply["output"].values
+        assert np.array_equal(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"role": "maks"}, "slot m: role is 'maks', expected one of mask, causal, window"),
+        ({"role": "mask", "axis": []}, "slot m: unknown key 'axis'"),
+        ({"role": "mask", "axes": [["b", "x"]], "bool": "attend"}, "slot m: axes is 'x'"),
+        ({"role": "mask", "axes": [["b", "k"]], "bool": "keep"}, "slot m: bool is 'keep'"),
+        ({"role": "mask", "bool": "attend"}, "slot m: a mask needs axes"),
+        ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is no slot"),
+    ],
+)
+def test_a_wrong_slot_says_what_is_allowed(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_slots({"m": fields})
