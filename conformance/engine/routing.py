@@ -16,7 +16,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.engine.slots import Slot
 from conformance.spec.masks import Inexpressible, as_bool, as_float, covers, fold, is_boolean, lay_out
 from conformance.spec.problem import Array, Group, Problem
-from conformance.spec.rounding import to_tensor
+from conformance.spec.rounding import round_to, to_tensor
 
 Slots = Mapping[str, Slot]
 
@@ -114,7 +114,7 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
             return slot.name
     for slot in slots.values():
         taken = placed.get(slot.name, ())
-        if slot.role == "mask" and group.kinds[0] in slot.takes and _expressible(slot, [*taken, group]):
+        if slot.role == "mask" and group.kinds[0] in slot.takes and _expressible(problem, slot, [*taken, group]):
             return slot.name
     if group.verbatim:
         kinds = ", ".join(group.kinds)
@@ -166,7 +166,7 @@ def _fold_leftovers(problem: Problem, slots: Slots, placed: dict[str, list[Group
     blocked = {other for name in placed for other in slots[name].excludes}
     for slot in masks:
         together = [*placed.get(slot.name, ()), *leftovers]
-        if slot.name not in blocked and _expressible(slot, together):
+        if slot.name not in blocked and _expressible(problem, slot, together):
             placed[slot.name] = together
             return
     kinds = " and ".join(dict.fromkeys(kind for group in leftovers for kind in group.kinds))
@@ -179,10 +179,12 @@ def _fold_leftovers(problem: Problem, slots: Slots, placed: dict[str, list[Group
     )
 
 
-def _expressible(slot: Slot, groups: Sequence[Group]) -> bool:
+def _expressible(problem: Problem, slot: Slot, groups: Sequence[Group]) -> bool:
     if len(groups) > 1 and any(group.verbatim for group in groups):
         return False
     folded = fold(groups, slot.name)
+    if folded.element == "float" and not np.array_equal(round_to(folded.values, problem.dtype), folded.values):
+        return False  # the sum of two additive masks need not be a number of the dtype
     return _element(slot, folded) is not None and _form(slot, folded) is not None
 
 

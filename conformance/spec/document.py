@@ -124,9 +124,7 @@ class Entry(Model):
     vdim: Size | None = Field(None, description="mha: query_dim if absent.")
     output_dim: Size | None = Field(None, description="mha: query_dim if absent.")
     biases: bool | None = Field(None, description="mha: whether projections have biases; true if absent.")
-    scale: float | None = Field(
-        None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False
-    )
+    scale: float | None = Field(None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
     masks: list[AnyMask] = Field([], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = Field(InputFields(), description="Where query, key and value come from.")
     outputs: list[Output] = Field(["output"], description="What is asked for.", min_length=1)

@@ -60,9 +60,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
 def _literals(case: Case) -> dict[str, Array]:
     """Arrays that the case or its file spells out, unrounded."""
     spelled = {"query": case.inputs.query, "key": case.inputs.key, "value": case.inputs.value}
-    given = {
-        name: np.array(value, dtype=np.float64) for name, value in spelled.items() if value is not None
-    }
+    given = {name: np.array(value, dtype=np.float64) for name, value in spelled.items() if value is not None}
     return given if case.inputs.file is None else given | arrays(case.inputs.file)
 
 
@@ -191,9 +189,7 @@ def _written(case: Case, mask: ArrayMask, stream: str) -> Array:
     """What the mask holds, over its axes, as `Group.values` describes it."""
     sizes = {axis: case.axes[axis] for axis in mask.axes}
     if mask.distribution is not None:
-        return round_to(
-            streams.draw(mask.distribution, mask.seed, stream, patterns.shape(sizes)), case.dtype
-        )
+        return round_to(streams.draw(mask.distribution, mask.seed, stream, patterns.shape(sizes)), case.dtype)
     if mask.values is not None and (mask.verbatim or mask.kind == "additive"):
         return _literal(mask, case.dtype)
     attended = _attended(mask, sizes, stream)
@@ -206,9 +202,7 @@ def _attended(mask: ArrayMask, sizes: patterns.Sizes, stream: str) -> Array:
     if mask.values is not None:
         return (np.array(mask.values) != 0) ^ (mask.true_means == "ignore")
     if mask.lengths is not None:
-        return patterns.from_lengths(
-            sizes, mask.lengths, mask.lengths_q, leading=mask.pattern == patterns.LEADING
-        )
+        return patterns.from_lengths(sizes, mask.lengths, mask.lengths_q, leading=mask.pattern == patterns.LEADING)
     return patterns.make(mask.pattern or "all", sizes, mask.seed, stream)
 
 

@@ -133,9 +133,7 @@ def put(data: Any, path: Path, value: Any) -> Any:
 def labels(values: Iterable[Any]) -> list[str]:
     """Words for the values of one matrix key; those that would be alike get their number, from 1."""
     words = [label(value) for value in values]
-    return [
-        f"{word}~{number}" if words.count(word) > 1 else word for number, word in enumerate(words, start=1)
-    ]
+    return [f"{word}~{number}" if words.count(word) > 1 else word for number, word in enumerate(words, start=1)]
 
 
 def label(value: Any) -> str:

@@ -1,0 +1,92 @@
+"""
+What a run means: which verdicts the gate does not accept, and the exit code.
+
+Green is pass, dialect, unsupported, an inconclusive cell marked uncalibrated, and what a live known deviation accepts.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
+PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)
+"""Exit codes, the most telling first."""
+
+JUDGED = ("pass", "dialect", "fail", "inconclusive", "error", "timeout", "crash")
+GREEN = ("pass", "dialect", "unsupported")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """
+    The gate's answer.
+
+    rejected: cells whose verdict is not accepted. problems: why the run does not conform, in sentences. incomplete:
+    what is missing. known: how the list of known deviations fared.
+    """
+
+    exit_code: int
+    counts: Mapping[str, int]
+    rejected: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    known: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def conforms(self) -> bool:
+        """Whether everything was judged and accepted."""
+        return self.exit_code == CONFORMS
+
+    def record(self) -> dict[str, Any]:
+        """The `gate` of the run log and of verdict.json."""
+        return {
+            "conforms": self.conforms,
+            "rejected": [list(cell) for cell in self.rejected],
+            "problems": list(self.problems),
+            "incomplete": list(self.incomplete),
+            "known": dict(self.known),
+        }
+
+
+def is_green(record: Mapping[str, Any]) -> bool:
+    """Whether the gate accepts one cell of the run log."""
+    verdict = record["verdict"]
+    if verdict in GREEN or "known" in record:
+        return True
+    return verdict == "inconclusive" and bool(record.get("uncalibrated"))
+
+
+def decide(
+    records: Iterable[Mapping[str, Any]],
+    incomplete: Sequence[str],
+    known_problems: Sequence[str],
+    known: Mapping[str, Any],
+    *,
+    interrupted: bool = False,
+    stopped: bool = False,
+) -> Decision:
+    """
+    Decide about a run from its cells and from what is missing; `stopped` says that -x ended it at a rejected cell.
+
+    Precedence of exit codes: 3, 2, 4, 7, 1, 5, 0.
+    """
+    counts: dict[str, int] = {}
+    rejected = []
+    for record in records:
+        counts[record["verdict"]] = counts.get(record["verdict"], 0) + 1
+        if not is_green(record):
+            rejected.append((record["case"], record["subject"]))
+    codes = {
+        INTERRUPTED: interrupted,
+        INCOMPLETE: bool(incomplete) and not stopped,
+        REJECTED: bool(rejected or known_problems),
+        NOTHING: not any(counts.get(verdict) for verdict in JUDGED),
+    }
+    code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
+    return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), tuple(incomplete), known)
+
+
+def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:
+    what = "verdict" if len(rejected) == 1 else "verdicts"
+    found = [f"{len(rejected)} {what} the gate does not accept"] if rejected else []
+    return (*found, *known_problems)

@@ -1,0 +1,59 @@
+"""Reading files of known deviations: every mistake with its line and column, entries with where they stand."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from conformance.gate.conditions import Condition
+from conformance.gate.known import Accept, Delta, Entry, KnownFile
+from conformance.spec import syntax
+from conformance.spec.mistakes import CaseFileErrors, Mistake
+from conformance.spec.wording import faults
+
+PACKAGED = Path(__file__).with_name("known.yaml")
+"""The known deviations of today's frameworks, shipped with the package."""
+
+_KEYS = {
+    0: tuple(KnownFile.model_fields),
+    2: tuple(Entry.model_fields),
+    "when": tuple(Condition.model_fields),
+    "delta": tuple(Delta.model_fields),
+    "accept": tuple(Accept.model_fields),
+}
+
+
+def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
+    """
+    Entries of all files in order, each with its origin (`known.yaml:12`).
+
+    Raises:
+        CaseFileErrors: with every mistake of every file.
+        OSError: a file cannot be read.
+    """
+    entries: list[tuple[Entry, str]] = []
+    mistakes: list[Mistake] = []
+    for path in paths:
+        document = syntax.read(path.read_text(encoding="utf-8"), path.name)
+        mistakes += document.mistakes
+        if document.mistakes or document.node is None:
+            continue
+        try:
+            checked = KnownFile.model_validate(document.data)
+        except ValidationError as error:
+            for fault in faults(error, document.data, _names):
+                line, column = syntax.find([document.node], fault.path, at_key=fault.at_key)
+                mistakes.append(Mistake(path.name, line, column, fault.message))
+            continue
+        for number, entry in enumerate(checked.deviations):
+            line, _ = syntax.find([document.node], ("deviations", number))
+            entries.append((entry, f"{path.name}:{line}"))
+    if mistakes:
+        raise CaseFileErrors(mistakes)
+    return entries
+
+
+def _names(path: tuple[str | int, ...]) -> tuple[str, ...]:
+    """The keys that are valid in the mapping at `path`."""
+    inner = path[2] if len(path) > 2 else len(path)  # noqa: PLR2004 - deviations, number, field
+    return _KEYS.get(inner, ())

@@ -1,0 +1,126 @@
+"""
+JUnit XML for CI systems: one suite per subject, one test per case.
+
+What the gate accepts without being a pass is `skipped` with its reason, what it does not accept is `failure` or
+`error`, so that a CI system is red exactly where the gate is. What stands against the run besides verdicts is a suite
+of its own.
+"""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from conformance.report.findings import SubjectLine, gate_notes, kind_of, subject_lines, what_happened
+from conformance.report.records import Case, Cell, Run
+from conformance.report.run import load_run
+
+ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 cannot carry, not even escaped."""
+
+BROKEN = frozenset({"error", "timeout", "crash"})
+"""Verdicts that are JUnit errors: the test could not be carried out."""
+
+
+def write_junit(source: Run | Path, path: Path) -> None:
+    """Write the run, or the run in a folder, as JUnit XML to `path`."""
+    run = source if isinstance(source, Run) else load_run(source)
+    path.write_bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
+
+
+def junit(run: Run) -> ET.Element:
+    """The whole document."""
+    root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
+    for line in subject_lines(run):
+        _add_subject(root, run, line)
+    _add_gate(root, run)
+    _sum_up(root, [suite.attrib for suite in root])
+    return root
+
+
+def legal(text: str) -> str:
+    """`text` with a replacement character where XML has none."""
+    return ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _add_subject(root: ET.Element, run: Run, line: SubjectLine) -> None:
+    name = line.subject.name
+    suite = ET.SubElement(root, "testsuite", name=legal(name), timestamp=legal(run.header.started))
+    for case in run.header.cases.values():
+        cell = run.cells.get((case.name, name))
+        if cell is not None:
+            _add_cell(suite, run, case, cell)
+        elif (case.name, name) in run.missing:
+            test = _test(suite, case, name, 0.0)
+            _say(test, "error", "missing", "no verdict: the run is incomplete")
+    _count(suite)
+
+
+def _test(suite: ET.Element, case: Case, subject: str, seconds: float) -> ET.Element:
+    test = ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case.name), time=f"{seconds:.6f}")
+    file, _, line = case.source.rpartition(":")
+    if file and line.isdigit():
+        test.set("file", legal(file))
+        test.set("line", line)
+    return test
+
+
+def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell) -> None:
+    test = _test(suite, case, cell.subject, sum(cell.seconds.values()))
+    if cell.key in run.rejected:
+        tag = "error" if cell.verdict in BROKEN else "failure"
+        _say(test, tag, kind_of(cell), _message(cell), _story(cell))
+    elif cell.known is not None:
+        link = f" ({cell.known.link})" if cell.known.link else ""
+        _say(test, "skipped", "known", f"known: {cell.known.reason}{link}", _story(cell))
+    elif cell.verdict == "dialect":
+        declared = "\n".join(f"{item.decision}: {item.name} {item.source}".rstrip() for item in cell.dialect)
+        ET.SubElement(test, "system-out").text = legal(f"conforms to its declared dialect\n{declared}")
+    elif cell.verdict != "pass":
+        _say(test, "skipped", kind_of(cell), f"{cell.verdict}: {what_happened(cell)}")
+
+
+def _say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -> None:
+    element = ET.SubElement(test, tag, type=legal(kind), message=legal(message))
+    element.text = legal(story or message)
+
+
+def _message(cell: Cell) -> str:
+    if cell.explanation is not None:
+        fix = f"; fix: {cell.explanation.remedy}" if cell.explanation.remedy else ""
+        return f"{kind_of(cell)}: {cell.explanation.sentence}{fix}"
+    return f"{kind_of(cell)}: {what_happened(cell)}"
+
+
+def _story(cell: Cell) -> str:
+    error = cell.error.traceback or cell.error.message if cell.error else ""
+    ties = f"not told apart from: {'; '.join(cell.ties)}" if cell.ties else ""
+    outputs = [item.message for item in cell.outputs if item.message and item.message not in cell.reason]
+    rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
+    return "\n".join(part for part in (_message(cell), cell.reason, *outputs, ties, error, rerun) if part)
+
+
+def _add_gate(root: ET.Element, run: Run) -> None:
+    notes = gate_notes(run) if run.footer and not run.footer.gate.conforms else []
+    if run.footer is None:
+        notes = [("incomplete", "the run was cut before its end: its log has no footer")]
+    if not notes:
+        return
+    suite = ET.SubElement(root, "testsuite", name="gate", timestamp=legal(run.header.started))
+    for kind, text in notes:
+        test = ET.SubElement(suite, "testcase", classname="gate", name=legal(f"{kind}: {text}"), time="0")
+        _say(test, "error" if kind == "incomplete" else "failure", kind, text)
+    _count(suite)
+
+
+def _count(suite: ET.Element) -> None:
+    tests = list(suite)
+    for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
+    suite.set("tests", str(len(tests)))
+    suite.set("time", f"{sum(float(test.get('time', 0)) for test in tests):.6f}")
+
+
+def _sum_up(root: ET.Element, suites: list[dict[str, str]]) -> None:
+    for name in ("tests", "failures", "errors", "skipped"):
+        root.set(name, str(sum(int(suite[name]) for suite in suites)))
+    root.set("time", f"{sum(float(suite['time']) for suite in suites):.6f}")

@@ -1,0 +1,164 @@
+"""
+summary.md, fit for the step summary of a CI system.
+
+Text from the run is escaped: it can neither become markup nor break a table.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from conformance.report.findings import (
+    Finding,
+    SubjectLine,
+    budget_text,
+    counted,
+    findings,
+    gate_notes,
+    headline,
+    kind_of,
+    known_groups,
+    rejected_cells,
+    share_text,
+    subject_lines,
+    what_happened,
+)
+from conformance.report.records import Cell, Run
+from conformance.report.run import load_run
+
+SHOWN_CELLS = 20
+SHOWN_FINDINGS = 20
+LONGEST = 300
+"""Characters of one reason; the page has the whole."""
+
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-!|~&:@$])")
+
+
+def write_summary(source: Run | Path, path: Path) -> None:
+    """Write the run, or the run in a folder, as Markdown to `path`."""
+    run = source if isinstance(source, Run) else load_run(source)
+    text = "\n".join(summary(run)) + "\n"
+    path.write_text(text.encode("utf-8", "replace").decode(), encoding="utf-8", newline="\n")
+
+
+def summary(run: Run) -> Iterator[str]:
+    """The lines of the summary."""
+    mark = "✅" if run.conforms else "❌"
+    yield f"# {mark} {words(headline(run))}"
+    yield ""
+    yield from _notes(run)
+    yield from _findings(findings(run))
+    yield from _subjects(subject_lines(run))
+    yield from _rejected(rejected_cells(run))
+    yield from _known(run)
+    yield from _not_offered(run)
+    yield f"Run {code(run.header.run)}; everything else is in {code('index.html')}."
+
+
+def words(text: str) -> str:
+    """`text` on one line, with nothing left that Markdown or HTML would read."""
+    flat = CONTROL.sub(" ", text).strip()
+    cut = flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
+    return MARKUP.sub(r"\\\1", cut)
+
+
+def code(text: str) -> str:
+    """`text` as a code span that also stands in a table."""
+    flat = CONTROL.sub(" ", text).replace("|", r"\|")
+    fence = "`" * (_longest_run(flat) + 1)
+    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+def block(text: str) -> str:
+    """`text` as a fenced block of one line."""
+    flat = CONTROL.sub(" ", text)
+    fence = "`" * max(3, _longest_run(flat) + 1)
+    return f"{fence}sh\n{flat}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
+
+
+def _notes(run: Run) -> Iterator[str]:
+    if notes := gate_notes(run):
+        yield from (f"- **{kind}**: {words(text)}" for kind, text in notes)
+        yield ""
+
+
+def _findings(found: list[Finding]) -> Iterator[str]:
+    if not found:
+        return
+    yield "## Findings"
+    yield ""
+    for finding in found[:SHOWN_FINDINGS]:
+        yield f"- {_finding(finding)}"
+    if len(found) > SHOWN_FINDINGS:
+        yield f"- … and {len(found) - SHOWN_FINDINGS} more in the report"
+    yield ""
+
+
+def _finding(finding: Finding) -> str:
+    verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}"
+    if not finding.explained:
+        return f"{verdicts} ({words(finding.kind)}): {words(finding.sentence)}"
+    verb = "is" if finding.count == 1 else "are"
+    fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
+    return f"{verdicts} {verb} explained by: **{words(finding.sentence)}**{fix}"
+
+
+def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
+    verdicts = list(dict.fromkeys(verdict for line in lines for verdict in line.counts))
+    missing = any(line.missing for line in lines)
+    head = ["Subject", *verdicts, *(["missing"] if missing else []), "rejected", "known", "judged", "worst budget"]
+    yield "## Subjects"
+    yield ""
+    yield f"| {' | '.join(head)} |"
+    yield f"|:--{'|--:' * (len(head) - 1)}|"
+    for line in lines:
+        numbers = [line.counts.get(verdict, 0) for verdict in verdicts]
+        numbers += [line.missing] if missing else []
+        shown = [str(number) if number else "" for number in (*numbers, line.rejected, line.known)]
+        row = [code(line.subject.name), *shown, share_text(line.share), words(budget_text(line.worst))]
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+def _rejected(cells: list[Cell]) -> Iterator[str]:
+    if not cells:
+        return
+    yield f"## Rejected: {'the first ' if len(cells) > SHOWN_CELLS else ''}{min(len(cells), SHOWN_CELLS)} of {len(cells)}"
+    yield ""
+    for cell in cells[:SHOWN_CELLS]:
+        yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}  "
+        yield words(cell.explanation.sentence if cell.explanation else what_happened(cell))
+        yield ""
+        if cell.rerun:
+            yield block(cell.rerun)
+            yield ""
+
+
+def _known(run: Run) -> Iterator[str]:
+    groups = known_groups(run)
+    if not groups:
+        return
+    yield "## Known deviations"
+    yield ""
+    for group in groups:
+        link = f" — {words(group.known.link)}" if group.known.link else ""
+        subjects = ", ".join(code(subject) for subject in group.subjects)
+        yield f"- {counted(len(group.cells), 'verdict')} of {subjects}: {words(group.known.reason)}{link}"
+    yield ""
+
+
+def _not_offered(run: Run) -> Iterator[str]:
+    if not run.header.not_offered:
+        return
+    yield "## Not offered here"
+    yield ""
+    for item in run.header.not_offered:
+        add = f": `pip install` {code(f'attention-conformance[{item.extra}]')}" if item.extra else ""
+        yield f"- {code(item.adapter)} misses {words(', '.join(item.missing))}{add}"
+    yield ""

@@ -1,0 +1,92 @@
+"""
+The end of a run on the terminal: one line per subject, the findings, the conclusion, where the report is.
+
+It goes to stdout and is data: on a pipe there are no control codes and a line is never cut or broken.
+"""
+
+import re
+from typing import IO
+
+from rich.console import Console
+from rich.text import Text
+
+from conformance.report.findings import (
+    Finding,
+    SubjectLine,
+    budget_text,
+    counted,
+    findings,
+    gate_notes,
+    headline,
+    share_text,
+    subject_lines,
+)
+from conformance.report.records import VERDICTS, Run
+
+SHOWN_FINDINGS = 12
+STYLES = {
+    "pass": "green",
+    "dialect": "blue",
+    "unsupported": "dim",
+    "inconclusive": "yellow",
+    "fail": "bold red",
+    "error": "bold magenta",
+    "timeout": "bold magenta",
+    "crash": "bold magenta",
+    "missing": "bold yellow",
+}
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+
+
+def print_summary(run: Run, stream: IO[str]) -> None:
+    """Tell the run on `stream`."""
+    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    lines = subject_lines(run)
+    width = max((len(plain(line.subject.name)) for line in lines), default=0)
+    for line in lines:
+        console.print(_subject(line, width))
+    for text in (*_findings(findings(run)), *_notes(run)):
+        console.print(text)
+    console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
+    console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))
+
+
+def plain(text: str) -> str:
+    """`text` on one line and without what a terminal would obey."""
+    return CONTROL.sub(" ", text).strip()
+
+
+def _count(line: SubjectLine, verdict: str) -> int:
+    return line.missing if verdict == "missing" else line.counts.get(verdict, 0)
+
+
+def _subject(line: SubjectLine, width: int) -> Text:
+    text = Text(plain(line.subject.name).ljust(width), style="bold red" if line.rejected else "")
+    text.append(f"  judged {share_text(line.share) or '-':>5}  worst budget {budget_text(line.worst) or '-':>5} ")
+    for verdict in (*VERDICTS, "missing"):
+        if number := _count(line, verdict):
+            text.append(f"  {number} {verdict}", style=STYLES[verdict])
+    if line.known:
+        text.append(f"  ({line.known} known)", style="dim")
+    return text
+
+
+def _findings(found: list[Finding]) -> list[Text]:
+    shown = [_finding(finding) for finding in found[:SHOWN_FINDINGS]]
+    if len(found) > SHOWN_FINDINGS:
+        shown.append(Text(f"… and {counted(len(found) - SHOWN_FINDINGS, 'more finding')} in the report"))
+    return shown
+
+
+def _finding(finding: Finding) -> Text:
+    if not finding.explained:
+        said = f"{counted(finding.count, 'verdict')} of {finding.subject} ({finding.kind}): {finding.sentence}"
+        return Text(plain(said))
+    verb = "is" if finding.count == 1 else "are"
+    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
+    said = f"{counted(finding.count, 'verdict')} of {finding.subject} {verb} explained by: {finding.sentence}{fix}"
+    return Text(plain(said))
+
+
+def _notes(run: Run) -> list[Text]:
+    return [Text(plain(f"{kind}: {text}")) for kind, text in gate_notes(run)]

@@ -1,0 +1,127 @@
+"""
+What the fields of an entry must be to each other, each fault with the path of the field to change.
+
+Every check names the fields that it reads and is left out where one of them is faulty by itself, so that one mistake
+neither hides another nor is reported twice.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import frexp, prod
+
+from conformance.spec.case import Case
+from conformance.spec.document import Entry
+from conformance.spec.mistakes import Fault
+from conformance.spec.rounding import largest
+from conformance.spec.streams import BOUNDS
+
+MAX_ELEMENTS = 2**24
+
+MHA_ONLY = ("query_dim", "kdim", "vdim", "output_dim", "biases")
+SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
+WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
+
+Check = Callable[[Entry, Case], Iterator[Fault]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check and the fields that must be sound for it to say anything."""
+
+    reads: frozenset[str]
+    check: Check
+
+
+def operator_fields(entry: Entry, _case: Case) -> Iterator[Fault]:
+    """Refuse fields that the operator does not have."""
+    if entry.operator == "mha" and entry.scale is not None:
+        yield Fault(("scale",), "scale is for operator sdpa only", at_key=True)
+    for name in MHA_ONLY if entry.operator == "sdpa" else ():
+        if getattr(entry, name) is not None:
+            yield Fault((name,), f"{name} is for operator mha only", at_key=True)
+
+
+def grouped_heads(entry: Entry, case: Case) -> Iterator[Fault]:
+    """Key heads are shared by equally many query heads each."""
+    if case.num_heads % case.num_kv_heads:
+        message = f"num_kv_heads {case.num_kv_heads} does not divide num_heads {case.num_heads}"
+        yield Fault(("num_kv_heads",), message)
+
+
+def elements(entry: Entry, case: Case) -> Iterator[Fault]:
+    """Refuse tensors that are too large, before anything is allocated."""
+    tensors = {"logits": tuple(case.axes.values()), **case.input_shapes, **case.parameter_shapes}
+    heads, queries = case.batch * case.num_heads, case.batch * case.seq_len_q * case.num_heads
+    tensors["projected queries"] = (queries, max(case.head_dim, case.value_dim))
+    tensors["projected keys and values"] = (heads, case.seq_len_k, max(case.head_dim, case.value_dim))
+    name, shape = max(tensors.items(), key=lambda item: prod(item[1]))
+    if prod(shape) > MAX_ELEMENTS:
+        written = [field for field in (*SIZES, *WIDTHS) if getattr(entry, field) is not None]
+        worst = max(written, key=lambda field: getattr(entry, field))
+        message = f"{name} {shape} would have {prod(shape)} elements; at most {MAX_ELEMENTS} (2**24)"
+        yield Fault((worst,), message)
+
+
+def alias(entry: Entry, case: Case) -> Iterator[Fault]:
+    """One object can only be two inputs where their shapes agree."""
+    kind, shapes = case.inputs.alias, case.input_shapes
+    names = {"none": (), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[kind]
+    if len({shapes[name] for name in names}) > 1:
+        listed = ", ".join(f"{name} {shapes[name]}" for name in names)
+        yield Fault(("inputs", "alias"), f"alias {kind} needs equal shapes, not {listed}")
+    if kind == "qkv" and case.inputs.gain != 1:
+        yield Fault(("inputs", "gain"), "gain would multiply the key too, which alias qkv makes the same object")
+    literal = [name for name in names if getattr(case.inputs, name) is not None]
+    if len(literal) > 1:
+        yield Fault(("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} one array; give one")
+
+
+def gain(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A gain is exact and keeps queries finite."""
+    if frexp(case.inputs.gain)[0] != 0.5:  # noqa: PLR2004 - the significand of every power of two
+        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} is not a power of two")
+    elif BOUNDS[case.inputs.distribution] * case.inputs.gain > largest(case.dtype):
+        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} leaves the range of {case.dtype}")
+
+
+def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
+    """Each output is asked for once."""
+    for number, name in enumerate(entry.outputs):
+        if name in entry.outputs[:number]:
+            yield Fault(("outputs", number), f"output {name!r} is listed twice")
+
+
+RULES = (
+    Rule(frozenset({"operator"}), operator_fields),
+    Rule(frozenset({"num_heads", "num_kv_heads"}), grouped_heads),
+    Rule(frozenset({"operator", *SIZES, *WIDTHS}), elements),
+    Rule(frozenset({"operator", "inputs", *SIZES, *WIDTHS}), alias),
+    Rule(frozenset({"inputs", "dtype"}), gain),
+    Rule(frozenset({"outputs"}), repeated),
+)
+
+DEFAULTED = {
+    "num_kv_heads": ("num_heads",),
+    "value_dim": ("head_dim",),
+    "query_dim": ("num_heads", "head_dim"),
+    "kdim": ("query_dim",),
+    "vdim": ("query_dim",),
+    "output_dim": ("query_dim",),
+}
+"""What an absent size is made of, in an order in which it can be followed."""
+
+
+def faulty_fields(faulty: set[str], entry: Entry) -> set[str]:
+    """Add the sizes that would be derived from faulty ones."""
+    closed = set(faulty)
+    for name, sources in DEFAULTED.items():
+        if getattr(entry, name) is None and closed & set(sources):
+            closed.add(name)
+    return closed
+
+
+def check(entry: Entry, case: Case, faulty: set[str]) -> Iterator[Fault]:
+    """Every fault between the fields of an entry that are not `faulty` by themselves."""
+    for rule in RULES:
+        if not rule.reads & faulty:
+            yield from rule.check(entry, case)

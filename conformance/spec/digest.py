@@ -1,0 +1,72 @@
+"""Names for problems made of their bytes: what was asked, and whether two cases ask the same."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+
+import numpy as np
+
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, Group, Problem
+
+
+def problem_digest(problem: Problem) -> str:
+    """Digest everything that a problem says, "sha256:..."; the same on every machine."""
+    return _digest(problem, {"outputs": list(problem.outputs)})
+
+
+def arrays_digest(problem: Problem) -> str:
+    """Digest what a subject is given, without which outputs are asked for."""
+    return _digest(problem, {})
+
+
+def duplicates(cases: Iterable[Case]) -> tuple[tuple[str, ...], ...]:
+    """Ids of cases whose problems have equal arrays, in groups of two or more, in the order of the cases."""
+    return tuple(ids for ids in _by_arrays(cases).values() if len(ids) > 1)
+
+
+def distinct(cases: Iterable[Case]) -> int:
+    """How many problems there are, equal arrays counted once."""
+    return len(_by_arrays(cases))
+
+
+def _by_arrays(cases: Iterable[Case]) -> Mapping[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for case in cases:
+        digest = arrays_digest(materialise(case))
+        groups[digest] = (*groups.get(digest, ()), case.id)
+    return groups
+
+
+def _digest(problem: Problem, more: Mapping[str, object]) -> str:
+    named = list(_named(problem))
+    header = {
+        "operator": problem.operator,
+        "dtype": problem.dtype,
+        "heads": [problem.num_heads, problem.num_kv_heads, problem.head_dim, problem.value_dim],
+        "scale": None if problem.scale is None else problem.scale.hex(),
+        "alias": problem.alias,
+        "groups": [_facts(group) for group in problem.groups],
+        "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in named],
+        **more,
+    }
+    hashed = sha256(json.dumps(header, sort_keys=True).encode())
+    for _, array in named:
+        hashed.update(array.tobytes())
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def _facts(group: Group) -> list[object]:
+    window = None if group.window is None else list(group.window)
+    return [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
+
+
+def _named(problem: Problem) -> Iterator[tuple[str, Array]]:
+    """Every array by name, little-endian, in a fixed order."""
+    arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
+    arrays |= dict(sorted(problem.params.items()))
+    arrays |= {f"groups.{number}": group.values for number, group in enumerate(problem.groups)}
+    for name, array in arrays.items():
+        little = array.dtype.newbyteorder("<")
+        yield name, np.ascontiguousarray(array, dtype=little)

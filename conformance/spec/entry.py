@@ -1,0 +1,177 @@
+"""One expanded entry to a case: validated, resolved, and checked against itself."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from conformance.spec import document, files, wording
+from conformance.spec.case import ArrayMask, Case, CausalMask, Inputs, Mask, WindowMask
+from conformance.spec.checks import SIZES, WIDTHS, check, faulty_fields
+from conformance.spec.mask_checks import check_mask, nested, not_a_number
+from conformance.spec.mistakes import Fault
+
+STAND_INS: dict[str, Any] = {
+    "name": "stand_in",
+    "operator": "mha",
+    "batch": 1,
+    "num_heads": 1,
+    "seq_len_q": 1,
+    "seq_len_k": 1,
+    "head_dim": 1,
+}
+"""What a required field is taken for where it is faulty, so that the rest can be looked at."""
+
+MASK_STAND_IN = {"kind": "causal"}
+
+
+def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case | None, list[Fault]]:
+    """
+    Make a case of an expanded entry without metadata, or say everything that is wrong with it.
+
+    suite is the file that it stands in, root the case folder. id, suite, summary, yaml and source are the caller's.
+    """
+    try:
+        entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
+    except ValidationError as error:
+        found = wording.of_entry(error, plain)
+        faulty, broken = _faulty(found, plain)
+        entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
+    case = _resolved(entry, suite)
+    faulty = faulty_fields(faulty, entry)
+    found += check(entry, case, faulty)
+    for number, mask in enumerate(case.masks):
+        if number not in broken and "masks" not in faulty:
+            found += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
+    if "inputs" not in faulty:
+        found += _input_faults(case, entry, suite, root, faulty)
+    return (None, found) if faulty or broken else (case, found)
+
+
+def _inside(fault: Fault, number: int) -> Fault:
+    return Fault(("masks", number, *fault.path), fault.message, at_key=fault.at_key)
+
+
+def _faulty(found: list[Fault], plain: Mapping[str, Any]) -> tuple[set[str], set[int]]:
+    """Which fields, and which masks by number, have faults; an unknown key spoils only the mask it is in."""
+    faulty: set[str] = set()
+    masks: set[int] = set()
+    for fault in found:
+        first = fault.path[0]
+        if first == "masks" and len(fault.path) > 1 and isinstance(fault.path[1], int):
+            masks.add(fault.path[1])
+        else:
+            faulty.add(str(first))
+    return faulty, masks
+
+
+def _repaired(plain: Mapping[str, Any], faulty: set[str], broken: set[int]) -> dict[str, Any]:
+    sound = {key: value for key, value in plain.items() if key not in faulty}
+    if broken and "masks" in sound:
+        sound["masks"] = [MASK_STAND_IN if number in broken else mask for number, mask in enumerate(sound["masks"])]
+    return STAND_INS | sound
+
+
+def _resolved(entry: document.Entry, suite: Path) -> Case:
+    """Fill in every size that is absent."""
+    query_dim = entry.query_dim or entry.num_heads * entry.head_dim
+    return Case(
+        id="",
+        suite="",
+        name=entry.name,
+        summary=entry.summary or "",
+        operator=entry.operator,
+        dtype=entry.dtype,
+        batch=entry.batch,
+        num_heads=entry.num_heads,
+        num_kv_heads=entry.num_kv_heads or entry.num_heads,
+        seq_len_q=entry.seq_len_q,
+        seq_len_k=entry.seq_len_k,
+        head_dim=entry.head_dim,
+        value_dim=entry.value_dim or entry.head_dim,
+        query_dim=query_dim,
+        kdim=entry.kdim or query_dim,
+        vdim=entry.vdim or query_dim,
+        output_dim=entry.output_dim or query_dim,
+        biases=entry.biases is not False,
+        scale=None if entry.scale is None else float(entry.scale),
+        masks=tuple(map(_mask, entry.masks)),
+        inputs=_inputs(entry.inputs, suite),
+        outputs=tuple(entry.outputs),
+        tags=tuple(entry.tags),
+    )
+
+
+def _mask(model: document.AnyMask) -> Mask:
+    if isinstance(model, document.Causal):
+        return CausalMask(model.offset, model.element)
+    if isinstance(model, document.Window):
+        return WindowMask(model.left, model.right, model.element)
+    lengths_q = getattr(model, "lengths_q", None)
+    return ArrayMask(
+        kind=model.kind,
+        axes=tuple(model.axes) if model.axes is not None else _default_axes(model),
+        element=model.element,
+        values=_frozen(model.values),
+        pattern=model.pattern,
+        lengths=_frozen(model.lengths),
+        lengths_q=_frozen(lengths_q),
+        distribution=getattr(model, "distribution", None),
+        seed=model.seed,
+        true_means=model.true_means,
+        verbatim=model.verbatim,
+    )
+
+
+def _default_axes(model: document.KeyPadding) -> tuple[str, ...]:
+    if model.kind == "key_padding":
+        return ("b", "k")
+    return ("q", "k") if model.lengths is None else ("b", "q", "k")
+
+
+def _inputs(model: document.InputFields, suite: Path) -> Inputs:
+    return Inputs(
+        distribution=model.distribution,
+        seed=model.seed,
+        alias=model.alias,
+        clean=model.clean,
+        gain=float(model.gain),
+        query=_frozen(model.query),
+        key=_frozen(model.key),
+        value=_frozen(model.value),
+        file=None if model.file is None else suite.parent / model.file,
+    )
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _input_faults(case: Case, entry: document.Entry, suite: Path, root: Path, faulty: set[str]) -> Iterator[Fault]:
+    """What is wrong with arrays that the case spells out, here or in a file."""
+    sized = not faulty & {"operator", "dtype", *SIZES, *WIDTHS}
+    for name, shape in case.input_shapes.items():
+        literal = getattr(case.inputs, name)
+        if literal is not None and sized:
+            yield from nested(literal, shape, lambda value: not_a_number(value, case.dtype), ("inputs", name))
+    if entry.inputs.file is not None:
+        yield from _file_faults(case, entry.inputs.file, suite, root, sized=sized)
+
+
+def _file_faults(case: Case, name: str, suite: Path, root: Path, *, sized: bool) -> Iterator[Fault]:
+    path = ("inputs", "file")
+    if (refused := files.refusal(name, suite, root)) is not None:
+        yield Fault(path, refused)
+        return
+    try:
+        found = files.shapes(suite.parent / name)
+    except ValueError as error:
+        yield Fault(path, str(error))
+        return
+    expected = case.input_shapes | case.parameter_shapes
+    for array, shape in found.items():
+        if array not in expected:
+            yield Fault(path, f"{name} has an array {array!r}; expected some of {', '.join(expected)}")
+        elif sized and shape != expected[array]:
+            yield Fault(path, f"{array} in {name} has shape {shape}; expected {expected[array]}")

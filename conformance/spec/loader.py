@@ -1,0 +1,228 @@
+"""
+Suites to cases: every mistake of every file at once, or all cases.
+
+`root` is the case folder: a suite is named by its path in it, and nothing outside it is read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from conformance.spec import syntax
+from conformance.spec.case import Case
+from conformance.spec.document import Suite
+from conformance.spec.entry import read_entry
+from conformance.spec.matrix import Expansion, expand, merge, without_metadata
+from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake
+from conformance.spec.wording import faults
+
+SUFFIX = ".yaml"
+
+
+@dataclass(frozen=True)
+class SuiteFile:
+    """A suite file that is inside the case folder: where it is, and how it is called in messages."""
+
+    path: Path
+    root: Path
+
+    @property
+    def suite(self) -> str:
+        """The name that its place gives it."""
+        return self.path.relative_to(self.root).with_suffix("").as_posix()
+
+    @property
+    def shown(self) -> str:
+        """Its path from the folder that holds the case folder."""
+        return f"{self.root.name}/{self.path.relative_to(self.root).as_posix()}"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What came of one file."""
+
+    suite: str | None
+    file: SuiteFile
+    cases: tuple[Case, ...]
+    mistakes: tuple[Mistake, ...]
+
+
+def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
+    """
+    Load suites; `paths` are files and folders below the case folder `root`.
+
+    Cases come in the order of suite names, then of the file.
+
+    Raises:
+        CaseFileErrors: with every mistake of every file; nothing is loaded then.
+    """
+    mistakes: list[Mistake] = []
+    files = _files(paths, root.resolve(), mistakes)
+    loaded = [_load(file) for file in files]
+    mistakes += [mistake for one in loaded for mistake in one.mistakes]
+    mistakes += _repeated_suites(loaded)
+    if mistakes:
+        raise CaseFileErrors(mistakes)
+    return tuple(case for one in loaded for case in one.cases)
+
+
+def _files(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> list[SuiteFile]:
+    """The suite files that `paths` mean, each once, in the order of their names."""
+    found: dict[Path, SuiteFile] = {}
+    for path in paths:
+        inside = [path] if not path.is_dir() else sorted(path.rglob("*" + SUFFIX))
+        if not inside:
+            mistakes.append(Mistake(str(path), 1, 1, f"no suite (*{SUFFIX}) in this folder"))
+        for file in inside:
+            resolved = file.resolve()
+            if (refused := _refused(file, resolved, root)) is not None:
+                mistakes.append(Mistake(str(file), 1, 1, refused))
+            else:
+                found[resolved] = SuiteFile(resolved, root)
+    return sorted(found.values(), key=lambda file: file.suite)
+
+
+def _refused(file: Path, resolved: Path, root: Path) -> str | None:
+    if not resolved.is_relative_to(root):
+        return "the file lies outside the case folder"
+    if file.suffix != SUFFIX:
+        return f"a suite ends in {SUFFIX}"
+    return None if resolved.is_file() else "there is no such file"
+
+
+def _load(file: SuiteFile) -> Loaded:
+    try:
+        text = file.path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        return Loaded(None, file, (), (Mistake(file.shown, 1, 1, f"cannot be read: {error}"),))
+    document = syntax.read(text, file.shown)
+    if document.node is None:
+        empty = Mistake(file.shown, 1, 1, "the file is empty; expected format, suite, summary and cases")
+        return Loaded(None, file, (), document.mistakes or (empty,))
+    return _Reader(file, document).read()
+
+
+class _Reader:
+    """One file on its way to cases; collects mistakes with their places."""
+
+    def __init__(self, file: SuiteFile, document: syntax.Document) -> None:
+        assert document.node is not None  # noqa: S101 - for the type checker: _load has seen to it
+        self.file, self.root_node, self.data = file, document.node, document.data
+        self.mistakes = list(document.mistakes)
+        self.summary = ""
+
+    def read(self) -> Loaded:
+        suite = self.envelope()
+        cases = [case for number in range(len(self.entries())) for case in self.variants(number)]
+        return Loaded(suite, self.file, tuple(cases), tuple(self.mistakes))
+
+    def envelope(self) -> str | None:
+        """Check what surrounds the cases, and give the suite's name where there is one."""
+        plain = without_metadata(self.data)
+        try:
+            Suite.model_validate(plain)
+        except ValidationError as error:
+            self.note([self.root_node], faults(error, plain, lambda _: tuple(Suite.model_fields)))
+        if not isinstance(plain, dict):
+            return None
+        suite, self.summary = plain.get("suite"), str(plain.get("summary", ""))
+        if isinstance(suite, str) and suite != self.file.suite:
+            message = f"suite {suite!r} lies in {self.file.shown}; expected {self.file.suite!r}"
+            self.note([self.root_node], [Fault(("suite",), message)])
+        return suite if isinstance(suite, str) else None
+
+    def entries(self) -> list[Any]:
+        cases = self.data.get("cases") if isinstance(self.data, dict) else None
+        return cases if isinstance(cases, list) else []
+
+    def variants(self, number: int) -> Iterator[Case]:
+        """Every case of one entry that is sound; its mistakes are noted."""
+        entry, defaults = self.entries()[number], self.data.get("defaults")
+        if not isinstance(entry, dict):
+            return
+        layers = self.layers(number)
+        self.names(number, entry)
+        found: list[Fault] = []
+        expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), found)
+        self.note(layers, found)
+        seen: dict[Case, str] = {}
+        for expansion in expansions:
+            case, wrong = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
+            self.note(layers, [_placed(fault, expansion) for fault in wrong])
+            if case is None or wrong:
+                continue
+            name = f"{self.file.suite}/{case.name}{expansion.suffix}"
+            if (first := seen.setdefault(case, name)) is not name:
+                message = f"expands to {name}, which declares the same as {first}"
+                self.note(layers, [Fault(("matrix",), message)])
+            yield self.identified(case, name, layers, expansion)
+
+    def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
+        line, _ = syntax.position(layers[0])
+        return replace(
+            case,
+            id=name,
+            suite=self.file.suite,
+            summary=case.summary or self.summary,
+            yaml=_dump(expansion.entry),
+            source=f"{self.file.shown}:{line}",
+        )
+
+    def layers(self, number: int) -> list[yaml.Node]:
+        """The nodes of an entry and of the defaults that it lies on."""
+        nodes = [syntax.child(self.root_node, name) for name in ("cases", "defaults")]
+        entry = syntax.child(nodes[0][1], number) if nodes[0] else None
+        return [pair[1] for pair in (entry, nodes[1]) if pair]
+
+    def names(self, number: int, entry: dict[str, Any]) -> None:
+        """Refuse a name that an earlier entry has."""
+        earlier = [other.get("name") for other in self.entries()[:number] if isinstance(other, dict)]
+        if isinstance(entry.get("name"), str) and entry["name"] in earlier:
+            line, _ = syntax.position(self.layers(earlier.index(entry["name"]))[0])
+            message = f"name {entry['name']!r} is already taken, on line {line}"
+            self.note(self.layers(number), [Fault(("name",), message)])
+
+    def note(self, layers: Sequence[yaml.Node], found: Iterable[Fault]) -> None:
+        for fault in found:
+            line, column = syntax.find(layers, fault.path, at_key=fault.at_key)
+            self.mistakes.append(Mistake(self.file.shown, line, column, fault.message))
+
+
+def _placed(fault: Fault, expansion: Expansion) -> Fault:
+    """Point a fault of an expanded entry at the value of the matrix that it came from, if it did."""
+    setting = max(
+        (one for one in expansion.settings if fault.path[: len(one.path)] == one.path),
+        key=lambda one: len(one.path),
+        default=None,
+    )
+    if setting is None:
+        return fault
+    rest = fault.path[len(setting.path) :]
+    if fault.at_key and not rest:
+        return replace(fault, path=("matrix", setting.key))
+    return replace(fault, path=("matrix", setting.key, setting.number, *rest))
+
+
+def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
+    first: dict[str, SuiteFile] = {}
+    for one in loaded:
+        if one.suite is not None and first.setdefault(one.suite, one.file) is not one.file:
+            message = f"suite {one.suite!r} is also the name of {first[one.suite].shown}"
+            yield Mistake(one.file.shown, 1, 1, message)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a value out wherever it stands: what is loaded from its text again is the same entry."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature
+        return True
+
+
+def _dump(entry: dict[str, Any]) -> str:
+    named = {"name": entry.get("name"), **entry}
+    text: str = yaml.dump(named, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=100)
+    return text

@@ -1,0 +1,153 @@
+"""What the fields of a mask must be to each other and to the sizes of the case."""
+
+from collections.abc import Callable, Iterator
+from math import inf, isfinite, isnan
+
+import numpy as np
+
+from conformance.spec import patterns
+from conformance.spec.case import AXES, ArrayMask, Case, Mask, WindowMask
+from conformance.spec.mistakes import Fault
+from conformance.spec.rounding import round_to
+from conformance.spec.wording import shown
+
+Path = tuple[str | int, ...]
+
+SIZE_NAMES = dict(zip(AXES, ("batch", "num_heads", "seq_len_q", "seq_len_k"), strict=True))
+SOURCES = ("values", "pattern", "lengths", "distribution")
+
+
+def check_mask(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
+    """Every fault of one mask, with paths inside it; sizes in `faulty` are not compared with."""
+    if isinstance(mask, WindowMask) and mask.left is None and mask.right is None:
+        yield Fault((), "a window needs a width to the left or to the right")
+    if not isinstance(mask, ArrayMask):
+        return
+    broken = list(_axes(mask))
+    yield from broken
+    yield from _source(mask)
+    yield from _reading(mask)
+    if broken or faulty & {SIZE_NAMES[axis] for axis in mask.axes}:
+        return
+    yield from _needed_axes(mask)
+    if "b" in mask.axes:
+        yield from _lengths(mask, "lengths", mask.lengths, case.batch, case.seq_len_k)
+        yield from _lengths(mask, "lengths_q", mask.lengths_q, case.batch, case.seq_len_q)
+    if mask.values is not None:
+        shape = tuple(case.axes[axis] for axis in mask.axes)
+        wrong = _leaf(mask, case.dtype)
+        yield from nested(mask.values, shape, wrong, ("values",))
+
+
+def _axes(mask: ArrayMask) -> Iterator[Fault]:
+    ordered = tuple(axis for axis in AXES if axis in mask.axes)
+    listed = f"[{', '.join(mask.axes)}]"
+    if mask.kind == "key_padding" and mask.axes != ("b", "k"):
+        yield Fault(("axes",), f"a key_padding mask has axes [b, k], not {listed}; attention has any")
+    elif mask.axes != ordered or "k" not in mask.axes:
+        yield Fault(("axes",), f"axes {listed}: expected some of b, h, q, each once and in this order, then k")
+
+
+def _source(mask: ArrayMask) -> Iterator[Fault]:
+    """Exactly one source says what the mask holds; the pattern `leading` and lengths are one together."""
+    given = [name for name in SOURCES if getattr(mask, name) is not None]
+    options = "values, pattern or " + ("distribution" if mask.kind == "additive" else "lengths")
+    leading = mask.pattern == patterns.LEADING
+    if leading and mask.lengths is None:
+        yield Fault(("pattern",), "pattern leading needs lengths: how many keys of each item are attended")
+    elif not given and mask.lengths_q is None:
+        yield Fault((), f"the mask needs one of {options}")
+    elif len(given) > 1 and not (leading and len(given) == 2):  # noqa: PLR2004 - leading and its lengths
+        yield Fault((given[1],), f"{' and '.join(given)} exclude each other; give one of {options}", at_key=True)
+    if mask.lengths_q is not None and mask.lengths is None:
+        yield Fault(("lengths_q",), "lengths_q needs lengths as well", at_key=True)
+
+
+def _reading(mask: ArrayMask) -> Iterator[Fault]:
+    """Where true_means says nothing, it is refused."""
+    if mask.true_means == "attend":
+        return
+    if mask.values is not None and mask.verbatim:
+        message = "literal verbatim values are handed over as they stand: write the other array out"
+    elif mask.values is None and not mask.verbatim:
+        message = "true_means says how literal values are read; this mask has none and is not verbatim"
+    elif mask.distribution is not None or (mask.kind == "additive" and mask.values is not None):
+        message = "true_means has no meaning for numbers that are added"
+    else:
+        return
+    yield Fault(("true_means",), message)
+
+
+def _needed_axes(mask: ArrayMask) -> Iterator[Fault]:
+    needs: tuple[str, ...] = ()
+    what = f"pattern {mask.pattern}"
+    if mask.lengths is not None:
+        needs, what = ("b", "k") if mask.lengths_q is None else ("b", "q", "k"), "a mask made of lengths"
+    elif mask.pattern in patterns.PATTERNS:
+        needs = patterns.PATTERNS[str(mask.pattern)].needs
+    missing = [axis for axis in needs if axis not in mask.axes]
+    if missing:
+        place = "pattern" if mask.lengths is None else "lengths"
+        listed = f"[{', '.join(mask.axes)}]"
+        yield Fault((place,), f"{what} needs the axis {' and '.join(missing)}; the mask has {listed}")
+
+
+def _lengths(mask: ArrayMask, name: str, lengths: tuple[int, ...] | None, batch: int, most: int) -> Iterator[Fault]:
+    if lengths is None or mask.values is not None:
+        return
+    if len(lengths) != batch:
+        yield Fault((name,), f"{name} has {len(lengths)} numbers; expected one for each of {batch} items")
+    for number, length in enumerate(lengths):
+        if length > most:
+            yield Fault((name, number), f"{name}: {length} is more than the {most} positions there are")
+
+
+def _leaf(mask: ArrayMask, dtype: str) -> Callable[[object], str | None]:
+    """What a literal value of this mask must be: a function that says what is wrong with one, or None."""
+    if mask.kind == "additive" or (mask.verbatim and mask.element == "float"):
+        return lambda value: _not_addable(value, dtype)
+    if mask.verbatim and mask.element == "int":
+        return _not_int32
+    return lambda value: None if value in (0, 1) and not isinstance(value, float) else "0, 1, true or false"
+
+
+def _not_int32(value: object) -> str | None:
+    fits = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return None if fits else "an integer of 32 bits"
+
+
+def _not_addable(value: object, dtype: str) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or isnan(value) or value == inf:
+        return "a number or -.inf"
+    rounded = float(round_to(np.asarray(float(value)), dtype))
+    return f"a number that {dtype} holds" if rounded == inf else None
+
+
+def not_a_number(value: object, dtype: str) -> str | None:
+    """What is wrong with a literal input; infinities and NaN are allowed where they are written as such."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "a number"
+    finite = isfinite(value)
+    holds = not finite or isfinite(float(round_to(np.asarray(float(value)), dtype)))
+    return None if holds else f"a number that {dtype} holds"
+
+
+def nested(
+    values: object, shape: tuple[int, ...], wrong: Callable[[object], str | None], path: Path
+) -> Iterator[Fault]:
+    """Yield where a nested list differs from `shape` or holds a wrong value, the first fault of each row."""
+    if not shape:
+        expected = "a number, not a list" if isinstance(values, tuple) else wrong(values)
+        if expected:
+            yield Fault(path, f"expected {expected}, got {shown(values)}")
+        return
+    if not isinstance(values, tuple):
+        yield Fault(path, f"expected a list of {shape[0]} items, got {shown(values)}")
+    elif len(values) != shape[0]:
+        yield Fault(path, f"expected {shape[0]} items, got {len(values)} (the shape is {shape} from here on)")
+    else:
+        for number, value in enumerate(values):
+            faults = list(nested(value, shape[1:], wrong, (*path, number)))
+            yield from faults
+            if faults and len(shape) == 1:
+                return

@@ -1,0 +1,127 @@
+"""Pydantic's findings in our words: what is wrong, what was expected, the nearest valid name."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from conformance.spec.document import MASKS, fields
+from conformance.spec.mistakes import Fault, nearest
+
+Path = tuple[str | int, ...]
+
+MAX_SHOWN = 60
+
+_TYPES = {
+    "int_type": "an integer",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "a text",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+}
+
+
+def shown(value: object) -> str:
+    """Say a value as it stands in YAML, shortened; texts are quoted."""
+    words = {True: "true", False: "false", None: "null"}
+    text = words[value] if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+
+
+def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[str, ...]]) -> list[Fault]:
+    """
+    Every fault of a rejected mapping, one for each field.
+
+    data: what was validated. names: the keys that are valid in the mapping at a path.
+    """
+    by_path: dict[Path, list[Mapping[str, Any]]] = {}
+    for detail in error.errors(include_url=False):
+        by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)  # type: ignore[arg-type]
+    return [_fault(path, details, names) for path, details in by_path.items()]
+
+
+def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
+    """Every fault of an expanded entry."""
+
+    def names(path: Path) -> tuple[str, ...]:
+        return fields(path, _at(entry, (*path, "kind")))
+
+    return faults(error, entry, names)
+
+
+def _path(loc: Path, data: object, kind: str) -> Path:
+    """Give the part of pydantic's `loc` that is a path in the data: without the names of union members."""
+    return tuple(_steps(loc, data, missing=kind == "missing"))
+
+
+def _steps(loc: Path, data: object, *, missing: bool) -> Iterator[str | int]:
+    here = data
+    for number, part in enumerate(loc):
+        if isinstance(here, dict) and part in here:
+            here = here[part]
+        elif isinstance(here, list) and isinstance(part, int):
+            here = here[part]
+        elif not (missing and number == len(loc) - 1):
+            continue
+        yield part
+
+
+def _at(data: Any, path: Path) -> Any:
+    for part in path:
+        if isinstance(data, dict):
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        else:
+            return None
+    return data
+
+
+def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path], tuple[str, ...]]) -> Fault:
+    detail = details[0]
+    kind, name = detail["type"], path[-1] if path else "the file"
+    if kind == "extra_forbidden":
+        return Fault(path, f"unknown key {name!r}{nearest(name, names(path[:-1]))}", at_key=True)
+    if kind == "missing":
+        return Fault(path, f"{name!r} is required here")
+    if len(details) > 1:
+        expected = " or ".join(dict.fromkeys(_expected(one) for one in details))
+        return Fault(path, f"{name}: expected {expected}, got {shown(detail['input'])}")
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        given = detail["input"].get("kind") if isinstance(detail["input"], dict) else None
+        if given is None:
+            return Fault(path, f"a mask needs a kind; expected one of {', '.join(MASKS)}")
+        return Fault((*path, "kind"), f"unknown kind {shown(given)}{nearest(given, MASKS)}")
+    if kind == "literal_error" and isinstance(detail["input"], str):
+        options = _options(detail)
+        return Fault(path, f"{name}: {shown(detail['input'])} is not valid{nearest(detail['input'], options)}")
+    return Fault(path, f"{name}: expected {_expected(detail)}, got {shown(detail['input'])}")
+
+
+def _options(detail: Mapping[str, Any]) -> list[str]:
+    text = str(detail["ctx"]["expected"]).replace(" or ", ", ")
+    return [option.strip("'") for option in text.split(", ")]
+
+
+def _expected(detail: Mapping[str, Any]) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if kind == "literal_error":
+        return ", ".join(_options(detail))
+    bounds = {"greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "more than")}
+    bounds |= {"less_than": ("lt", "less than"), "less_than_equal": ("le", "at most")}
+    if kind in bounds:
+        key, words = bounds[kind]
+        return f"{words} {context[key]:g}"
+    if kind == "too_short":
+        return "at least one item"
+    if kind == "string_too_short":
+        return "a text that is not empty"
+    if kind == "string_pattern_mismatch":
+        return "small letters, digits and underscores"
+    return str(detail["msg"])

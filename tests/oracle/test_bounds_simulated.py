@@ -1,0 +1,305 @@
+"""
+Programs written for this test alone, that round where a profile says, in two orders of summation.
+
+None of them is a false alarm, and what is wrong by little is caught (TOLERANCE.md, sections 5 and 6).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import round_to
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What a program does wrong; every field is harmless as it stands."""
+
+    scale: float = 0.0
+    denominator: float = 0.0
+    fill: float = -np.inf
+    products: str | None = None
+    softmax: str | None = None
+    swapped: bool = False
+
+
+CORRECT = Bug()
+
+
+def dot(a: Array, b: Array, acc: str) -> Array:
+    """Multiply a @ b one term after the other; every product and every sum is rounded."""
+    total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
+    for i in range(a.shape[-1]):
+        total = round_to(total + round_to(a[..., i, None] * b[..., i, None, :], acc), acc)
+    return total
+
+
+def logits_of(q: Array, k: Array, problem: Problem, profile: Profile, bug: Bug) -> Array:
+    scale = problem.head_dim**-0.5 * (1.0 + bug.scale)
+    if bug.products is not None:
+        q, k = round_to(q, bug.products), round_to(k, bug.products)
+    if profile.pre is None:
+        products = round_to(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score)
+        logits = round_to(products * round_to(np.asarray(scale), profile.scale), profile.score)
+    else:
+        root = round_to(np.asarray(scale**0.5), profile.scale)
+        q, k = round_to(q * root, profile.pre), round_to(k * root, profile.pre)
+        logits = round_to(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score)
+    bias = problem.bias()
+    logits = logits if bias is None else round_to(logits + bias, profile.score)
+    return np.where(problem.allowed(), logits, round_to(logits + bug.fill, profile.score))
+
+
+def exponentials(logits: Array, top: Array, dtype: str) -> Array:
+    return round_to(np.exp(round_to(logits - top, dtype)), dtype)
+
+
+def naive(logits: Array, v: Array, profile: Profile, bug: Bug) -> tuple[Array, Array | None]:
+    """Weights first, then weights . values."""
+    soft = bug.softmax or profile.soft
+    e = exponentials(logits, logits.max(axis=-1, keepdims=True), soft)
+    total = np.full(e.shape[:-1], bug.denominator)
+    for j in range(e.shape[-1]):
+        total = round_to(total + e[..., j], profile.sum)
+    p = round_to(round_to(e / total[..., None], soft), profile.prob)
+    p = p[..., [1, 0, *range(2, p.shape[-1])]] if bug.swapped else p
+    return dot(p, v, profile.acc), p
+
+
+def online(logits: Array, v: Array, profile: Profile, bug: Bug) -> tuple[Array, Array | None]:
+    """Blocks of four keys, rescaled as the maximum grows; weights are rounded before they are normalised."""
+    top = np.full((*logits.shape[:-1], 1), -1e30)
+    total = np.full((*logits.shape[:-1], 1), bug.denominator)
+    context = np.zeros((*logits.shape[:-1], v.shape[-1]))
+    for low in range(0, logits.shape[-1], 4):
+        block = logits[..., low : low + 4]
+        higher = np.maximum(top, block.max(axis=-1, keepdims=True))
+        factor = exponentials(top, higher, profile.soft)
+        e = exponentials(block, higher, profile.soft)
+        total = round_to(total * factor, profile.sum)
+        for j in range(e.shape[-1]):
+            total = round_to(total + e[..., j, None], profile.sum)
+        added = dot(round_to(e, profile.prob), v[..., low : low + 4, :], profile.acc)
+        context = round_to(round_to(context * factor, profile.acc) + added, profile.acc)
+        top = higher
+    return round_to(context / total, profile.acc), None
+
+
+Attend = Callable[[Array, Array, Profile, Bug], tuple[Array, Array | None]]
+
+
+def sdpa(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> dict[str, Array]:
+    context, weights = attend(logits_of(problem.query, problem.key, problem, profile, bug), problem.value, profile, bug)
+    reply = {"output": round_to(context, profile.store)}
+    return reply if weights is None else {**reply, "weights": round_to(weights, profile.store)}
+
+
+def linear(x: Array, weight: Array, bias: Array, profile: Profile) -> Array:
+    product = round_to(dot(x, weight, profile.acc), profile.store)
+    return round_to(product + bias, profile.store)
+
+
+def mha(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> dict[str, Array]:
+    params, heads = problem.params, problem.num_heads
+    q, k, v = (
+        linear(x, params["w" + n], params["b" + n], profile).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+        for n, x in (("q", problem.query), ("k", problem.key), ("v", problem.value))
+    )
+    context, weights = attend(logits_of(q, k, problem, profile, bug), v, profile, bug)
+    merged = round_to(context, profile.store).swapaxes(1, 2).reshape(*problem.query.shape[:2], -1)
+    reply = {"output": linear(merged, params["wo"], params["bo"], profile)}
+    if weights is None:
+        return reply
+    stored = round_to(weights, profile.store)
+    return {**reply, "weights": stored, "weights_mean": round_to(stored.mean(axis=1), profile.store)}
+
+
+PROGRAMS = {"sdpa": sdpa, "mha": mha}
+PROFILES = {
+    "float64": Profile.uniform("float64"),
+    "float32": Profile.uniform("float32"),
+    "float16 fused": Profile.fused("float16"),
+    "bfloat16 fused": Profile.fused("bfloat16"),
+    "float16 naive": Profile.naive("float16"),
+    "bfloat16 naive": Profile.naive("bfloat16"),
+}
+FAMILIES = ("plain", "peaked", "large values", "alternating")
+MASKS = ("none", "bool", "additive", "poisoned")
+BATCH, HEADS, QUERIES, KEYS, DIM, WIDTH = 2, 3, 5, 11, 7, 13
+
+
+def masks(rng: np.random.Generator, kind: str, dtype: str) -> tuple[Group, ...]:
+    shape = (BATCH, HEADS, QUERIES, KEYS)
+    if kind == "bool":
+        allowed = rng.random(shape) < 0.6
+        allowed[..., 3] = True
+        return (Group("mask", ("attention",), "bool", allowed),)
+    if kind == "additive":
+        bias = round_to(2.0 * rng.standard_normal(shape), dtype)
+        bias[..., 5:7] = -np.inf
+        return (Group("bias", ("additive",), "float", bias),)
+    if kind == "poisoned":
+        return (Group("mask", ("key_padding",), "bool", np.arange(KEYS)[None, None, None] < 8),)
+    return ()
+
+
+def poison(array: Array, kind: str, dtype: str) -> Array:
+    """Keys and values that no query attends are huge, so that a leak would show."""
+    if kind == "poisoned":
+        array[..., 8:, :] *= 1e5 if dtype in ("float64", "float32") else 100.0
+    return round_to(array, dtype)
+
+
+def make(seed: int, operator: str, dtype: str, family: str = "plain", kind: str = "none") -> Problem:
+    rng = np.random.default_rng(seed)
+    width = HEADS * DIM if operator == "mha" else DIM
+    lead = (BATCH,) if operator == "mha" else (BATCH, HEADS)
+    q, k, v = (rng.standard_normal((*lead, length, width)) for length in (QUERIES, KEYS, KEYS))
+    q = q * (6.0 if family == "peaked" else 1.0)
+    v = 20.0 + 5.0 * v if family == "large values" else np.sign(v) if family == "alternating" else v
+    params = {}
+    if operator == "mha":
+        for name, shape in (("q", (width, width)), ("k", (width, width)), ("v", (width, width)), ("o", (width, WIDTH))):
+            params["w" + name] = round_to(rng.standard_normal(shape) * width**-0.5, dtype)
+            params["b" + name] = round_to(rng.standard_normal(shape[1]), dtype)
+    return Problem(
+        operator=operator,
+        dtype=dtype,
+        num_heads=HEADS,
+        num_kv_heads=HEADS,
+        head_dim=DIM,
+        value_dim=DIM,
+        query=round_to(q, dtype),
+        key=poison(k, kind, dtype),
+        value=poison(v, kind, dtype),
+        params=params,
+        groups=masks(rng, kind, dtype),
+        outputs=("output", "weights") if operator == "sdpa" else ("output", "weights", "weights_mean"),
+    )
+
+
+def over(actual: Array, expected: Array, allowed: Array) -> float:
+    """Largest error in units of what is allowed; an error where nothing is allowed is infinite."""
+    error = np.abs(actual - expected)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(error == 0.0, 0.0, error / allowed).max())
+
+
+def rms(actual: Array, expected: Array, bound: Bound) -> float:
+    known = bound.sigma**2 + bound.hard**2 / 3.0
+    error = (actual - expected)[known > 0.0]
+    return float(np.sqrt(np.mean(error**2 / known[known > 0.0])))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Largest budget, largest error against the worst case, and rms, of one output of one run."""
+
+    budget: float
+    worst: float
+    rms: float
+
+
+def measure(problem: Problem, profile: Profile, attend: Attend, bug: Bug = CORRECT) -> dict[str, Measured]:
+    answer = evaluate(problem, {}, profile.score)
+    bounds = bound_reply(answer, profile)
+    actual = PROGRAMS[problem.operator](problem, profile, attend, bug)
+    measured = {}
+    for name, values in actual.items():
+        expected, bound = answer.reply[name].values, bounds[name]
+        assert bound.judged.all()
+        measured[name] = Measured(
+            over(values, expected, bound.tolerance), over(values, expected, bound.worst), rms(values, expected, bound)
+        )
+    return measured
+
+
+@pytest.mark.parametrize("attend", [naive, online])
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("operator", PROGRAMS)
+def test_a_correct_program_is_no_false_alarm_and_uses_a_sensible_part_of_its_budget(
+    operator: str, name: str, attend: Attend
+) -> None:
+    profile = PROFILES[name]
+    budgets = []
+    for seed, family in enumerate(FAMILIES):
+        for kind in MASKS:
+            problem = make(seed, operator, name.split(maxsplit=1)[0], family, kind)
+            for output, result in measure(problem, profile, attend).items():
+                # a weight is rounded once and reaches half a unit, its whole hard part
+                assert result.budget <= (0.95 if output == "output" else 1.0), (family, kind, output)
+                assert result.worst <= 1.0, (family, kind, output)
+                assert result.rms <= 1.1, (family, kind, output)
+                budgets.append(result.budget)
+    assert max(budgets) > 0.1
+
+
+def caught(operator: str, profile: Profile, bug: Bug, output: str = "output", *, peaked: bool = False) -> float:
+    """The fraction of 20 plain problems in which `bug` shows beyond the tolerance or beyond an rms of 1.25."""
+    family = "peaked" if peaked else "plain"
+    seen = 0
+    for seed in range(20):
+        problem = make(100 + seed, operator, profile.store, family, "bool" if np.isfinite(bug.fill) else "none")
+        result = measure(problem, profile, naive, bug)[output]
+        seen += result.budget > 1.0 or result.rms > 1.25
+    return seen / 20
+
+
+FLOAT64, FLOAT32 = PROFILES["float64"], PROFILES["float32"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "bug"),
+    [
+        (FLOAT64, Bug(scale=3e-13)),
+        (FLOAT64, Bug(denominator=3e-13)),
+        (FLOAT32, Bug(scale=1e-4)),
+        (FLOAT32, Bug(denominator=3e-5)),
+        (FLOAT32, Bug(products="tf32")),
+        (FLOAT32, Bug(softmax="bfloat16")),
+        (FLOAT32, Bug(swapped=True)),
+        (FLOAT32, Bug(fill=-10.0)),
+        (PROFILES["float16 fused"], Bug(scale=3e-2)),
+        (PROFILES["float16 fused"], Bug(fill=-5.0)),
+        (PROFILES["bfloat16 fused"], Bug(scale=1e-1, denominator=0.5)),
+    ],
+    ids=str,
+)
+def test_a_program_that_is_wrong_by_little_is_caught(profile: Profile, bug: Bug) -> None:
+    assert caught("sdpa", profile, bug) >= 0.9
+
+
+@pytest.mark.parametrize("fill", [-10.0, -15.0, -20.0, -50.0])
+def test_a_finite_mask_always_shows_on_returned_weights(fill: float) -> None:
+    assert caught("sdpa", FLOAT32, Bug(fill=fill), "weights") == 1.0
+
+
+def test_a_logit_scale_that_is_off_shows_through_the_projections() -> None:
+    assert caught("mha", FLOAT32, Bug(scale=3e-4)) >= 0.9
+
+
+def test_what_is_too_small_to_be_seen_is_not_called_an_error() -> None:
+    assert caught("sdpa", FLOAT32, Bug(scale=1e-8)) == 0.0
+    assert caught("sdpa", PROFILES["bfloat16 naive"], Bug(scale=1e-4)) == 0.0
+
+
+def test_a_wrong_declaration_is_caught() -> None:
+    problem = make(1, "sdpa", "float16", "peaked")
+    answer = evaluate(problem, {}, "float32")
+    actual = sdpa(problem, PROFILES["float16 naive"], naive, CORRECT)["output"]
+    budgets = [
+        over(actual, answer.reply["output"].values, bound_reply(answer, PROFILES[name])["output"].tolerance)
+        for name in ("float16 naive", "float16 fused")
+    ]
+    assert budgets[0] < 1.0 < budgets[1]
+
+
+def test_peaked_rows_still_show_a_wrong_denominator() -> None:
+    assert caught("sdpa", FLOAT32, Bug(denominator=3e-5), peaked=True) >= 0.9
