@@ -9,12 +9,29 @@ import keras
 import ml_dtypes
 import numpy as np
 
-from conformance.bridge import Tensor
+from conformance.bridge import Profile, Tensor
+
+RESULT_TYPE = "https://github.com/keras-team/keras/blob/v3.15.1/keras/src/backend/common/dtypes.py"
+"""Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
 
 
 def to_numpy(tensor: Tensor) -> Any:
     """The same bits as a NumPy array; Keras takes NumPy arrays everywhere."""
     return tensor.bits.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else tensor.bits
+
+
+def attention_profile(backend: str, dtype: str) -> Profile:
+    """
+    The arithmetic of keras.ops.dot_product_attention.
+
+    Off TensorFlow float64 is computed in float32. TensorFlow holds the scale in float32, stores the logits of half
+    precision in it, and accumulates float16 in float16.
+    """
+    if dtype in ("float64", "float32"):
+        return Profile.uniform(dtype if backend == "tensorflow" else "float32").but(scale="float32")
+    if backend != "tensorflow":
+        return Profile.fused(dtype)
+    return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
 
 
 def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:

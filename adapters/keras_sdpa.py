@@ -79,30 +79,21 @@ VARIANTS = {
 from typing import Any
 
 import keras
-from _keras import compiled, keras_evidence, to_numpy
+from ._keras import RESULT_TYPE, attention_profile, compiled, keras_evidence, to_numpy
 
-from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
-
-RESULT_TYPE = "https://github.com/keras-team/keras/blob/v3.15.1/keras/src/backend/common/dtypes.py"
+from conformance.bridge import Call, Declaration, Deviation, Facts, framework_call
 
 attention = compiled(keras.ops.dot_product_attention, static=("scale", "is_causal"))
 
 
 def declare(facts: Facts) -> Declaration:
-    """Off TensorFlow, Keras maps float64 to float32 on purpose; on TensorFlow, half precision is stored between operators."""
-    if facts.dtype == "float64" and facts.variant != "tensorflow":
-        single = Deviation("result_dtype", "float32", RESULT_TYPE)
-        return Declaration(Profile.uniform("float32"), (single,), "result_type maps float64 to float32")
-    return Declaration(profile(facts.variant, facts.dtype), evidence="measured: TOLERANCE.md, section 5")
-
-
-def profile(backend: str, dtype: str) -> Profile:
-    """The arithmetic of a backend."""
-    if backend != "tensorflow" or dtype == "float32":
-        return Profile.ordinary(dtype)
-    if dtype == "float64":
-        return Profile.uniform(dtype).but(scale="float32")
-    return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
+    """Canonical, but that Keras maps float64 to float32 on purpose off TensorFlow."""
+    single = facts.dtype == "float64" and facts.variant != "tensorflow"
+    return Declaration(
+        attention_profile(facts.variant, facts.dtype),
+        (Deviation("result_dtype", "float32", RESULT_TYPE),) if single else (),
+        "measured: TOLERANCE.md, section 5",
+    )
 
 
 def sdpa(call: Call) -> dict[str, Any]:

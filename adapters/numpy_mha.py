@@ -41,7 +41,7 @@ SLOTS = {
 from typing import Any
 
 import numpy as np
-from _numpy import Array, attend, linear, reply
+from ._numpy import Array, attend, linear, reply
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
 

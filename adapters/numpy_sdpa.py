@@ -32,7 +32,7 @@ SLOTS = {
 from typing import Any
 
 import numpy as np
-from _numpy import attend, reply
+from ._numpy import attend, reply
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 

@@ -47,7 +47,7 @@ VARIANTS = {
 from typing import Any
 
 import torch
-from _torch import aliased, from_torch, stepwise_profile, to_torch, torch_evidence, wants_weights
+from ._torch import aliased, from_torch, stepwise_profile, to_torch, torch_evidence, wants_weights
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 

@@ -49,7 +49,7 @@ VARIANTS = {
 from typing import Any
 
 import torch
-from _torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
+from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call

@@ -7,9 +7,8 @@ What coordinator and worker say to each other, as frames.
 A request is a call with its number, the requirements of its case and how many bytes its answer may have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

@@ -190,5 +190,5 @@ def write(stream: RawIOBase, message: Message) -> None:
     """Write one frame completely."""
     for chunk in encode(message):
         view = memoryview(chunk)
-        while len(view):
+        while view:
             view = view[stream.write(view) :]

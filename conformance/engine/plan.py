@@ -79,11 +79,17 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
     """
     The environment variables of a worker: ours, one thread, no settings of the user's Python or framework.
 
-    home: where frameworks look for their configuration files, which is empty.
+    home: an empty folder, where frameworks look for configuration files and leave temporary ones.
     """
     base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     base |= dict.fromkeys(ONE_THREAD, "1")
-    base |= {"PYTHONHASHSEED": "0", "PYTHONNOUSERSITE": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_HOME": str(home)}
+    base |= {
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "KERAS_HOME": str(home),
+        "TMPDIR": str(home),
+    }
     if plan.device == "cpu":
         base["CUDA_VISIBLE_DEVICES"] = "-1"
     return base | dict(plan.env)

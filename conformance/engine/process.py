@@ -1,8 +1,8 @@
 """
 One worker process: started, spoken to, listened to, and ended with everything that it started.
 
-It leads a process group of its own, so that nothing of it outlives it. Standard input and output are one
-socket that carries the protocol; of standard error a tail is kept.
+It leads a process group of its own, so that nothing of it outlives it. Standard input and output carry the
+protocol; of standard error a tail is kept.
 """
 
 import asyncio
@@ -10,11 +10,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +27,10 @@ from conformance.engine.plan import WorkerPlan, environ
 STDERR_TAIL = 64 * 1024
 """How many bytes of standard error are kept."""
 
-_START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; sys.exit(main())"
+HELD = 1.0
+"""Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes."""
+
+_START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; main()"
 
 
 @dataclass(frozen=True)
@@ -72,26 +75,20 @@ class Process:
             "coordinator": os.getpid(),
         }
         self.started = time.monotonic()
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._popen = subprocess.Popen(
-                    [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
-                    stdin=theirs,
-                    stdout=theirs,
-                    stderr=subprocess.PIPE,
-                    env=environ(plan, home),
-                    cwd=home,
-                    start_new_session=True,
-                )
-        except OSError:
-            ours.close()
-            raise
-        self._socket = ours
+        self._popen = subprocess.Popen(
+            [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=environ(plan, home),
+            cwd=home,
+            start_new_session=True,
+        )
         self._gone = threading.Lock()
         self._reaped = False
         self._stderr: deque[bytes] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tail: asyncio.Task[None] | None = None
         self.exit: Future[Exit] = Future()
         self.exit.set_running_or_notify_cancel()
         threading.Thread(target=self._watch, name=f"watch {plan.name}", daemon=True).start()
@@ -99,7 +96,7 @@ class Process:
     @property
     def pid(self) -> int:
         """Also the id of its process group."""
-        return self._popen.pid
+        return int(self._popen.pid)
 
     def _watch(self) -> None:
         """Wait for the end; what the process started ends with it, while its id is still its own."""
@@ -127,12 +124,14 @@ class Process:
 
     async def attach(self) -> None:
         """Begin to listen."""
-        self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        stderr = asyncio.StreamReader()
-        pipe = self._popen.stderr
         loop = asyncio.get_running_loop()
-        self._pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stderr), pipe)
-        self._tasks.append(asyncio.create_task(self._keep_tail(stderr)))
+        stderr, self._answers = asyncio.StreamReader(), asyncio.StreamReader()
+        self._transports = [
+            (await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stderr), self._popen.stderr))[0],
+            (await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._answers), self._popen.stdout))[0],
+        ]
+        self._requests, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self._popen.stdin)
+        self._tail = asyncio.create_task(self._keep_tail(stderr))
 
     async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
         kept = 0
@@ -149,32 +148,29 @@ class Process:
 
     def send(self, message: Message) -> None:
         """Write a frame, without waiting for the other side to read it."""
-        with suppress(ConnectionError):
-            self._writer.writelines(encode(message))
+        if not self._requests.is_closing():
+            self._requests.write(b"".join(encode(message)))
 
-    async def receive(self, body_limit: int) -> Message | None:
+    async def receive(self, body_limit: Callable[[], int]) -> Message | None:
         """
         Wait for one frame; None at the end of the stream.
 
         Raises:
-            WireError: what came is no frame, or a larger one than `body_limit`.
+            WireError: what came is no frame, or one with a larger body than `body_limit` says when it comes.
         """
         try:
-            prefix = await self._reader.readexactly(PREFIX.size)
-            header_length, body_length = lengths(prefix, body_limit)
-            header = await self._reader.readexactly(header_length)
-            return decode(header, await self._reader.readexactly(body_length))
+            prefix = await self._answers.readexactly(PREFIX.size)
+            header_length, body_length = lengths(prefix, body_limit())
+            header = await self._answers.readexactly(header_length)
+            return decode(header, await self._answers.readexactly(body_length))
         except asyncio.IncompleteReadError as end:
             if end.partial:
                 raise WireError("the stream ended inside a frame") from None
             return None
-        except ConnectionError:
-            return None
 
     def finish_input(self) -> None:
         """Say that nothing more will come."""
-        with suppress(OSError):
-            self._writer.write_eof()
+        self._requests.close()
 
     async def ended(self, patience: float | None = None) -> Exit | None:
         """How it ended, or None if it did not within `patience` seconds."""
@@ -185,19 +181,21 @@ class Process:
     async def dispose(self) -> Exit:
         """Kill it if it lives, read the rest of its stderr, and close what is open."""
         self.kill()
-        outcome = await self.ended()
-        await asyncio.wait(self._tasks, timeout=1.0)  # a grandchild that left the group may still hold the pipe
-        for task in self._tasks:
-            task.cancel()
-        self._writer.close()
-        self._pipe.close()
-        assert outcome is not None  # noqa: S101 - without patience it waits for the end
-        return outcome
+        await self.ended()
+        if self._tail is not None:
+            if not self._requests.is_closing() or self._requests.get_write_buffer_size():
+                self._requests.abort()
+            await asyncio.wait({self._tail}, timeout=HELD)
+            self._tail.cancel()
+            await asyncio.wait({self._tail})
+            for transport in self._transports:
+                transport.close()
+        return self.exit.result()
 
     def abandon(self) -> None:
-        """Kill and close it where no event loop runs."""
+        """Kill it and close what is open, where no event loop runs."""
         self.kill()
-        self.exit.result(timeout=10)
-        self._socket.close()
-        if self._popen.stderr is not None:
-            self._popen.stderr.close()
+        self.exit.result()
+        for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):
+            if pipe is not None:
+                pipe.close()

@@ -8,7 +8,7 @@ cells and matches none is dead, one past its date is expired: all of these are r
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -130,17 +130,8 @@ class Tally:
     matched: int = 0
     conforming: list[tuple[str, str]] = field(default_factory=list)
 
-    def record(self) -> dict[str, Any]:
-        """For the run log and verdict.json."""
-        return {
-            "entry": self.origin,
-            "subject": self.entry.subject,
-            "reason": self.entry.reason,
-            "link": self.entry.link,
-            "covered": self.covered,
-            "matched": self.matched,
-            "conforming": [list(cell) for cell in self.conforming[:5]],
-        }
+    def __str__(self) -> str:
+        return f"{self.origin} ({self.entry.subject}): {self.entry.reason}"
 
 
 class Known:
@@ -151,23 +142,39 @@ class Known:
         self.tallies = [Tally(entry, origin) for entry, origin in entries]
         self._today = today
 
-    def review(self, cell: Judged) -> dict[str, str] | None:
-        """Count what covers this cell; return the reason, link and origin of the entry that accepts it, if any."""
-        accepted = None
+    def review(self, cell: Judged) -> dict[str, Any]:
+        """
+        Count what covers this cell, and say so for its record.
+
+        `covered_by` maps the origin of each entry that covers it to how it fared; `known` is the reason, link and
+        origin of the entry that accepts it.
+        """
+        record: dict[str, Any] = {}
         for tally in self.tallies:
             if not _applies(tally.entry, cell):
                 continue
             outcome = _outcome(tally.entry, cell)
             if outcome == "not covered":
                 continue
-            tally.covered += 1
-            if outcome == "conforms":
-                tally.conforming.append((cell.case, cell.subject))
-            elif outcome == "matched":
-                tally.matched += 1
-                if accepted is None and not self.expired(tally):
-                    accepted = {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}
-        return accepted
+            record.setdefault("covered_by", {})[tally.origin] = outcome
+            self._count(tally, outcome, (cell.case, cell.subject))
+            if outcome == "matched" and "known" not in record and not self.expired(tally):
+                record["known"] = {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}
+        return record
+
+    def restore(self, record: Mapping[str, Any]) -> None:
+        """Count a cell of a run that is resumed, from what `review` put into its record."""
+        tallies = {tally.origin: tally for tally in self.tallies}
+        for origin, outcome in record.get("covered_by", {}).items():
+            self._count(tallies[origin], outcome, (record["case"], record["subject"]))
+
+    @staticmethod
+    def _count(tally: Tally, outcome: str, cell: tuple[str, str]) -> None:
+        tally.covered += 1
+        if outcome == "conforms":
+            tally.conforming.append(cell)
+        elif outcome == "matched":
+            tally.matched += 1
 
     def expired(self, tally: Tally) -> bool:
         """Whether the entry's date has passed."""
@@ -196,13 +203,13 @@ class Known:
         return found
 
     def record(self, *, whole: bool) -> dict[str, Any]:
-        """For the run log: live entries, and those that are dead, too wide, expired or not reached."""
+        """For the run log: how many entries are live, and which are dead, too wide, expired or not reached."""
         return {
-            "live": [t.record() for t in self.tallies if t.matched and not t.conforming and not self.expired(t)],
-            "dead": [t.record() for t in self.tallies if whole and t.covered and not t.matched],
-            "too_wide": [t.record() for t in self.tallies if t.conforming],
-            "expired": [t.record() for t in self.tallies if t.matched and self.expired(t)],
-            "not_reached": [t.record() for t in self.tallies if not t.matched and not (whole and t.covered)],
+            "live": sum(1 for t in self.tallies if t.matched and not t.conforming and not self.expired(t)),
+            "dead": [str(t) for t in self.tallies if whole and t.covered and not t.matched],
+            "too_wide": [str(t) for t in self.tallies if t.conforming],
+            "expired": [str(t) for t in self.tallies if t.matched and self.expired(t)],
+            "not_reached": [str(t) for t in self.tallies if not t.matched and not (whole and t.covered)],
         }
 
 

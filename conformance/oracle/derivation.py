@@ -6,6 +6,7 @@ import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.oracle.evaluate import Answer
+from conformance.oracle.filling import exact_logits, fill
 from conformance.oracle.operands import Operands, composed, finite, operands, step_of
 from conformance.oracle.roundings import Roundings, roundings
 from conformance.oracle.rows import Rows, rows
@@ -53,15 +54,15 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     refuse(answer, steps)
     state = answer.state
     rounds = roundings(profile, state.problem.dtype)
-    filled = any(variation.decision == "mask_fill" for variation in answer.variations)
     entering = operands(state, steps, rounds)
-    attended = rows(state, entering, rounds, filled=filled)
     sizes = magnitudes(entering)
     error = logit_error(state, entering, rounds, sizes)
-    judged = ~_overflows(state, attended, entering, profile, sizes)
-    if filled:
-        judged &= ~_undecided(state, attended, steps, error)
-        error = error + rounds.score * np.abs(attended.logits)
+    filling = exact_logits(state)
+    if any(variation.decision == "mask_fill" for variation in answer.variations):
+        filling = fill(state, steps, rounds, error)
+    attended = rows(state, entering, rounds, filling.known, filling.rounded)
+    error = error + rounds.score * filling.rounded * np.abs(attended.logits)
+    judged = ~filling.undecided & ~_overflows(state, attended, entering, profile, sizes)
     return Derivation(
         state=state,
         steps=steps,
@@ -100,7 +101,7 @@ def _overflows(state: State, attended: Rows, entering: Operands, profile: Profil
     """
     top = min(largest(profile.score), largest(profile.acc))
     products = sizes if profile.pre is None else sizes * abs(state.scale)
-    over = np.any(attended.live & (products > top), axis=-1)
+    over = np.any(attended.reachable & (products > top), axis=-1)
     highest = np.where(attended.live, attended.logits, -np.inf).max(axis=-1)
     over |= np.isfinite(highest) & (np.abs(highest) > top)
     stored = largest(profile.store)
@@ -113,19 +114,3 @@ def _overflows(state: State, attended: Rows, entering: Operands, profile: Profil
 
 def _peak(values: Array) -> float:
     return float(np.abs(values).max(initial=0.0))
-
-
-def _undecided(state: State, attended: Rows, steps: Steps, error: Array) -> Array:
-    """
-    Rows, (b, h, q), in which a filled key with weight rounds to another number when its logit errs by `error`.
-
-    The fill's own step answers: it is run on logits that are too small and too large by their error.
-    """
-    logits = state.scaled if state.bias is None else state.scaled + state.bias
-    mask = step_of(steps, "mask")
-    lower, upper = (mask.apply(state.but(logits=logits + shift)).logits for shift in (-error, error))
-    weighty = attended.reachable & ~state.allowed
-    top = np.where(attended.reachable, state.logits, -np.inf).max(axis=-1, keepdims=True)
-    near = ~state.allowed & (upper > top - 800.0)  # exp of less is zero in every dtype
-    crossing = near & (lower != upper)
-    return np.asarray(weighty.any(axis=-1) & crossing.any(axis=-1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.oracle.operands import Operands, squared
+from conformance.oracle.operands import Operands, finite, squared
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
 from conformance.oracle.steps import State
 from conformance.spec.problem import Array
@@ -41,12 +41,11 @@ class Rows:
     lost: Array
 
 
-def rows(state: State, operands: Operands, rounds: Roundings, *, filled: bool) -> Rows:
-    """The softmax rows of `state`; `filled`: a finite fill was added or put where masked, and rounded."""
+def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array) -> Rows:
+    """The softmax rows of `state`, some of whose logits are `known` exactly or `rounded` more often (see `filling`)."""
     probs = np.where(np.isfinite(state.probs), state.probs, 0.0)
     weighty = probs > 0.0
     reachable = _reachable(state, weighty)
-    known = state.absorbed[..., None] | ~state.allowed if filled else state.absorbed[..., None]
     live = reachable & ~known
     scaled = np.where(live, state.scaled, 0.0)
     logits = np.where(live, state.logits, 0.0)
@@ -54,7 +53,7 @@ def rows(state: State, operands: Operands, rounds: Roundings, *, filled: bool) -
     terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
     mean_key = probs @ operands.key
     var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
-    var_logit = _var_logit(state, operands, rounds, live, scaled, logits, distance, filled=filled)
+    var_logit = _var_logit(state, operands, rounds, rounded, live, scaled, logits, distance)
     squares = (probs**2).sum(axis=-1, keepdims=True)
     var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
     lost = rounds.eta_prob * (probs < rounds.tiny_prob) + rounds.eta_soft * (probs < rounds.tiny_soft)
@@ -92,19 +91,18 @@ def _var_logit(
     state: State,
     operands: Operands,
     rounds: Roundings,
+    rounded: Array,
     live: Array,
     scaled: Array,
     logits: Array,
     distance: Array,
-    *,
-    filled: bool,
 ) -> Array:
     """
     Variance of what one key's exponential gets wrong, relatively: VE, (b, h, q, k).
 
     D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2) + w(soft) (exp_ulp + 2x)^2. The bias itself
-    errs where inputs enter rounded. Under a finite fill the oracle rounded s too: one more w(score) s^2, since the
-    two roundings need not agree; of a filled key, rounded to the same number on both sides, only exp is left.
+    errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill; of a logit that is known
+    exactly only exp is left.
     """
     squares = operands.query**2
     variances = recursive_sum(
@@ -117,10 +115,10 @@ def _var_logit(
     if np.any(var_key):
         var_key = np.broadcast_to(var_key, operands.key.shape)
         variances = variances + (state.scale**2) * (squares @ var_key.swapaxes(-1, -2))
-    sums = (state.bias is not None) + filled
+    sums = rounded + (state.bias is not None)
     variances = variances + variance(rounds.score) * (2.0 * scaled**2 + sums * logits**2)
     if rounds.entry and state.bias is not None:
-        variances = variances + variance(rounds.entry) * np.where(live, state.bias, 0.0) ** 2
+        variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
     return np.where(live, variances, 0.0) + variance(rounds.soft) * (rounds.exp_ulp + 2.0 * distance) ** 2
 
 

@@ -171,8 +171,9 @@ def weigh(state: State) -> State:
 
 
 def _weigh_nonfinite(probs: Array, value: Array) -> Array:
-    terms = np.where(probs[..., None] != 0.0, probs[..., None] * value[..., None, :, :], 0.0)
-    return np.asarray(terms.sum(axis=-2))
+    with np.errstate(invalid="ignore"):
+        terms = np.where(probs[..., None] != 0.0, probs[..., None] * value[..., None, :, :], 0.0)
+        return np.asarray(terms.sum(axis=-2))
 
 
 def merge_heads(x: Array) -> Array:

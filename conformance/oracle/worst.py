@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.context import BLOCK
-from conformance.oracle.operands import Operands, sized
+from conformance.oracle.operands import Operands, finite, sized
 from conformance.oracle.roundings import Roundings, gamma
 from conformance.oracle.rows import Rows
 from conformance.oracle.steps import State
@@ -55,7 +55,8 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
     scaled = np.abs(state.scaled)
     error = abs(state.scale) * moved + 2.0 * (rounds.score + rounds.scale) * scaled + 4.0 * rounds.eta_score
     if state.bias is not None:
-        error = error + rounds.score * np.abs(state.scaled + state.bias) + rounds.entry * np.abs(state.bias)
+        sizes = np.abs(finite(state.scaled + state.bias))
+        error = error + rounds.score * sizes + rounds.entry * np.abs(finite(state.bias))
     return np.asarray(error)
 
 

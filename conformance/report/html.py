@@ -29,7 +29,7 @@ from conformance.report.findings import (
     subject_lines,
     verdict_counts,
 )
-from conformance.report.payload import blobs, chunks, index, script_json
+from conformance.report.payload import blobs, chunks, index, joined, script_json
 from conformance.report.records import VERDICTS, Run
 from conformance.report.run import load_run
 
@@ -79,6 +79,8 @@ def page(run: Run) -> str:
     """The whole page as text."""
     style, script = _asset("page.css"), _script()
     found = blobs(run)
+    packed, places = joined(chunks(run, found) | found.packed)
+    data = index(run) | {"symbols": SYMBOLS, "meanings": MEANINGS, "places": places}
     return (
         _environment()
         .get_template("page.html.j2")
@@ -87,9 +89,8 @@ def page(run: Run) -> str:
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files
             policy=_policy(style, script),
-            index=Markup(script_json(index(run) | {"symbols": SYMBOLS, "meanings": MEANINGS})),  # noqa: S704 - escaped there
-            chunks=chunks(run, found),
-            blobs=found.packed,
+            index=Markup(script_json(data)),  # noqa: S704 - escaped there
+            packed=packed,
         )
     )
 

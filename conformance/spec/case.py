@@ -22,9 +22,9 @@ class ArrayMask:
     """
     A mask given by what it holds over some axes of the logits.
 
-    kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds: values
-    (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and lengths_q),
-    or distribution (additive). element, true_means, verbatim: as in docs/cases.md.
+    kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds:
+    values (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and
+    lengths_q), or distribution (additive). element, true_means, verbatim: as in docs/cases.md.
     """
 
     kind: Literal["key_padding", "attention", "additive"]

@@ -13,13 +13,13 @@ from conformance.spec import patterns, streams
 
 Size = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+Shift = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Width = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Element = Literal["bool", "int", "float"]
 TrueMeans = Literal["attend", "ignore"]
 Axis = Literal["b", "h", "q", "k"]
 Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
-PatternName = Literal[patterns.NAMES]  # type: ignore[valid-type]
-Distribution = Literal[tuple(streams.BOUNDS)]  # type: ignore[valid-type]
 Literals = Annotated[list[Any], Field(min_length=1)]
 Output = Literal["output", "weights", "weights_mean"]
 
@@ -30,53 +30,61 @@ class Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class KeyPadding(Model):
-    """Which keys of each item may be attended."""
+class OverAxes(Model):
+    """What every mask that is given by what it holds has."""
 
-    kind: Literal["key_padding"]
-    axes: list[Axis] | None = Field(None, description="[b, k], the only axes of a key padding mask.")
-    lengths: Lengths | None = Field(None, description="For each item: its first n keys are attended.")
-    values: Literals | None = Field(None, description="A nested list over the axes.")
-    pattern: PatternName | None = Field(None, description="A named pattern over the axes.")
-    seed: Seed = Field(0, description="For random patterns.")
-    element: Element = Field("bool", description="How the mask is handed over.")
-    true_means: TrueMeans = Field("attend", description="How literal values are read.")
+    axes: list[Axis] | None = Field(
+        default=None, description="[b, k] for key_padding; else [q, k] if absent, [b, q, k] with lengths."
+    )
+    values: Literals | None = Field(default=None, description="A nested list over the axes.")
+    pattern: patterns.Name | None = Field(default=None, description="A named pattern over the axes.")
+    lengths: Lengths | None = Field(default=None, description="For each item: its first n keys are attended.")
+    seed: Seed = Field(default=0, description="For random ones.")
+    true_means: TrueMeans = Field(default="attend", description="How literal boolean values are read.")
     verbatim: bool = Field(default=False, description="Handed over unconverted.")
 
 
-class Attention(KeyPadding):
+class KeyPadding(OverAxes):
+    """Which keys of each item may be attended."""
+
+    kind: Literal["key_padding"]
+    element: Element = Field(default="bool", description="How the mask is handed over.")
+
+
+class Attention(OverAxes):
     """Which positions may be attended, over any axes that end in k."""
 
-    kind: Literal["attention"]  # type: ignore[assignment]
-    axes: list[Axis] | None = Field(None, description="[q, k] by default, [b, q, k] with lengths.")
-    lengths_q: Lengths | None = Field(None, description="For each item: its first n queries attend.")
+    kind: Literal["attention"]
+    element: Element = Field(default="bool", description="How the mask is handed over.")
+    lengths_q: Lengths | None = Field(default=None, description="For each item: its first n queries attend.")
 
 
-class Additive(Attention):
+class Additive(OverAxes):
     """Numbers added to the logits."""
 
-    kind: Literal["additive"]  # type: ignore[assignment]
-    distribution: Distribution | None = Field(None, description="Random numbers over the axes.")
-    element: Literal["float"] = Field("float", description="Additive masks are floats.")  # type: ignore[assignment]
+    kind: Literal["additive"]
+    element: Literal["float"] = Field(default="float", description="Additive masks are floats.")
+    lengths_q: Lengths | None = Field(default=None, description="For each item: its first n queries attend.")
+    distribution: streams.Distribution | None = Field(default=None, description="Random numbers over the axes.")
 
 
 class Causal(Model):
     """Key <= query + offset."""
 
     kind: Literal["causal"]
-    offset: Literal["start", "end"] | int = Field(
-        "start", description="start: 0; end: seq_len_k - seq_len_q; or an integer."
+    offset: Literal["start", "end"] | Shift = Field(
+        default="start", description="start: 0; end: seq_len_k - seq_len_q; or an integer."
     )
-    element: Element = Field("bool", description="How the mask is handed over where it is written out.")
+    element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
 
 class Window(Model):
     """query - left <= key <= query + right."""
 
     kind: Literal["window"]
-    left: Annotated[int, Field(ge=0)] | None = Field(None, description="null is unbounded.")
-    right: Annotated[int, Field(ge=0)] | None = Field(None, description="null is unbounded.")
-    element: Element = Field("bool", description="How the mask is handed over where it is written out.")
+    left: Width | None = Field(default=None, description="null is unbounded.")
+    right: Width | None = Field(default=None, description="null is unbounded.")
+    element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
 
 AnyMask = Annotated[KeyPadding | Attention | Additive | Causal | Window, Field(discriminator="kind")]
@@ -93,41 +101,43 @@ MASKS: dict[str, type[Model]] = {
 class InputFields(Model):
     """Where query, key and value come from."""
 
-    distribution: Distribution = Field("bell", description="How arrays that are not spelled out are drawn.")
+    distribution: streams.Distribution = Field(
+        default="bell", description="How arrays that are not spelled out are drawn."
+    )
     seed: Seed = 0
-    alias: Literal["none", "kv", "qkv"] = Field("none", description="Which arrays are the same object.")
-    clean: bool | None = Field(None, description="true: masked keys and values are of ordinary size.")
-    gain: float = Field(1.0, description="A power of two; the query is multiplied by it.", gt=0)
+    alias: Literal["none", "kv", "qkv"] = Field(default="none", description="Which arrays are the same object.")
+    clean: bool | None = Field(default=None, description="true: masked keys and values are of ordinary size.")
+    gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0)
     query: Literals | None = None
     key: Literals | None = None
     value: Literals | None = None
-    file: str | None = Field(None, description="An npz beside the suite.", min_length=1)
+    file: str | None = Field(default=None, description="An npz beside the suite.", min_length=1)
 
 
 class Entry(Model):
     """One case after its defaults and its matrix were applied."""
 
     name: Name = Field(description="Unique in the suite.")
-    summary: str | None = Field(None, description="One sentence; the suite's if absent.", min_length=1)
-    tags: list[Name] = Field([], description="e.g. smoke")
+    summary: str | None = Field(default=None, description="One sentence; the suite's if absent.", min_length=1)
+    tags: list[Name] = Field(default=[], description="e.g. smoke")
     operator: Literal["sdpa", "mha"]
     dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
     batch: Size
     num_heads: Size
-    num_kv_heads: Size | None = Field(None, description="Divides num_heads; num_heads if absent.")
+    num_kv_heads: Size | None = Field(default=None, description="Divides num_heads; num_heads if absent.")
     seq_len_q: Size
     seq_len_k: Size
     head_dim: Size
-    value_dim: Size | None = Field(None, description="Width of a value head; head_dim if absent.")
-    query_dim: Size | None = Field(None, description="mha: num_heads * head_dim if absent.")
-    kdim: Size | None = Field(None, description="mha: query_dim if absent.")
-    vdim: Size | None = Field(None, description="mha: query_dim if absent.")
-    output_dim: Size | None = Field(None, description="mha: query_dim if absent.")
-    biases: bool | None = Field(None, description="mha: whether projections have biases; true if absent.")
-    scale: float | None = Field(None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
-    masks: list[AnyMask] = Field([], description="AND of the boolean ones plus the sum of the additive ones.")
-    inputs: InputFields = Field(InputFields(), description="Where query, key and value come from.")
-    outputs: list[Output] = Field(["output"], description="What is asked for.", min_length=1)
+    value_dim: Size | None = Field(default=None, description="Width of a value head; head_dim if absent.")
+    query_dim: Size | None = Field(default=None, description="mha: num_heads * head_dim if absent.")
+    kdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
+    vdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
+    output_dim: Size | None = Field(default=None, description="mha: query_dim if absent.")
+    biases: bool | None = Field(default=None, description="mha: whether projections have biases; true if absent.")
+    scale: float | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
+    masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
+    inputs: InputFields = Field(default=InputFields(), description="Where query, key and value come from.")
+    outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
 
 
 class Suite(Model):

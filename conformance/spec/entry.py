@@ -36,7 +36,7 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
         entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
     except ValidationError as error:
         found = wording.of_entry(error, plain)
-        faulty, broken = _faulty(found, plain)
+        faulty, broken = _faulty(found)
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
     case = _resolved(entry, suite)
     faulty = faulty_fields(faulty, entry)
@@ -53,7 +53,7 @@ def _inside(fault: Fault, number: int) -> Fault:
     return Fault(("masks", number, *fault.path), fault.message, at_key=fault.at_key)
 
 
-def _faulty(found: list[Fault], plain: Mapping[str, Any]) -> tuple[set[str], set[int]]:
+def _faulty(found: list[Fault]) -> tuple[set[str], set[int]]:
     """Which fields, and which masks by number, have faults; an unknown key spoils only the mask it is in."""
     faulty: set[str] = set()
     masks: set[int] = set()
@@ -108,7 +108,6 @@ def _mask(model: document.AnyMask) -> Mask:
         return CausalMask(model.offset, model.element)
     if isinstance(model, document.Window):
         return WindowMask(model.left, model.right, model.element)
-    lengths_q = getattr(model, "lengths_q", None)
     return ArrayMask(
         kind=model.kind,
         axes=tuple(model.axes) if model.axes is not None else _default_axes(model),
@@ -116,16 +115,16 @@ def _mask(model: document.AnyMask) -> Mask:
         values=_frozen(model.values),
         pattern=model.pattern,
         lengths=_frozen(model.lengths),
-        lengths_q=_frozen(lengths_q),
-        distribution=getattr(model, "distribution", None),
+        lengths_q=None if isinstance(model, document.KeyPadding) else _frozen(model.lengths_q),
+        distribution=model.distribution if isinstance(model, document.Additive) else None,
         seed=model.seed,
         true_means=model.true_means,
         verbatim=model.verbatim,
     )
 
 
-def _default_axes(model: document.KeyPadding) -> tuple[str, ...]:
-    if model.kind == "key_padding":
+def _default_axes(model: document.OverAxes) -> tuple[str, ...]:
+    if isinstance(model, document.KeyPadding):
         return ("b", "k")
     return ("q", "k") if model.lengths is None else ("b", "q", "k")
 

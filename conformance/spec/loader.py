@@ -74,24 +74,28 @@ def _files(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> list[S
     """The suite files that `paths` mean, each once, in the order of their names."""
     found: dict[Path, SuiteFile] = {}
     for path in paths:
-        inside = [path] if not path.is_dir() else sorted(path.rglob("*" + SUFFIX))
+        resolved = path.resolve()
+        if not resolved.is_relative_to(root):
+            mistakes.append(Mistake(str(path), 1, 1, f"lies outside the case folder {root.name}"))
+            continue
+        inside = sorted(resolved.rglob("*" + SUFFIX)) if resolved.is_dir() else [resolved]
         if not inside:
             mistakes.append(Mistake(str(path), 1, 1, f"no suite (*{SUFFIX}) in this folder"))
         for file in inside:
-            resolved = file.resolve()
-            if (refused := _refused(file, resolved, root)) is not None:
-                mistakes.append(Mistake(str(file), 1, 1, refused))
+            if (refused := _refused(file, root)) is not None:
+                mistakes.append(Mistake(str(path), 1, 1, refused))
             else:
-                found[resolved] = SuiteFile(resolved, root)
+                found[file.resolve()] = SuiteFile(file.resolve(), root)
     return sorted(found.values(), key=lambda file: file.suite)
 
 
-def _refused(file: Path, resolved: Path, root: Path) -> str | None:
-    if not resolved.is_relative_to(root):
-        return "the file lies outside the case folder"
+def _refused(file: Path, root: Path) -> str | None:
+    """Why a path may not be read as a suite; links are followed before anything is opened."""
+    if not file.resolve().is_relative_to(root):
+        return f"{file.name} leads outside the case folder {root.name}"
     if file.suffix != SUFFIX:
         return f"a suite ends in {SUFFIX}"
-    return None if resolved.is_file() else "there is no such file"
+    return None if file.is_file() else "there is no such file"
 
 
 def _load(file: SuiteFile) -> Loaded:
@@ -153,13 +157,17 @@ class _Reader:
         for expansion in expansions:
             case, wrong = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
             self.note(layers, [_placed(fault, expansion) for fault in wrong])
-            if case is None or wrong:
-                continue
-            name = f"{self.file.suite}/{case.name}{expansion.suffix}"
-            if (first := seen.setdefault(case, name)) is not name:
-                message = f"expands to {name}, which declares the same as {first}"
-                self.note(layers, [Fault(("matrix",), message)])
-            yield self.identified(case, name, layers, expansion)
+            if case is not None:
+                name = f"{self.file.suite}/{case.name}{expansion.suffix}"
+                self.twice(seen, case, name, layers)
+                yield self.identified(case, name, layers, expansion)
+
+    def twice(self, seen: dict[Case, str], case: Case, name: str, layers: list[yaml.Node]) -> None:
+        """Refuse an expansion that declares what an earlier one of the entry does; names and tags aside."""
+        first = seen.setdefault(replace(case, tags=(), summary=""), name)
+        if first != name:
+            message = f"expands to {name}, which declares the same as {first}"
+            self.note(layers, [Fault(("matrix",), message)])
 
     def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
         line, _ = syntax.position(layers[0])
@@ -179,8 +187,11 @@ class _Reader:
         return [pair[1] for pair in (entry, nodes[1]) if pair]
 
     def names(self, number: int, entry: dict[str, Any]) -> None:
-        """Refuse a name that an earlier entry has."""
+        """Refuse a name that an earlier entry has, and one for all."""
         earlier = [other.get("name") for other in self.entries()[:number] if isinstance(other, dict)]
+        defaults = self.data.get("defaults")
+        if isinstance(defaults, dict) and "name" in defaults:
+            self.note(self.layers(number)[1:], [Fault(("name",), "a name belongs to one case", at_key=True)])
         if isinstance(entry.get("name"), str) and entry["name"] in earlier:
             line, _ = syntax.position(self.layers(earlier.index(entry["name"]))[0])
             message = f"name {entry['name']!r} is already taken, on line {line}"

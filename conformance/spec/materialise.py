@@ -121,7 +121,7 @@ def _hidden_rows(problem: Problem) -> Array:
 
     Shape (batch, seq_len_k) for mha; for sdpa (batch, num_kv_heads, seq_len_k), by the heads that share a key head.
     """
-    seen = problem.attended().any(axis=2)
+    seen = np.asarray(problem.attended().any(axis=2))
     if problem.operator == "mha":
         return np.asarray(~seen.any(axis=1))
     sharing = (problem.batch, problem.num_kv_heads, -1, problem.seq_len_k)
@@ -200,7 +200,8 @@ def _written(case: Case, mask: ArrayMask, stream: str) -> Array:
 
 def _attended(mask: ArrayMask, sizes: patterns.Sizes, stream: str) -> Array:
     if mask.values is not None:
-        return (np.array(mask.values) != 0) ^ (mask.true_means == "ignore")
+        literal = np.array(mask.values) != 0
+        return np.asarray(~literal if mask.true_means == "ignore" else literal)
     if mask.lengths is not None:
         return patterns.from_lengths(sizes, mask.lengths, mask.lengths_q, leading=mask.pattern == patterns.LEADING)
     return patterns.make(mask.pattern or "all", sizes, mask.seed, stream)

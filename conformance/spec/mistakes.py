@@ -18,7 +18,7 @@ class Mistake:
         return f"{self.file}:{self.line}:{self.column}: {self.message}"
 
 
-class CaseFileErrors(Exception):
+class CaseFileErrors(Exception):  # noqa: N818 - many errors, one exception
     """All mistakes of all files that were asked for; nothing of them was loaded."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:

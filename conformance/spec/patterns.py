@@ -6,7 +6,7 @@ A pattern is a function of the sizes of the mask's axes, a mapping such as {"b":
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -14,6 +14,26 @@ from conformance.spec import streams
 
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int]
+
+Name = Literal[
+    "all",
+    "none",
+    "holes",
+    "random",
+    "diagonal",
+    "first_key",
+    "last_key",
+    "leading",
+    "checkerboard",
+    "block",
+    "one_dead_row",
+    "one_dead_item",
+    "all_dead",
+]
+"""Every pattern. `leading` is padding at the start: it is made of lengths, the others of sizes alone."""
+
+LEADING = "leading"
+NAMES: tuple[str, ...] = get_args(Name)
 
 
 @dataclass(frozen=True)
@@ -43,8 +63,8 @@ def full(sizes: Sizes, attended: Array | bool) -> Array:  # noqa: FBT001 - a mas
 
 def holes(sizes: Sizes, seed: int, name: str) -> Array:
     """Five keys in eight at random; in every row at least one key and, of two keys or more, one hole."""
-    keys = sizes["k"]
-    attended = streams.below(seed, name, shape(sizes), 8) < 5
+    keys, of_eight = sizes["k"], 5
+    attended = streams.below(seed, name, shape(sizes), 8) < of_eight
     rows = (*shape(sizes)[:-1], 1)
     kept = streams.below(seed, f"{name}/kept", rows, keys)
     if keys > 1:
@@ -56,7 +76,7 @@ def holes(sizes: Sizes, seed: int, name: str) -> Array:
 
 def random(sizes: Sizes, seed: int, name: str) -> Array:
     """Every position by its own coin; rows may be empty."""
-    return streams.below(seed, name, shape(sizes), 2) == 1
+    return np.asarray(streams.below(seed, name, shape(sizes), 2) == 1)
 
 
 def checkerboard(sizes: Sizes, _seed: int, _name: str) -> Array:
@@ -70,7 +90,7 @@ def block(sizes: Sizes, _seed: int, _name: str) -> Array:
     return full(sizes, second[0] == second[1])
 
 
-PATTERNS: dict[str, Pattern] = {
+PATTERNS: dict[str, Pattern] = {  # all but leading
     "all": Pattern(lambda sizes, *_: full(sizes, attended=True)),
     "none": Pattern(lambda sizes, *_: full(sizes, attended=False)),
     "holes": Pattern(holes, random=True),
@@ -84,11 +104,6 @@ PATTERNS: dict[str, Pattern] = {
     "one_dead_item": Pattern(lambda sizes, *_: full(sizes, index(sizes, "b") != sizes["b"] - 1), ("b", "k")),
     "all_dead": Pattern(lambda sizes, *_: full(sizes, attended=False)),
 }
-
-LEADING = "leading"
-"""The pattern that takes lengths: padding stands before the keys."""
-
-NAMES = (*PATTERNS, LEADING)
 
 
 def make(name: str, sizes: Sizes, seed: int, stream: str) -> Array:

@@ -18,14 +18,18 @@ def json_schema() -> dict[str, Any]:
     are not compared.
     """
     suite, entry = Suite.model_json_schema(), Entry.model_json_schema()
-    definitions = entry.pop("$defs") | {"Case": _case(entry)}
-    definitions["Defaults"] = _defaults(definitions["Case"])
-    suite["properties"]["defaults"] = {"$ref": "#/$defs/Defaults"}
-    suite["properties"]["cases"]["items"] = {"$ref": "#/$defs/Case"}
+    definitions = entry.pop("$defs") | {"Fields": _fields(entry)}
+    fields = {"$ref": "#/$defs/Fields"}
+    suite["properties"]["defaults"] = {
+        "allOf": [fields],
+        "propertyNames": {"not": {"const": "name"}},
+        "description": "Fields for every case that does not write them.",
+    }
+    suite["properties"]["cases"]["items"] = {"allOf": [fields], "required": ["name"]}
     for definition in (suite, *definitions.values()):
         if definition.get("additionalProperties") is False:
             definition["patternProperties"] = METADATA
-    return {"$schema": DIALECT, **suite, "title": "Attention conformance suite", "$defs": definitions}
+    return {"$schema": DIALECT, **_untitled(suite), "$defs": _untitled(definitions)}
 
 
 def text() -> str:
@@ -33,8 +37,8 @@ def text() -> str:
     return json.dumps(json_schema(), indent=1) + "\n"
 
 
-def _case(entry: dict[str, Any]) -> dict[str, Any]:
-    """One entry as written: only its name is required."""
+def _fields(entry: dict[str, Any]) -> dict[str, Any]:
+    """Give what may stand in a case or in the defaults: an entry and a matrix, nothing required."""
     matrix = {
         "description": "Field paths (dtype, inputs.seed, masks.0.true_means) to lists of values; the case "
         "expands to their product.",
@@ -42,11 +46,14 @@ def _case(entry: dict[str, Any]) -> dict[str, Any]:
         "additionalProperties": {"type": "array", "minItems": 1},
         "patternProperties": METADATA,
     }
-    return {**entry, "properties": {**entry["properties"], "matrix": matrix}, "required": ["name"]}
+    fields = {key: value for key, value in entry.items() if key not in ("required", "description")}
+    return {**fields, "properties": {**entry["properties"], "matrix": matrix}}
 
 
-def _defaults(case: dict[str, Any]) -> dict[str, Any]:
-    """Give the fields that a case may have but its name."""
-    properties = {name: field for name, field in case["properties"].items() if name != "name"}
-    rest = {key: value for key, value in case.items() if key not in ("required", "title", "description")}
-    return {**rest, "description": "Fields for every case that does not write them.", "properties": properties}
+def _untitled(schema: Any) -> Any:
+    """Drop the titles that pydantic makes of field names: an editor shows the name anyway."""
+    if isinstance(schema, dict):
+        return {
+            key: _untitled(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
+        }
+    return [_untitled(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,15 +1,15 @@
 """
 Numbers for inputs: integers from a counter and a mixing function, converted to float64 exactly.
 
-The mixing function is SplitMix64 (Steele, Lea and Flood 2014) on explicitly wrapping 64-bit integers, keyed by a digest of
-the seed and the tensor's name. Only integer operations, exact conversions, sums and powers of two follow, so the
-bytes are the same on every NumPy, libm and processor. Word i depends on the key and i alone: a longer stream begins
-with the shorter one. This module needs NumPy and nothing else.
+The mixing function is SplitMix64 (Steele, Lea and Flood 2014) on explicitly wrapping 64-bit integers, keyed by a
+digest of the seed and the tensor's name. Only integer operations, exact conversions, sums and powers of two follow,
+so the bytes are the same on every NumPy, libm and processor. Word i depends on the key and i alone: a longer stream
+begins with the shorter one. This module needs NumPy and nothing else.
 """
 
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,42 +21,55 @@ _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 WIDE = (-8, 4)
 """Smallest and largest exponent of two in the wide distribution."""
 
-BOUNDS = {"bell": 4, "uniform": 1, "large": 64, "equal": 4, "wide": 64, "alternating": 5, "ramp": 4}
-"""Every distribution, and a magnitude that no number of it exceeds."""
+Distribution = Literal["bell", "uniform", "large", "equal", "wide", "alternating", "ramp"]
+DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
+
+BOUNDS = {"bell": 4.0, "uniform": 1.0, "large": 64.0, "equal": 4.0, "wide": 64.0, "alternating": 4.0625, "ramp": 4.0}
+"""The magnitude that no number of a distribution exceeds."""
 
 
-def words(seed: int, name: str, count: int) -> Array:
-    """Give the first `count` words of the stream of (seed, name), uint64 (count,)."""
-    key = int.from_bytes(sha256(f"{seed}:{name}".encode()).digest()[:8], "little")
+def splitmix(key: int, count: int) -> Array:
+    """Give the first `count` words of SplitMix64 begun at `key`, uint64 (count,)."""
     mixed = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA + np.uint64(key)
     for shift, factor in _MIX:
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
+def words(seed: int, name: str, count: int) -> Array:
+    """Give the first `count` words of the stream of (seed, name), uint64 (count,)."""
+    key = sha256(f"{seed}:{name}".encode()).digest()[:8]
+    return splitmix(int.from_bytes(key, "little"), count)
+
+
 def below(seed: int, name: str, shape: tuple[int, ...], limit: int) -> Array:
     """Integers 0 <= n < limit, int64."""
-    return (words(seed, name, prod(shape)) % np.uint64(limit)).astype(np.int64).reshape(shape)
+    return np.asarray((words(seed, name, prod(shape)) % np.uint64(limit)).astype(np.int64).reshape(shape))
 
 
 def uniform(seed: int, name: str, shape: tuple[int, ...]) -> Array:
     """Uniform on [-1, 1), 53 bits."""
     integers = (words(seed, name, prod(shape)) >> np.uint64(11)).astype(np.int64) - 2**52
-    return (integers.astype(np.float64) * 2.0**-52).reshape(shape)
+    return np.asarray((integers.astype(np.float64) * 2.0**-52).reshape(shape))
 
 
 def bell(seed: int, name: str, shape: tuple[int, ...]) -> Array:
     """Sum of four uniforms on [-1, 1): between -4 and 4, standard deviation sqrt(4/3)."""
     integers = (words(seed, name, 4 * prod(shape)) >> np.uint64(13)).astype(np.int64)
     centred = integers.reshape(-1, 4).sum(axis=1) - 2**52
-    return (centred.astype(np.float64) * 2.0**-50).reshape(shape)
+    return np.asarray((centred.astype(np.float64) * 2.0**-50).reshape(shape))
+
+
+def large(seed: int, name: str, shape: tuple[int, ...]) -> Array:
+    """Bell times 16."""
+    return np.asarray(bell(seed, name, shape) * 16.0)
 
 
 def wide(seed: int, name: str, shape: tuple[int, ...]) -> Array:
     """Bell, each element times its own power of two between 2**-8 and 2**4."""
     low, high = WIDE
     exponents = low + below(seed, f"{name}/exponent", shape, high - low + 1)
-    return np.ldexp(bell(seed, name, shape), exponents)
+    return np.asarray(np.ldexp(bell(seed, name, shape), exponents.astype(np.int32)))
 
 
 def constant(seed: int, name: str, shape: tuple[int, ...], axis: int) -> Array:
@@ -85,27 +98,14 @@ def opposed(seed: int, name: str, shape: tuple[int, ...], axis: int) -> Array:
 
 
 def draw(distribution: str, seed: int, name: str, shape: tuple[int, ...], axis: int = -1) -> Array:
-    """
-    Draw a tensor of a named distribution; `axis` is the one that runs over keys.
-
-    Raises:
-        ValueError: there is no such distribution.
-    """
-    if distribution == "bell":
-        return bell(seed, name, shape)
-    if distribution == "uniform":
-        return uniform(seed, name, shape)
-    if distribution == "large":
-        return bell(seed, name, shape) * 16.0
-    if distribution == "wide":
-        return wide(seed, name, shape)
+    """Draw a tensor of a named distribution; `axis` is the one that runs over keys."""
     if distribution == "equal":
         return constant(seed, name, shape, axis)
-    if distribution == "ramp":
-        return np.sort(bell(seed, name, shape), axis=axis)
     if distribution == "alternating":
         return opposed(seed, name, shape, axis)
-    raise ValueError(f"no distribution {distribution!r}; there are {', '.join(BOUNDS)}")
+    if distribution == "ramp":
+        return np.sort(bell(seed, name, shape), axis=axis)
+    return {"bell": bell, "uniform": uniform, "large": large, "wide": wide}[distribution](seed, name, shape)
 
 
 def parameter(seed: int, name: str, shape: tuple[int, ...]) -> Array:

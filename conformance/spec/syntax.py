@@ -73,7 +73,8 @@ def read(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        return Document(file, None, None, (Mistake(file, line, column, f"not YAML: {error.problem}"),))
+        words = ", ".join(word for word in (error.context, error.problem) if word)
+        return Document(file, None, None, (Mistake(file, line, column, f"not YAML: {words}"),))
     except yaml.YAMLError as error:
         return Document(file, None, None, (Mistake(file, 1, 1, f"not YAML: {error}".splitlines()[0]),))
     mistakes: list[Mistake] = []
@@ -94,7 +95,7 @@ def _refused(text: str, file: str) -> Iterator[Mistake]:
     """Yield what is refused before anything is built; stop at a size or depth that is."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
-        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        line, column = position(event)
         if isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -106,8 +107,8 @@ def _refused(text: str, file: str) -> Iterator[Mistake]:
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
             yield Mistake(file, line, column, f"{name} {sign}{event.anchor} is refused: write the value out")
-        if getattr(event, "tag", None) is not None:
-            yield Mistake(file, line, column, f"tag {event.tag} is refused: plain values only")
+        if (tag := getattr(event, "tag", None)) is not None:
+            yield Mistake(file, line, column, f"tag {tag} is refused: plain values only")
 
 
 def _plain(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
@@ -148,12 +149,14 @@ def _scalar(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
     number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
     if number in (float("inf"), float("-inf")) and ".inf" not in text:
         mistakes.append(Mistake(file, *position(node), f"{text} is beyond every number; infinity is .inf"))
+        return 1
     return number
 
 
-def position(node: yaml.Node) -> tuple[int, int]:
-    """Line and column of a node, from 1."""
-    return node.start_mark.line + 1, node.start_mark.column + 1
+def position(part: yaml.Node | yaml.Event) -> tuple[int, int]:
+    """Line and column at which a part of a document begins, from 1."""
+    mark = part.start_mark
+    return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:

@@ -22,6 +22,16 @@ _TYPES = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
+    "too_short": "at least one item",
+    "string_too_short": "a text that is not empty",
+    "string_pattern_mismatch": "small letters, digits and underscores",
+}
+
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "more than"),
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "at most"),
 }
 
 
@@ -40,7 +50,7 @@ def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[s
     """
     by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
-        by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)  # type: ignore[arg-type]
+        by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)
     return [_fault(path, details, names) for path, details in by_path.items()]
 
 
@@ -58,16 +68,14 @@ def _path(loc: Path, data: object, kind: str) -> Path:
     return tuple(_steps(loc, data, missing=kind == "missing"))
 
 
-def _steps(loc: Path, data: object, *, missing: bool) -> Iterator[str | int]:
+def _steps(loc: Path, data: Any, *, missing: bool) -> Iterator[str | int]:
     here = data
     for number, part in enumerate(loc):
-        if isinstance(here, dict) and part in here:
+        if part in here if isinstance(here, dict) else isinstance(here, list) and isinstance(part, int):
             here = here[part]
-        elif isinstance(here, list) and isinstance(part, int):
-            here = here[part]
-        elif not (missing and number == len(loc) - 1):
-            continue
-        yield part
+            yield part
+        elif missing and number == len(loc) - 1:
+            yield part
 
 
 def _at(data: Any, path: Path) -> Any:
@@ -82,24 +90,33 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path], tuple[str, ...]]) -> Fault:
+    """One fault of what pydantic found at one path: several details where every member of a union was refused."""
     detail = details[0]
-    kind, name = detail["type"], path[-1] if path else "the file"
+    kind, name = detail["type"], _name(path)
     if kind == "extra_forbidden":
-        return Fault(path, f"unknown key {name!r}{nearest(name, names(path[:-1]))}", at_key=True)
+        return Fault(path, f"unknown key {path[-1]!r}{nearest(path[-1], names(path[:-1]))}", at_key=True)
     if kind == "missing":
-        return Fault(path, f"{name!r} is required here")
-    if len(details) > 1:
-        expected = " or ".join(dict.fromkeys(_expected(one) for one in details))
-        return Fault(path, f"{name}: expected {expected}, got {shown(detail['input'])}")
+        return Fault(path, f"{path[-1]!r} is required here")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
-        given = detail["input"].get("kind") if isinstance(detail["input"], dict) else None
-        if given is None:
-            return Fault(path, f"a mask needs a kind; expected one of {', '.join(MASKS)}")
-        return Fault((*path, "kind"), f"unknown kind {shown(given)}{nearest(given, MASKS)}")
-    if kind == "literal_error" and isinstance(detail["input"], str):
-        options = _options(detail)
-        return Fault(path, f"{name}: {shown(detail['input'])} is not valid{nearest(detail['input'], options)}")
-    return Fault(path, f"{name}: expected {_expected(detail)}, got {shown(detail['input'])}")
+        return _kind_fault(path, detail["input"])
+    if kind == "literal_error" and len(details) == 1 and isinstance(detail["input"], str):
+        hint = nearest(detail["input"], _options(detail))
+        return Fault(path, f"{name}: {shown(detail['input'])} is not valid{hint}")
+    expected = " or ".join(dict.fromkeys(map(_expected, details)))
+    return Fault(path, f"{name}: expected {expected}, got {shown(detail['input'])}")
+
+
+def _name(path: Path) -> str:
+    if not path:
+        return "the file"
+    return path[-1] if isinstance(path[-1], str) else ".".join(map(str, path))
+
+
+def _kind_fault(path: Path, mask: object) -> Fault:
+    given = mask.get("kind") if isinstance(mask, dict) else None
+    if given is None:
+        return Fault(path, f"a mask needs a kind; expected one of {', '.join(MASKS)}")
+    return Fault((*path, "kind"), f"unknown kind {shown(given)}{nearest(given, MASKS)}")
 
 
 def _options(detail: Mapping[str, Any]) -> list[str]:
@@ -109,19 +126,9 @@ def _options(detail: Mapping[str, Any]) -> list[str]:
 
 def _expected(detail: Mapping[str, Any]) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
-    if kind in _TYPES:
-        return _TYPES[kind]
     if kind == "literal_error":
         return ", ".join(_options(detail))
-    bounds = {"greater_than_equal": ("ge", "at least"), "greater_than": ("gt", "more than")}
-    bounds |= {"less_than": ("lt", "less than"), "less_than_equal": ("le", "at most")}
-    if kind in bounds:
-        key, words = bounds[kind]
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
         return f"{words} {context[key]:g}"
-    if kind == "too_short":
-        return "at least one item"
-    if kind == "string_too_short":
-        return "a text that is not empty"
-    if kind == "string_pattern_mismatch":
-        return "small letters, digits and underscores"
-    return str(detail["msg"])
+    return _TYPES.get(kind, str(detail["msg"]))

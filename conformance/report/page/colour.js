@@ -49,11 +49,13 @@ function number(value) {
   if (!Number.isFinite(value)) return value > 0 ? "+inf" : "-inf";
   if (value === 0) return Object.is(value, -0) ? "-0" : "0";
   const size = Math.abs(value);
-  return size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(7))) : String(Number(value.toPrecision(7)).toExponential());
+  return size >= 1e-4 && size < 1e6 ? String(Number(value.toPrecision(7))) : tidy(Number(value.toPrecision(7)).toExponential());
 }
+
+const tidy = (text) => text.replace("e+", "e");
 
 function short(value) {
   if (!Number.isFinite(value) || value === 0) return number(value);
   const size = Math.abs(value);
-  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(3))) : value.toExponential(1);
+  return size >= 1e-3 && size < 1e5 ? String(Number(value.toPrecision(3))) : tidy(value.toExponential(1));
 }

@@ -92,10 +92,12 @@ async function copied(text) {
 }
 
 // Compressed data waits in the page as text until something asks for it.
+let packedText = "";
 async function unpacked(id) {
-  const holder = $(id);
-  if (!holder) return null;
-  const letters = atob(holder.textContent);
+  if (!(id in INDEX.places)) return null;
+  packedText = packedText || $("packed").textContent;
+  const [from, length] = INDEX.places[id];
+  const letters = atob(packedText.slice(from, from + length));
   const bytes = Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());

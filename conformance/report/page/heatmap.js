@@ -60,7 +60,7 @@ function axesOf(name, operator, rank) {
 class HeatMap {
   constructor(title, rows, columns, axes, colourAt, signAt) {
     Object.assign(this, { rows, columns, colourAt, signAt });
-    const room = Math.min(280 / columns, 260 / rows);
+    const room = Math.min(232 / columns, 240 / rows);
     this.size = Math.max(1, Math.min(22, Math.floor(room)));
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}, ${rows} by ${columns}; arrow keys move the cursor` });
     this.mark = el("div", { class: "mark", hidden: true });

@@ -76,7 +76,7 @@ function wirePage() {
     const target = event.target instanceof Element ? event.target : document.body;
     const link = target.closest("a[href^='#']");
     const show = target.closest("[data-show-subject]");
-    if (show) { update({ ...EMPTY, a: state.a, b: state.b, s: [show.dataset.showSubject] }); goTo("matrix"); }
+    if (show) { update({ ...EMPTY, a: state.a, b: state.b, s: [show.dataset.showSubject], v: "rejected" in show.dataset ? ["rejected"] : [] }); goTo("matrix"); }
     if (!link) return;
     event.preventDefault();
     if (!("state" in link.dataset)) { goTo(link.hash.slice(1)); return; }

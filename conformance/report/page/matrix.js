@@ -24,14 +24,25 @@ function cellMatches(cell, words) {
   return words.every((word) => text.includes(word));
 }
 
+const rowMatches = (one) => (!state.theme || themeOf(one) === state.theme)
+  && (!state.op || one.operator === state.op) && (!state.dtype || one.dtype === state.dtype);
+
+// Subjects in the order of their frameworks; without a choice, those that have a verdict in the rows at hand.
+function shownColumns() {
+  const chosen = new Set(state.s);
+  const lines = CELLS.filter((_, row) => rowMatches(CASES[row]));
+  const shown = SUBJECTS.map((_, column) => column)
+    .filter((column) => (chosen.size ? chosen.has(SUBJECTS[column].name) : lines.some((line) => line[column])));
+  const order = [...new Set(SUBJECTS.map((one) => one.framework))];
+  return shown.sort((a, b) => order.indexOf(SUBJECTS[a].framework) - order.indexOf(SUBJECTS[b].framework) || a - b);
+}
+
 // row -> set of matching columns; rows without one are left out
 function matching() {
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const found = new Map();
   CASES.forEach((one, row) => {
-    if (state.theme && themeOf(one) !== state.theme) return;
-    if (state.op && one.operator !== state.op) return;
-    if (state.dtype && one.dtype !== state.dtype) return;
+    if (!rowMatches(one)) return;
     const hits = new Set(columns.filter((column) => CELLS[row][column] && cellMatches(CELLS[row][column], words)));
     if (hits.size) found.set(row, hits);
   });
@@ -59,6 +70,8 @@ function drawHead() {
     columns.map((column) => el("th", { scope: "col", title: SUBJECTS[column].name, class: SUBJECTS[column].counted ? "" : "uncounted" },
       el("span", {}, SUBJECTS[column].name))));
   $("grid").tHead.replaceChildren(top, names);
+  $("grid").style.width = `calc(var(--first) + ${columns.length * 44}px)`;
+  $("grid").querySelector("colgroup").replaceChildren(el("col", { class: "first" }), ...columns.map(() => el("col", { class: "other" })));
 }
 
 function bodyCell(row, column) {
@@ -84,12 +97,12 @@ function caseRow(row) {
   return node;
 }
 
-function groupRow(kind, name, rows, found) {
+function groupRow(kind, name, rows, found, label) {
   const key = `${kind}:${name}`;
   const open = openGroups.has(key);
   const bad = rows.reduce((sum, row) => sum + [...found.get(row)].filter((column) => isBad(CELLS[row][column])).length, 0);
   const button = el("button", { type: "button", class: "fold", "aria-expanded": String(open), "data-group": key },
-    el("span", { class: "arrow", "aria-hidden": "true" }, "▸"), name);
+    el("span", { class: "arrow", "aria-hidden": "true" }, "▸"), label || name);
   const head = el("th", { scope: "rowgroup" }, button,
     el("span", { class: "muted" }, ` ${rows.length}`), bad ? el("span", { class: "bad-count" }, `${bad} rejected`) : null);
   return el("tr", { class: kind }, head, columns.map((column) => groupCell(rows, column, found, open)));
@@ -108,7 +121,7 @@ function drawBody(found) {
   for (const [theme, suites] of SUITES) {
     const below = [...suites.values()].flat().filter((row) => found.has(row));
     if (!below.length) continue;
-    rows.push(groupRow("theme", theme, below, found));
+    rows.push(groupRow("theme", theme, below, found, suites.size === 1 ? [...suites.keys()][0] : theme));
     if (openGroups.has(`theme:${theme}`)) for (const [suite, all] of suites) drawSuite(rows, suite, all.filter((row) => found.has(row)), found);
   }
   $("grid").tBodies[0].replaceChildren(...rows);
@@ -117,10 +130,13 @@ function drawBody(found) {
   if (first) first.tabIndex = 0;
 }
 
+// The only suite of a theme needs no line of its own.
 function drawSuite(rows, suite, below, found) {
   if (!below.length) return;
-  rows.push(groupRow("suite", suite, below, found));
-  if (!openGroups.has(`suite:${suite}`)) return;
+  if (SUITES.get(themeOf(CASES[below[0]])).size > 1) {
+    rows.push(groupRow("suite", suite, below, found));
+    if (!openGroups.has(`suite:${suite}`)) return;
+  }
   for (const row of below) {
     const node = caseRow(row);
     for (const td of node.cells) if (td.cell) td.classList.toggle("dim", !found.get(row).has(td.cell.subject));
@@ -129,10 +145,8 @@ function drawSuite(rows, suite, below, found) {
 }
 
 function drawMatrix() {
-  const chosen = new Set(state.s);
   const before = columns.join();
-  columns = SUBJECTS.map((_, column) => column)
-    .filter((column) => (chosen.size ? chosen.has(SUBJECTS[column].name) : CELLS.some((line) => line[column])));
+  columns = shownColumns();
   if (before !== columns.join()) { rowCache.clear(); drawHead(); }
   const found = matching();
   drawBody(found);
@@ -141,16 +155,17 @@ function drawMatrix() {
   $("shown").textContent = `${plural(verdicts, "verdict")} in ${plural(found.size, "case")} on ${plural(columns.length, "subject")}`;
 }
 
-// Small runs are open; in large ones only what was rejected is.
+// Small runs are open; of large ones only suites with something rejected, while they fit on a screen or two.
 function openFirst() {
   const rejected = (row) => CELLS[row].some((cell) => cell && isBad(cell));
+  let room = CASES.length <= 60 ? CASES.length : 40;
   for (const [theme, suites] of SUITES) {
-    for (const [suite, rows] of suites) {
-      if (CASES.length > 60 && !rows.some(rejected)) continue;
-      openGroups.add(`suite:${suite}`);
-      openGroups.add(`theme:${theme}`);
+    if (suites.size > 1 && SUITES.size <= 16) openGroups.add(`theme:${theme}`);
+    for (const [, rows] of suites) {
+      if (rows.length > room || (CASES.length > 60 && !rows.some(rejected))) continue;
+      openAround(rows[0]);
+      room -= rows.length;
     }
-    if (SUITES.size <= 12) openGroups.add(`theme:${theme}`);
   }
 }
 

@@ -2,7 +2,7 @@
 const KINDS = {
   verdict: "verdict differs",
   dialect: "declared dialect differs",
-  way: "do not conform in different ways",
+  way: "fail in different ways",
   alone: "judged on one side only",
 };
 const shownKinds = new Set(["verdict", "dialect", "way"]);

@@ -1,0 +1,58 @@
+"""The commands that look and judge nothing: list, validate, schema, report."""
+
+import argparse
+import json
+import sys
+
+from conformance.cli.errors import UsageError
+from conformance.cli.run import load_cases, make_offer
+from conformance.gate.decide import CONFORMS, USAGE
+from conformance.report import RunLogError, load_run, print_summary, write_reports
+from conformance.spec.digest import distinct, duplicates
+from conformance.spec.schema import json_schema
+
+
+def list_cases(arguments: argparse.Namespace) -> int:
+    """Print the ids of cases, one on a line."""
+    for case in load_cases(arguments.paths, arguments.case, None):
+        print(case.id)
+    return CONFORMS
+
+
+def list_adapters(_: argparse.Namespace) -> int:
+    """Print what can be judged here, and what is missing for the rest."""
+    offer = make_offer((), (), "cpu")
+    for subject in offer.subjects:
+        if subject.counted:
+            about = f"{', '.join(subject.operators)}  {', '.join(subject.dtypes)}  {subject.summary}"
+            print(f"{subject.name}  {about}".rstrip())
+    for other in offer.not_offered:
+        remedy = f": python -m pip install 'attention-conformance[{other['extra']}]'" if other["extra"] else ""
+        print(f"{other['adapter']}  not offered: needs {', '.join(other['missing'])}{remedy}")
+    return CONFORMS
+
+
+def validate(arguments: argparse.Namespace) -> int:
+    """Check case files; with --strict, also that no two problems are equal."""
+    cases = load_cases(arguments.paths, (), None)
+    equal = duplicates(cases)
+    print(f"{len(cases)} cases, {distinct(cases)} distinct problems")
+    for ids in equal:
+        print(f"equal problems: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
+    return USAGE if equal and arguments.strict else CONFORMS
+
+
+def schema(_: argparse.Namespace) -> int:
+    """Print the JSON Schema of case files."""
+    print(json.dumps(json_schema(), indent=2))
+    return CONFORMS
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Write a run folder's reports again from its log."""
+    try:
+        write_reports(arguments.folder)
+        print_summary(load_run(arguments.folder), sys.stdout)
+    except RunLogError as error:
+        raise UsageError(str(error)) from error
+    return CONFORMS

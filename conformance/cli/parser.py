@@ -1,0 +1,141 @@
+"""What the command line takes. Every command has an example."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from conformance import __version__
+from conformance.gate.decide import USAGE
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with our exit code for wrong usage."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, how the command is used, and exit with 4."""
+        self.print_usage(sys.stderr)
+        print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands; each sets `command` to the function that runs it."""
+    parser = Parser(
+        prog="conformance",
+        description="Decide whether attention implementations mean the same thing.",
+        epilog="example: conformance run -a 'torch.*' -k 'causal/*'",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    _add_run(commands, "run", "judge subjects on cases and write a report")
+    _add_run(commands, "smoke", "judge the cases tagged smoke: a minute, to see that everything works")
+    _add_list(commands)
+    _add_validate(commands)
+    _add_schema(commands)
+    _add_report(commands)
+    return parser
+
+
+def _command(commands: "argparse._SubParsersAction[Parser]", name: str, summary: str, example: str) -> Parser:
+    return commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog=f"example: conformance {example}",
+        allow_abbrev=False,
+    )
+
+
+def _add_run(commands: "argparse._SubParsersAction[Parser]", name: str, summary: str) -> None:
+    parser = _command(commands, name, summary, f"{name} -a 'torch.sdpa[math]' -k 'masks/*' --out reports/mine")
+    parser.set_defaults(command="run:run", tag="smoke" if name == "smoke" else None)
+    parser.add_argument(
+        "paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders (default: the packaged cases)"
+    )
+    parser.add_argument(
+        "-a",
+        "--subject",
+        action="append",
+        default=[],
+        metavar="SUBJECT",
+        help="a subject, a glob (* and ?), or the path of an adapter file; may be repeated",
+    )
+    parser.add_argument(
+        "-k", "--case", action="append", default=[], metavar="GLOB", help="only cases with such ids; may be repeated"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help="judge in another interpreter as well; it needs NumPy and the framework, nothing of ours",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=_at_least_one,
+        default=(os.cpu_count() or 1) + 1,
+        help="workers alive at once (default: cores + 1)",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds that one call may take (default: 60)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: reports/<UTC>-<id>)")
+    parser.add_argument(
+        "--known",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="more known deviations, beside the packaged ones",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
+    parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that the gate rejects")
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+
+
+def _add_list(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "list", "list cases or adapters", "list adapters")
+    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    cases = _command(kinds, "cases", "list the ids of all cases", "list cases -k 'causal/*'")
+    cases.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    cases.add_argument("-k", "--case", action="append", default=[], metavar="GLOB", help="only such ids")
+    cases.set_defaults(command="look:list_cases")
+    adapters = _command(kinds, "adapters", "list subjects, and what is missing for the others", "list adapters")
+    adapters.set_defaults(command="look:list_adapters")
+
+
+def _add_validate(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "validate", "check case files and run nothing", "validate cases/masks --strict")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    parser.add_argument("--strict", action="store_true", help="also refuse cases whose problems are equal")
+    parser.set_defaults(command="look:validate")
+
+
+def _add_schema(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "schema", "print the JSON Schema of case files", "schema > cases/case.schema.json")
+    parser.set_defaults(command="look:schema")
+
+
+def _add_report(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "report", "write the reports of a run folder again", "report reports/latest")
+    parser.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    parser.set_defaults(command="look:report")
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than one")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
+    return number

@@ -1,0 +1,244 @@
+"""
+The talk with one worker process: greeting, pipelined requests, clocks, and what is known when it dies.
+
+The clock of a request runs from the worker's `began`. A process that dies costs the request that had begun; replies
+that it wrote before are heard first, and requests that had not begun are given back.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from conformance.bridge.messages import PROTOCOL, Request, read_answer, request_message
+from conformance.bridge.wire import Message, WireError
+from conformance.engine.job import Job, Limits, Outcome, Usage
+from conformance.engine.process import HELD, Process
+
+_LOOK_AGAIN = 50
+"""How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come."""
+
+_STACKS = 0.2
+"""Seconds that an overdue process has to write where it hangs."""
+
+_EXCERPT = 8_000
+"""How many characters of stderr an outcome carries."""
+
+_QUEUE = 64
+
+Judged = Callable[[Job, Outcome], None]
+
+
+class StartFailure(Exception):  # noqa: N818 - the name of what happened
+    """A process that did not become ready. `worth_another`: whether another one might."""
+
+    def __init__(self, reason: str, *, worth_another: bool = False) -> None:
+        super().__init__(reason)
+        self.worth_another = worth_another
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a process ended that should have served, and the jobs that it had not begun."""
+
+    reason: str
+    not_begun: tuple[Job, ...]
+
+
+class Conversation:
+    """With a process that has been started; `open` it first, `close` it last."""
+
+    def __init__(self, process: Process, limits: Limits) -> None:
+        self._process = process
+        self._limits = limits
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Job] = {}
+        self._running: int | None = None
+        self._since = 0.0
+        self._overdue: int | None = None
+        self._broken = ""
+        self._signatures: set[str] = set()
+        self._hello: Mapping[str, Any] = {}
+        self._call_cpu = 0.0
+        self._peak = 0
+
+    async def open(self) -> None:
+        """Begin to listen."""
+        await self._process.attach()
+        listening = asyncio.create_task(self._listen())
+        self._tasks = {listening, asyncio.create_task(self._watch(listening))}
+
+    async def _listen(self) -> None:
+        try:
+            while (message := await self._process.receive(self._largest)) is not None:
+                await self._messages.put(message)
+        except WireError as error:
+            self._break(error)
+
+    def _largest(self) -> int:
+        return max((job.limit for job in self._waiting.values()), default=0)
+
+    def _break(self, error: WireError) -> None:
+        self._broken = self._broken or f"broke the protocol: {error}"
+        self._process.kill()
+
+    async def _watch(self, listening: "asyncio.Task[None]") -> None:
+        """Put None after the last message; a process that stops talking has little time to exit."""
+        exited = asyncio.create_task(self._process.ended())
+        await asyncio.wait({exited, listening}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({exited}, timeout=self._limits.close)
+        self._process.kill()
+        await exited
+        await asyncio.wait({listening}, timeout=HELD)
+        listening.cancel()
+        await self._messages.put(None)
+
+    async def greet(self) -> Mapping[str, Any]:
+        """
+        What the worker says of itself.
+
+        Raises:
+            StartFailure: it did not become ready.
+        """
+        try:
+            message = await self._next(self._process.started + self._limits.start)
+        except TimeoutError:
+            await self._kill_overdue()
+            raise StartFailure(f"was not ready after {self._limits.start:g} s") from None
+        if message is None:
+            exit_ = await self._process.ended()
+            raise StartFailure(self._broken or f"{exit_} before it was ready", worth_another=True)
+        if message.kind == "failed":
+            raise StartFailure(f"{message.fields.get('type')}: {message.fields.get('message')}")
+        if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
+            raise StartFailure(f"does not speak version {PROTOCOL} of the protocol")
+        self._hello = message.fields
+        return self._hello
+
+    async def _next(self, due: float | None) -> Message | None:
+        """The next message; TimeoutError where there is none when the clock of the event loop is past `due`."""
+        try:
+            async with asyncio.timeout_at(due):
+                return await self._messages.get()
+        except TimeoutError:
+            for _ in range(_LOOK_AGAIN):
+                if not self._messages.empty():
+                    return self._messages.get_nowait()
+                await asyncio.sleep(0)
+            raise
+
+    async def _kill_overdue(self) -> None:
+        self._process.ask_where()
+        await self._process.ended(_STACKS)
+        self._process.kill()
+
+    async def serve(self, take: Callable[[], Job | None], judged: Judged) -> Death | None:
+        """Pass jobs on and outcomes back until `take` has no more; the death of the process ends it early."""
+        while True:
+            self._fill(take)
+            if not self._waiting:
+                return None
+            try:
+                message = await self._next(self._due())
+            except TimeoutError:
+                self._overdue = self._running or 0
+                await self._kill_overdue()
+                message = await self._messages.get()
+            if message is None:
+                return await self._death(judged)
+            try:
+                self._hear(message, judged)
+            except WireError as error:
+                self._break(error)
+
+    def _fill(self, take: Callable[[], Job | None]) -> None:
+        if self._overdue is not None or self._broken:
+            return
+        while len(self._waiting) < self._limits.window and (job := take()) is not None:
+            if not self._waiting:
+                self._since = asyncio.get_running_loop().time()
+            number = next(self._numbers)
+            self._waiting[number] = job
+            self._process.send(request_message(Request(number, job.call, job.requirements, job.limit)))
+
+    def _due(self) -> float | None:
+        """When the clock runs out: of the request that has begun, or of the next one's beginning."""
+        if self._overdue is not None or self._broken:
+            return None
+        if self._running is None:
+            return self._since + self._limits.start
+        return self._since + self._allowed(self._waiting[self._running])
+
+    def _allowed(self, job: Job) -> float:
+        return self._limits.call if job.signature in self._signatures else self._limits.first
+
+    def _hear(self, message: Message, judged: Judged) -> None:
+        if self._broken:
+            return
+        self._since = asyncio.get_running_loop().time()
+        if message.kind == "began":
+            number = message.fields.get("number")
+            if self._running is not None or number not in self._waiting:
+                raise WireError(f"began {number!r} out of turn")
+            self._running = number
+            return
+        answer = read_answer(message)
+        if answer.number != self._running:
+            raise WireError(f"answered {answer.number} out of turn")
+        job = self._waiting.pop(answer.number)
+        self._running = None
+        self._signatures.add(job.signature)
+        self._call_cpu += answer.seconds.get("cpu", 0.0)
+        self._peak = max(self._peak, answer.peak)
+        judged(job, Outcome.of(answer))
+
+    async def _death(self, judged: Judged) -> Death:
+        exit_ = await self._process.dispose()
+        charged = self._waiting.pop(self._running) if self._running is not None and self._is_charged() else None
+        reason = self._broken or str(exit_)
+        if self._overdue is not None:
+            limit = self._limits.start if charged is None else self._allowed(charged)
+            reason = f"was killed after {limit:g} s " + ("in silence" if charged is None else "in one call")
+        not_begun = tuple(self._waiting.values())
+        self._waiting.clear()
+        if charged is not None:
+            status: Literal["timeout", "crash"] = "crash" if self._overdue is None else "timeout"
+            judged(charged, _lost(status, f"the worker {reason}", self._process.stderr))
+        return Death(f"{reason}" + (f", in {charged.cell[0]}" if charged else ", between two calls"), not_begun)
+
+    def _is_charged(self) -> bool:
+        """What began only while an overdue process was being killed is not to blame."""
+        return self._overdue is None or self._overdue == self._running
+
+    async def close(self) -> Usage:
+        """Let it finish and exit, or kill it where it does not; what it used."""
+        self._process.finish_input()
+        due = asyncio.get_running_loop().time() + self._limits.close
+        try:
+            while (message := await self._next(due)) is not None:
+                if message.kind == "bye":
+                    self._peak = max(self._peak, int(message.fields.get("peak", 0)))
+        except TimeoutError:
+            self._process.kill()
+        return await self.abort()
+
+    async def abort(self) -> Usage:
+        """Kill it, and stop listening; what it used."""
+        exit_ = await self._process.dispose()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        start_cpu, peak = float(self._hello.get("cpu", 0.0)), int(self._hello.get("peak", 0))
+        return Usage("", exit_.cpu, start_cpu, self._call_cpu, max(self._peak, peak), str(exit_))
+
+    @property
+    def stderr(self) -> str:
+        """The end of what it wrote to standard error."""
+        return self._process.stderr
+
+
+def _lost(status: Literal["timeout", "crash"], reason: str, stderr: str) -> Outcome:
+    return Outcome(status, reason=reason, error={"type": status, "message": reason, "traceback": stderr[-_EXCERPT:]})

@@ -1,0 +1,111 @@
+"""The first record of a run: what was asked, of whom, and where."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance import __version__
+from conformance.engine.adapters import Adapter, Subject
+from conformance.engine.judging import judge_digest
+from conformance.spec.case import Case
+
+_FEATURES = (
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "avx512f",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "asimd",
+    "bf16",
+    "sve",
+)
+"""The instruction sets that change how dot products are rounded."""
+
+
+def cpu_features() -> list[str]:
+    """Which of the instruction sets that matter this machine has; empty where the system does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return []
+    lines = (line for line in text.splitlines() if line.startswith(("flags", "Features")))
+    flags = set(next(lines, "").partition(":")[2].split())
+    return [feature for feature in _FEATURES if feature in flags]
+
+
+def case_record(case: Case, digest: str) -> dict[str, Any]:
+    """A case for the run log."""
+    return {
+        "suite": case.suite,
+        "operator": case.operator,
+        "dtype": case.dtype,
+        "tags": list(case.tags),
+        "summary": case.summary,
+        "yaml": case.yaml,
+        "source": case.source,
+        "digest": digest,
+    }
+
+
+def subject_record(subject: Subject) -> dict[str, Any]:
+    """A subject for the run log."""
+    return {
+        "adapter": subject.adapter.name,
+        "variant": subject.variant,
+        "device": subject.device,
+        "environment": subject.environment,
+        "operators": list(subject.operators),
+        "framework": subject.framework,
+        "counted": subject.counted,
+        "digest": subject.adapter.digest,
+        "offered": True,
+        "summary": subject.summary,
+    }
+
+
+def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -> dict[str, Any]:
+    """An adapter that is not offered, with what it lacks and the extra that would add it."""
+    name = Subject(adapter, variant).name
+    return {"adapter": name, "missing": list(missing), "extra": Subject(adapter, variant).extra}
+
+
+def header(
+    run: str,
+    started: str,
+    command: Sequence[str],
+    device: str,
+    cases: Mapping[str, dict[str, Any]],
+    subjects: Mapping[str, dict[str, Any]],
+    not_offered: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """The header record."""
+    return {
+        "type": "header",
+        "run": run,
+        "started": started,
+        "command": list(command),
+        "versions": {
+            "conformance": __version__,
+            "python": sys.version.split()[0],
+            "numpy": np.__version__,
+        },
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count() or 1,
+            "cpu_features": cpu_features(),
+        },
+        "device": device,
+        "judge": judge_digest(),
+        "cases": dict(cases),
+        "subjects": dict(subjects),
+        "not_offered": list(not_offered),
+    }

@@ -1,0 +1,92 @@
+"""
+All workers of a run: at most so many alive, started before there is work for them, none left behind.
+
+    with Pool(plans, workers=3) as pool:              # the first processes start here
+        cases = read(...)
+        reports = pool.run(Hooks(jobs, judged, started))
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from conformance.engine.job import Limits, Report
+from conformance.engine.lane import Hooks, Lane
+from conformance.engine.plan import WorkerPlan
+from conformance.engine.process import Process, copy_bridge
+
+
+def default_workers() -> int:
+    """One worker more than there are cores to run on: while one waits, another works."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (available or 1) + 1
+
+
+class Pool:
+    """The plans are served in their order, so the slowest should stand first."""
+
+    def __init__(self, plans: Sequence[WorkerPlan], workers: int | None = None, limits: Limits | None = None) -> None:
+        self._workers = workers or default_workers()
+        self._lanes = [Lane(plan, limits or Limits(), self._launch) for plan in plans]
+        self._folder = tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True)
+        self._home = Path(self._folder.name) / "home"
+        self._launched: list[Process] = []
+
+    def _launch(self, plan: WorkerPlan) -> Process:
+        process = Process(plan, Path(self._folder.name) / "bridge", self._home)
+        self._launched.append(process)
+        return process
+
+    def start(self) -> None:
+        """Start as many processes as may live at once, and do not wait for them."""
+        self._home.mkdir()
+        copy_bridge(Path(self._folder.name) / "bridge")
+        for lane in self._lanes[: self._workers]:
+            try:
+                lane.process = self._launch(lane.plan)
+            except OSError:
+                continue  # the lane will try again, and report what is wrong
+
+    def run(self, hooks: Hooks) -> list[Report]:
+        """
+        Serve all plans.
+
+        Raises:
+            KeyboardInterrupt: every process is gone before it leaves here.
+            Exception: whatever a hook raises, likewise.
+        """
+        return asyncio.run(self._serve(hooks))
+
+    async def _serve(self, hooks: Hooks) -> list[Report]:
+        slots = asyncio.Semaphore(self._workers)
+
+        async def in_turn(lane: Lane) -> Report:
+            async with slots:
+                return await lane.run(hooks)
+
+        tasks = [asyncio.create_task(in_turn(lane)) for lane in self._lanes]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Kill what still lives, and remove the bridge's copy."""
+        for process in self._launched:
+            process.abandon()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,208 @@
+"""
+One run: cases put to subjects through workers, every reply judged and logged as it comes.
+
+What a verdict means for the gate is decided by `review`, which is told of every judged cell.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Cell, Refused, call_digest, make_cell
+from conformance.engine.job import Job, Outcome, Report, Started
+from conformance.engine.judging import (
+    Judge,
+    Judged,
+    declared_record,
+    judge_digest,
+    judgement_record,
+    save_arrays,
+)
+from conformance.engine.lane import Hooks
+from conformance.engine.plan import WorkerPlan
+from conformance.engine.pool import Pool
+from conformance.engine.runlog import RunLog
+from conformance.spec.case import Case
+from conformance.spec.digest import problem_digest
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Problem
+
+Key = tuple[str, str]
+Record = dict[str, Any]
+Review = Callable[[Judged], Mapping[str, Any]]
+"""Told of a judged cell; what it returns is added to the record (`known`, `covered_by`)."""
+
+
+class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
+    """A rejected cell ends the run."""
+
+
+@dataclass(frozen=True)
+class Watch:
+    """
+    What a session tells while it goes on.
+
+    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run.
+    """
+
+    cell: Callable[[Record], None] = lambda _: None
+    worker: Callable[[Started], None] = lambda _: None
+    stop: Callable[[Record], bool] = lambda _: False
+
+
+@dataclass
+class Session:
+    """
+    The state of a run.
+
+    done: records of a cut run that is resumed. records: all so far, in the order of verdicts. rerun: makes the command
+    that reruns one cell.
+    """
+
+    cases: Sequence[Case]
+    subjects: Sequence[Subject]
+    log: RunLog
+    folder: Path
+    review: Review
+    rerun: Callable[[Key], str]
+    watch: Watch = field(default_factory=Watch)
+    done: Mapping[Key, Record] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    reports: list[Report] = field(default_factory=list)
+    signatures: dict[str, set[str]] = field(default_factory=dict)
+    planned: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._judge = Judge()
+        self._problems: dict[str, tuple[Problem, str]] = {}
+        self._pending: dict[int, Cell] = {}
+        self._versions: dict[str, Mapping[str, str]] = {}
+        self._plans: dict[str, str] = {}
+        self._by_name = {subject.name: subject for subject in self.subjects}
+        self._not_run: list[Key] = []
+        self._tensors = len(self.done)
+
+    def run(self, pool: Pool) -> None:
+        """
+        Judge every cell that is not done.
+
+        Raises:
+            StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
+        """
+        self.records.extend(self.done.values())
+        self.reports = pool.run(Hooks(self._jobs, self._judged, self._started))
+
+    @property
+    def missing(self) -> list[str]:
+        """What is not judged though it was asked for, in sentences."""
+        found = [f"{worker}: {reason}" for worker, reason in self.failures.items()]
+        if self._not_run:
+            case, subject = self._not_run[0]
+            found.append(f"{len(self._not_run)} cells were not run, first {case} on {subject}")
+        return found
+
+    def problem(self, case: Case) -> tuple[Problem, str]:
+        """The arrays of a case and their digest, made once."""
+        if case.id not in self._problems:
+            problem = materialise(case)
+            self._problems[case.id] = (problem, problem_digest(problem))
+        return self._problems[case.id]
+
+    def _started(self, started: Started) -> None:
+        self.log.append({"type": "worker", **started.record()})
+        if started.status == "failed":
+            self.failures[started.plan.name] = started.reason
+        for name in started.plan.subjects:
+            self._versions[name] = started.hello.get("versions", {})
+        self.watch.worker(started)
+
+    def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
+        for case in self.cases:
+            for name in plan.subjects:
+                if (case.id, name) in self.done:
+                    continue
+                subject = self._by_name[name]
+                if case.operator not in subject.operators:
+                    continue
+                made = make_cell(case, self.problem(case)[0], subject)
+                if isinstance(made, Refused):
+                    self._record(made.key, {"verdict": "unsupported", "reason": made.reason})
+                elif made is not None:
+                    yield self._job(made)
+
+    def _job(self, cell: Cell) -> Job:
+        self.planned += 1
+        number = self.planned
+        self._pending[number] = cell
+        self.signatures.setdefault(cell.subject.name, set()).add(cell.signature)
+        return Job(
+            number=number,
+            cell=cell.key,
+            call=cell.call,
+            requirements=cell.case.requirements(),
+            limit=cell.reply_limit,
+            signature=cell.signature,
+        )
+
+    def _judged(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+        cell = self._pending.pop(job.number)
+        if outcome.status == "not_run":
+            self._not_run.append(cell.key)
+            return None
+        started = time.perf_counter()
+        judged = self._verdict(cell, outcome)
+        record = self._about(cell, outcome) | {"verdict": judged.verdict} | judgement_record(judged)
+        if judged.message:
+            record["reason"] = judged.message
+        record |= self.review(judged)
+        if arrays := judged.arrays:
+            self._tensors += 1
+            record["tensors"] = f"tensors/{self._tensors:05d}.npz"
+            save_arrays(self.folder / record["tensors"], arrays)
+        seconds = time.perf_counter() - started
+        record["seconds"] = {"call": outcome.seconds.get("call", 0.0), "judge": seconds}
+        self._record(cell.key, record)
+        return None
+
+    def _verdict(self, cell: Cell, outcome: Outcome) -> Judged:
+        versions = self._versions.get(cell.subject.name, {})
+        if outcome.status == "reply" and outcome.declaration is not None:
+            return self._judge.judge(cell, outcome.declaration, outcome.outputs, versions)
+        facts, problem = cell.call.facts, cell.route.problem
+        return Judged(cell.case.id, cell.subject.name, versions, facts, problem, outcome.status, outcome.reason)
+
+    def _about(self, cell: Cell, outcome: Outcome) -> Record:
+        record: Record = {"route": cell.route.record(), "digests": self._digests(cell)}
+        if cell.dropped:
+            record["dropped_outputs"] = list(cell.dropped)
+        if outcome.declaration is not None:
+            record["declared"] = declared_record(cell, outcome.declaration)
+        if outcome.evidence:
+            record["evidence"] = dict(outcome.evidence)
+        if outcome.error is not None:
+            record["error"] = dict(outcome.error)
+        return record
+
+    def _digests(self, cell: Cell) -> dict[str, str]:
+        return {
+            "problem": self.problem(cell.case)[1],
+            "call": call_digest(cell.call),
+            "adapter": cell.subject.adapter.digest,
+            "judge": judge_digest(),
+        }
+
+    def _record(self, key: Key, about: Mapping[str, Any]) -> None:
+        case, subject = key
+        record: Record = {"type": "cell", "case": case, "subject": subject, **about}
+        if record["verdict"] != "pass":
+            record["rerun"] = self.rerun(key)
+        self.log.append(record)
+        self.records.append(record)
+        self.watch.cell(record)
+        if self.watch.stop(record):
+            raise StopRun(subject)

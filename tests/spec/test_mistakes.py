@@ -1,0 +1,301 @@
+"""Every mistake in a case file is said, at its line and column, together with all others."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.spec.loader import load
+from conformance.spec.mistakes import CaseFileErrors, Mistake
+
+Mistakes = Callable[..., tuple[Mistake, ...]]
+Write = Callable[[dict[str, str]], Path]
+
+MARK = "«"
+
+HEAD = """\
+format: 1
+suite: t
+summary: One.
+defaults: {operator: mha, batch: 3, num_heads: 2, head_dim: 8, seq_len_q: 5, seq_len_k: 7}
+cases:
+"""
+
+
+def places(text: str) -> list[tuple[int, int]]:
+    """Line and column of every mark, from 1, as they are when marks are taken out."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        found += [(number, hit.start() - count + 1) for count, hit in enumerate(re.finditer(MARK, line))]
+    return found
+
+
+def entry(text: str) -> str:
+    """A suite of one case that has these further lines."""
+    lines = "".join(f"    {line}\n" for line in text.splitlines())
+    return f"{HEAD}  - name: one\n{lines}"
+
+
+def test_six_mistakes_in_one_file_are_all_reported_with_line_and_column(mistakes: Mistakes) -> None:
+    text = f"""\
+{HEAD}  - name: first
+    dtype: «flaot32
+    num_kv_heads: «3
+    masks: [{{kind: key_padding, «lenghts: [7, 4, 1]}}]
+  - name: second
+    batch: «"3"
+    masks: [{{kind: attention, pattern: holes}}, {{kind: «casual}}]
+    matrix:
+      «masks.5.seed: [1, 2]
+"""
+    found = mistakes(text)
+    assert [(one.line, one.column) for one in found] == places(text)
+    assert [one.message for one in found] == [
+        "dtype: 'flaot32' is not valid; did you mean 'float32'?",
+        "num_kv_heads 3 does not divide num_heads 2",
+        "unknown key 'lenghts'; did you mean 'lengths'?",
+        "batch: expected an integer, got '3'",
+        "unknown kind 'casual'; did you mean 'causal'?",
+        "matrix path 'masks.5.seed' does not exist: masks has 2 items and no 5",
+    ]
+    assert {one.file for one in found} == {"cases/t.yaml"}
+
+
+def test_a_mistake_reads_like_a_compiler_message(mistakes: Mistakes) -> None:
+    (found,) = mistakes(entry("dtype: flaot32"))
+    assert str(found) == "cases/t.yaml:7:12: dtype: 'flaot32' is not valid; did you mean 'float32'?"
+
+
+def test_the_exception_prints_one_mistake_a_line(write: Write) -> None:
+    root = write({"t.yaml": entry("dtype: 3\nbatch: x")})
+    with pytest.raises(CaseFileErrors) as caught:
+        load([root], root)
+    assert str(caught.value).splitlines() == [
+        "cases/t.yaml:7:12: dtype: expected float64, float32, float16, bfloat16, got 3",
+        "cases/t.yaml:8:12: batch: expected an integer, got 'x'",
+    ]
+
+
+FIELDS = {
+    "biases: «no": "biases: expected true or false, got 'no'",
+    "batch: «012": "batch: expected an integer, got '012'",
+    "batch: «12:30": "batch: expected an integer, got '12:30'",
+    "batch: «0": "batch: expected at least 1, got 0",
+    "batch: «true": "batch: expected an integer, got true",
+    "batch: «2.0": "batch: expected an integer, got 2.0",
+    "«seq_len: 3": "unknown key 'seq_len'; did you mean 'seq_len_k'?",
+    "«zzz: 3": "unknown key 'zzz'; expected one of name, summary",
+    "«scale: 0.5": "scale is for operator sdpa only",
+    "operator: sdpa\n«kdim: 3": "kdim is for operator mha only",
+    "operator: sdpa\n«biases: true": "biases is for operator mha only",
+    "operator: sdpa\nscale: «.nan": "scale: expected a finite number, got nan",
+    "operator: sdpa\nscale: «1e999": "1e999 is beyond every number; infinity is .inf",
+    "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216",
+    "outputs: «[]": "outputs: expected at least one item",
+    "outputs: [output, «output]": "output 'output' is listed twice",
+    "outputs: [«gradients]": "is not valid; expected one of output, weights, weights_mean",
+    "tags: [«Smoke]": "expected small letters, digits and underscores",
+    "dtype: float32\n«dtype: float64": "duplicate key 'dtype', first on line 7",
+}
+
+
+def by_words(texts: dict[str, str]) -> list[tuple[str, str]]:
+    return [(text, words) for text, words in texts.items() if text.count(MARK) == 1]
+
+
+@pytest.mark.parametrize(("text", "words"), by_words(FIELDS))
+def test_a_field(mistakes: Mistakes, text: str, words: str) -> None:
+    check_one(mistakes, entry(text), words)
+
+
+def check_one(mistakes: Mistakes, text: str, words: str) -> None:
+    found = mistakes(text)
+    assert [(one.line, one.column) for one in found] == places(text), found
+    assert words in found[0].message
+
+
+MASKS = {
+    "«{knd: causal}": "a mask needs a kind; expected one of key_padding",
+    "«{}": "a mask needs a kind",
+    "«7": "masks.0: expected a mapping, got 7",
+    "{kind: causal, offset: «middle}": "offset: expected start, end or an integer, got 'middle'",
+    "{kind: causal, offset: «99999999999}": "offset: expected start, end or less than 2",
+    "«{kind: window}": "a window needs a width",
+    "{kind: window, left: «-1}": "left: expected at least 0",
+    "«{kind: attention}": "the mask needs one of values, pattern or lengths",
+    "«{kind: additive}": "the mask needs one of values, pattern or distribution",
+    "{kind: attention, pattern: «diagnal}": "did you mean 'diagonal'?",
+    "{kind: attention, axes: «[q], pattern: all}": "axes [q]: expected some of b, h, q",
+    "{kind: attention, axes: «[k, q], pattern: all}": "in this order, then k",
+    "{kind: attention, axes: «[q, q, k], pattern: all}": "each once",
+    "{kind: attention, axes: [«x, k], pattern: all}": "expected one of b, h, q, k",
+    "{kind: attention, axes: [b, k], pattern: «diagonal}": "needs the axis q; the mask has [b, k]",
+    "{kind: attention, pattern: «one_dead_item}": "needs the axis b; the mask has [q, k]",
+    "{kind: key_padding, axes: «[q, k], pattern: all}": "a key_padding mask has axes [b, k], not [q, k]",
+    "{kind: key_padding, pattern: «block}": "needs the axis q; the mask has [b, k]",
+    "{kind: key_padding, pattern: «leading}": "pattern leading needs lengths",
+    "{kind: key_padding, pattern: holes, «lengths: [1, 2, 3]}": "pattern and lengths exclude each other",
+    "{kind: key_padding, lengths: «[7, 4]}": "lengths has 2 numbers; expected one for each of 3 items",
+    "{kind: key_padding, lengths: [7, «8, 1]}": "lengths: 8 is more than the 7 positions there are",
+    "{kind: key_padding, lengths: [7, «-1, 1]}": "expected at least 0",
+    "{kind: key_padding, «lengths_q: [1, 2, 3], lengths: [1, 2, 3]}": "unknown key 'lengths_q'",
+    "{kind: attention, lengths: [7, 4, 1], lengths_q: [5, «6, 1]}": "lengths_q: 6 is more than the 5 positions",
+    "{kind: attention, «lengths_q: [5, 5, 1]}": "lengths_q needs lengths as well",
+    "{kind: attention, axes: [q, k], lengths: «[5, 5, 1]}": "a mask made of lengths needs the axis b",
+    "{kind: attention, axes: [k], values: «[1, 1]}": "expected 7 items, got 2",
+    "{kind: attention, axes: [k], values: [1, 1, 0, 0, «2, 1, 1]}": "expected 0, 1, true or false, got 2",
+    "{kind: attention, axes: [k], values: [1, 1, 0, 0, «1.0, 1, 1]}": "expected 0, 1, true or false, got 1.0",
+    "{kind: attention, axes: [b, k], values: [«1, [1, 1, 1, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]}": "a list of 7",
+    "{kind: additive, axes: [k], values: [1, 1, 0, 0, «.inf, 1, 1]}": "expected a number or -.inf, got inf",
+    "{kind: additive, axes: [k], values: [1, 1, 0, 0, «.nan, 1, 1]}": "expected a number or -.inf, got nan",
+    "{kind: additive, axes: [k], values: [1, 1, 0, 0, «1e39, 1, 1]}": "a number that float32 holds",
+    "{kind: additive, element: «bool, pattern: all}": "element: 'bool' is not valid",
+    "{kind: additive, verbatim: true, distribution: bell, true_means: «ignore}": "no meaning for numbers",
+    "{kind: attention, true_means: «ignore, pattern: holes}": "this mask has none and is not verbatim",
+    "{kind: attention, axes: [k], verbatim: true, true_means: «ignore, values: [1, 1, 1, 1, 1, 1, 0]}": "write",
+    "{kind: attention, axes: [k], verbatim: true, element: int, values: [1, 1, 1, 1, 1, 1, «0.5]}": "32 bits",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), by_words(MASKS))
+def test_a_mask(mistakes: Mistakes, text: str, words: str) -> None:
+    check_one(mistakes, entry(f"masks: [{text}]"), words)
+
+
+INPUTS = {
+    "distribution: «belly": "did you mean 'bell'?",
+    "gain: «3": "gain 3 is not a power of two",
+    "gain: «-2": "gain: expected more than 0",
+    "gain: «170141183460469231731687303715884105728": "leaves the range of float32",
+    "alias: «qkv": "alias qkv needs equal shapes, not query (3, 5, 16), key (3, 7, 16), value (3, 7, 16)",
+    "key: «[1, 2]": "expected 3 items, got 2",
+    "«sed: 1": "did you mean 'seed'?",
+    "seed: «-1": "seed: expected at least 0",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), by_words(INPUTS))
+def test_inputs(mistakes: Mistakes, text: str, words: str) -> None:
+    check_one(mistakes, entry(f"inputs: {{{text}}}"), words)
+
+
+def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
+    check_one(mistakes, entry("kdim: 3\ninputs: {alias: «kv}"), "alias kv needs equal shapes")
+
+
+def test_gain_cannot_be_had_by_the_query_alone_where_it_is_the_key(mistakes: Mistakes) -> None:
+    check_one(mistakes, entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"), "alias qkv makes the same object")
+
+
+def test_one_array_is_spelled_out_once(mistakes: Mistakes) -> None:
+    small = "operator: sdpa\nbatch: 1\nnum_heads: 1\nseq_len_k: 1\nhead_dim: 1\n"
+    text = entry(small + "inputs: {alias: kv, key: [[[[1]]]], value: «[[[[1]]]]}")
+    check_one(mistakes, text, "alias kv makes key and value one array; give one")
+
+
+MATRICES = {
+    "matrix: {dtype: «[]}": "needs a list of at least one value",
+    "matrix: {dtype: «float32}": "needs a list of at least one value",
+    "matrix: «[dtype]": "matrix must be a mapping",
+    "matrix: {«dtpye: [float32]}": "unknown key 'dtpye'; did you mean 'dtype'?",
+    "matrix: {«inputs.sed: [1, 2]}": "unknown key 'sed'; did you mean 'seed'?",
+    "matrix: {«dtype.x: [1, 2]}": "matrix path 'dtype.x' does not exist: dtype has no 'x'",
+    "matrix: {«name: [one, two]}": "'name' cannot be varied by a matrix",
+    "matrix: {dtype: [float32, «float23]}": "did you mean 'float32'?",
+    "matrix: {inputs.gain: [1, 2, «3]}": "gain 3 is not a power of two",
+    "matrix: «{dtype: [float32, float32]}": "expands to t/one[dtype=float32~2], which declares the same as t/one",
+    "matrix: «{value_dim: [null, 8]}": "expands to t/one[value_dim=8], which declares the same as",
+    "matrix: «{tags: [[smoke], []]}": "which declares the same as",
+    "masks: [{kind: causal}]\nmatrix: {«masks.0.ofset: [start]}": "did you mean 'offset'?",
+    "masks: [{kind: causal}]\nmatrix: {«masks.1.offset: [start]}": "masks has 1 items and no 1",
+    "masks: [{kind: causal}]\nmatrix: {masks: [[], [{kind: «casual}]]}": "did you mean 'causal'?",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), by_words(MATRICES))
+def test_a_matrix(mistakes: Mistakes, text: str, words: str) -> None:
+    check_one(mistakes, entry(text), words)
+
+
+def test_a_huge_product_is_refused_before_it_is_expanded(mistakes: Mistakes) -> None:
+    many = ", ".join(str(number) for number in range(1, 1001))
+    text = entry(f"matrix: «{{inputs.seed: [{many}], batch: [{many}], seq_len_q: [{many}], seq_len_k: [{many}]}}")
+    check_one(mistakes, text, "expands to 1000000000000 cases; at most 1024")
+
+
+SUITES = {
+    "«[1, 2]\n": "the file: expected a mapping, got [1, 2]",
+    "format: «2\nsuite: t\nsummary: x\ncases: [{name: a, operator: sdpa}]\n": "format: expected 1, got 2",
+    "format: 1\nsuite: «u\nsummary: x\ncases: [{name: a}]\n": "suite 'u' lies in cases/t.yaml; expected 't'",
+    "format: 1\nsuite: t\nsummary: «''\ncases: [{name: a}]\n": "summary: expected a text that is not empty",
+    "format: 1\nsuite: t\nsummary: x\ncases: «[]\n": "cases: expected at least one item",
+    "format: 1\nsuite: t\nsummary: x\ncases: [«5]\n": "cases.0: expected a mapping, got 5",
+    "format: 1\nsuite: t\nsummary: x\ndefaults: «3\ncases: [{name: a}]\n": "defaults: expected a mapping",
+    "format: 1\nsuite: t\nsummary: x\n«sumary: x\ncases: [{name: a}]\n": "did you mean 'summary'?",
+}
+
+
+@pytest.mark.parametrize(("text", "words"), by_words(SUITES))
+def test_a_suite(mistakes: Mistakes, text: str, words: str) -> None:
+    assert (words, *places(text)) in [
+        (one.message if words not in one.message else words, (one.line, one.column)) for one in mistakes(text)
+    ]
+
+
+def test_what_is_missing_is_named_where_the_case_begins(mistakes: Mistakes) -> None:
+    text = "format: 1\nsuite: t\nsummary: x\ncases:\n  - «name: a\n    operator: sdpa\n"
+    found = mistakes(text)
+    assert {(one.line, one.column) for one in found} == set(places(text))
+    assert [one.message.split("'")[1] for one in found] == [
+        "batch",
+        "head_dim",
+        "num_heads",
+        "seq_len_k",
+        "seq_len_q",
+    ]
+
+
+def test_a_mistake_in_the_defaults_is_reported_once_where_it_stands(mistakes: Mistakes) -> None:
+    text = HEAD.replace("batch: 3", "«bacth: 3, batch: «x") + "  - name: one\n  - name: two\n"
+    assert [(one.line, one.column) for one in mistakes(text)] == places(text)
+
+
+def test_a_name_is_unique_and_not_a_default(mistakes: Mistakes) -> None:
+    check_one(mistakes, HEAD + "  - name: one\n  - name: «one\n    dtype: float64\n", "already taken, on line 6")
+    text = HEAD.replace("{operator", "{«name: x, operator") + "  - dtype: float32\n"
+    check_one(mistakes, text, "a name belongs to one case")
+
+
+def test_one_mistake_does_not_hide_another_of_the_same_case(mistakes: Mistakes) -> None:
+    text = entry(
+        "dtype: «half\nnum_kv_heads: «3\nscale_: 2\n".replace("scale_", "«scale_")
+        + "inputs: {gain: «3}\noutputs: [output, «output]\n"
+        + "masks: [{kind: «casual}, {kind: key_padding, lengths: [7, «8, 1]}, «{kind: window}]"
+    )
+    # gain is compared with the dtype, which is itself faulty here
+    expected = [place for place in places(text) if place[0] != 10]
+    assert [(one.line, one.column) for one in mistakes(text)] == expected
+
+
+def test_syntax_errors_hide_nothing_in_other_files(mistakes: Mistakes) -> None:
+    found = mistakes(
+        {
+            "a.yaml": "format: 1\nsuite: a\n  x: 1\n",
+            "b.yaml": entry("dtype: half").replace("suite: t", "suite: b"),
+            "c.yaml": "",
+        }
+    )
+    assert [(one.file, one.line) for one in found] == [
+        ("cases/a.yaml", 3),
+        ("cases/b.yaml", 7),
+        ("cases/c.yaml", 1),
+    ]
+
+
+def test_a_suite_that_two_files_claim_is_refused(mistakes: Mistakes) -> None:
+    found = mistakes({"t.yaml": entry(""), "u.yaml": entry("")})
+    assert [one.message for one in found if one.file == "cases/u.yaml"] == [
+        "suite 't' is also the name of cases/t.yaml",
+        "suite 't' lies in cases/u.yaml; expected 'u'",
+    ]
