@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 def main() -> NoReturn:
     """Read the options (a JSON object) from the command line, serve, and leave without taking the interpreter down."""
     code = _run()
-    atexit._run_exitfuncs()  # what wants to be tidied is; freeing the modules one by one takes a second
+    atexit._run_exitfuncs()  # noqa: SLF001 - what wants to be tidied is; freeing the modules one by one takes a second
     sys.stderr.flush()
     os._exit(code)
 

@@ -22,8 +22,8 @@ _LOOK_AGAIN = 50
 _STACKS = 0.2
 """Seconds that an overdue process has to write where it hangs."""
 
-_EXCERPT = 8_000
-"""How many characters of stderr an outcome carries."""
+EXCERPT = 8_000
+"""How many characters of stderr a record carries."""
 
 _QUEUE = 64
 
@@ -52,13 +52,13 @@ class Conversation:
     def __init__(self, process: Process, limits: Limits) -> None:
         self._process = process
         self._limits = limits
-        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUE)
+        self._messages: asyncio.Queue[Message | WireError | None] = asyncio.Queue(_QUEUE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Job] = {}
         self._running: int | None = None
         self._since = 0.0
-        self._overdue: int | None = None
+        self._overdue = False
         self._broken = ""
         self._signatures: set[str] = set()
         self._hello: Mapping[str, Any] = {}
@@ -76,14 +76,10 @@ class Conversation:
             while (message := await self._process.receive(self._largest)) is not None:
                 await self._messages.put(message)
         except WireError as error:
-            self._break(error)
+            await self._messages.put(error)
 
     def _largest(self) -> int:
         return max((job.limit for job in self._waiting.values()), default=0)
-
-    def _break(self, error: WireError) -> None:
-        self._broken = self._broken or f"broke the protocol: {error}"
-        self._process.kill()
 
     async def _watch(self, listening: "asyncio.Task[None]") -> None:
         """Put None after the last message; a process that stops talking has little time to exit."""
@@ -108,9 +104,10 @@ class Conversation:
         except TimeoutError:
             await self._kill_overdue()
             raise StartFailure(f"was not ready after {self._limits.start:g} s") from None
+        except WireError as error:
+            raise StartFailure(f"broke the protocol: {error}") from None
         if message is None:
-            exit_ = await self._process.ended()
-            raise StartFailure(self._broken or f"{exit_} before it was ready", worth_another=True)
+            raise StartFailure(f"{await self._process.ended()} before it was ready", worth_another=True)
         if message.kind == "failed":
             raise StartFailure(f"{message.fields.get('type')}: {message.fields.get('message')}")
         if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
@@ -119,16 +116,28 @@ class Conversation:
         return self._hello
 
     async def _next(self, due: float | None) -> Message | None:
-        """The next message; TimeoutError where there is none when the clock of the event loop is past `due`."""
+        """
+        The next message, None after the last.
+
+        Raises:
+            TimeoutError: there is none, and the clock of the event loop is past `due`.
+            WireError: what came is none.
+        """
         try:
             async with asyncio.timeout_at(due):
-                return await self._messages.get()
+                message = await self._messages.get()
         except TimeoutError:
-            for _ in range(_LOOK_AGAIN):
-                if not self._messages.empty():
-                    return self._messages.get_nowait()
-                await asyncio.sleep(0)
-            raise
+            message = await self._look_again()
+        if isinstance(message, WireError):
+            raise message
+        return message
+
+    async def _look_again(self) -> Message | WireError | None:
+        for _ in range(_LOOK_AGAIN):
+            if not self._messages.empty():
+                return self._messages.get_nowait()
+            await asyncio.sleep(0)
+        raise TimeoutError
 
     async def _kill_overdue(self) -> None:
         self._process.ask_where()
@@ -143,19 +152,22 @@ class Conversation:
                 return None
             try:
                 message = await self._next(self._due())
+                answered = None if message is None else self._hear(message)
             except TimeoutError:
-                self._overdue = self._running or 0
+                self._overdue = True
                 await self._kill_overdue()
-                message = await self._messages.get()
+                continue
+            except WireError as error:
+                self._broken = self._broken or f"broke the protocol: {error}"
+                self._process.kill()
+                continue
             if message is None:
                 return await self._death(judged)
-            try:
-                self._hear(message, judged)
-            except WireError as error:
-                self._break(error)
+            if answered is not None:
+                judged(*answered)
 
     def _fill(self, take: Callable[[], Job | None]) -> None:
-        if self._overdue is not None or self._broken:
+        if self._overdue or self._broken:
             return
         while len(self._waiting) < self._limits.window and (job := take()) is not None:
             if not self._waiting:
@@ -166,7 +178,7 @@ class Conversation:
 
     def _due(self) -> float | None:
         """When the clock runs out: of the request that has begun, or of the next one's beginning."""
-        if self._overdue is not None or self._broken:
+        if self._overdue or self._broken:
             return None
         if self._running is None:
             return self._since + self._limits.start
@@ -175,16 +187,17 @@ class Conversation:
     def _allowed(self, job: Job) -> float:
         return self._limits.call if job.signature in self._signatures else self._limits.first
 
-    def _hear(self, message: Message, judged: Judged) -> None:
-        if self._broken:
-            return
+    def _hear(self, message: Message) -> tuple[Job, Outcome] | None:
+        """The job that the message answers and its outcome, or None where it answers none."""
+        if self._overdue or self._broken:
+            return None
         self._since = asyncio.get_running_loop().time()
         if message.kind == "began":
             number = message.fields.get("number")
-            if self._running is not None or number not in self._waiting:
+            if self._running is not None or not isinstance(number, int) or number not in self._waiting:
                 raise WireError(f"began {number!r} out of turn")
             self._running = number
-            return
+            return None
         answer = read_answer(message)
         if answer.number != self._running:
             raise WireError(f"answered {answer.number} out of turn")
@@ -193,25 +206,21 @@ class Conversation:
         self._signatures.add(job.signature)
         self._call_cpu += answer.seconds.get("cpu", 0.0)
         self._peak = max(self._peak, answer.peak)
-        judged(job, Outcome.of(answer))
+        return job, Outcome.of(answer)
 
     async def _death(self, judged: Judged) -> Death:
         exit_ = await self._process.dispose()
-        charged = self._waiting.pop(self._running) if self._running is not None and self._is_charged() else None
+        charged = None if self._running is None else self._waiting.pop(self._running)
         reason = self._broken or str(exit_)
-        if self._overdue is not None:
+        if self._overdue:
             limit = self._limits.start if charged is None else self._allowed(charged)
             reason = f"was killed after {limit:g} s " + ("in silence" if charged is None else "in one call")
         not_begun = tuple(self._waiting.values())
         self._waiting.clear()
         if charged is not None:
-            status: Literal["timeout", "crash"] = "crash" if self._overdue is None else "timeout"
+            status: Literal["timeout", "crash"] = "timeout" if self._overdue else "crash"
             judged(charged, _lost(status, f"the worker {reason}", self._process.stderr))
         return Death(f"{reason}" + (f", in {charged.cell[0]}" if charged else ", between two calls"), not_begun)
-
-    def _is_charged(self) -> bool:
-        """What began only while an overdue process was being killed is not to blame."""
-        return self._overdue is None or self._overdue == self._running
 
     async def close(self) -> Usage:
         """Let it finish and exit, or kill it where it does not; what it used."""
@@ -241,4 +250,4 @@ class Conversation:
 
 
 def _lost(status: Literal["timeout", "crash"], reason: str, stderr: str) -> Outcome:
-    return Outcome(status, reason=reason, error={"type": status, "message": reason, "traceback": stderr[-_EXCERPT:]})
+    return Outcome(status, reason=reason, error={"type": status, "message": reason, "traceback": stderr[-EXCERPT:]})

@@ -90,9 +90,9 @@ class _Reader:
         return nodes
 
     def _functions(self, module: ast.Module, operators: tuple[str, ...]) -> None:
-        defined = {node.name for node in module.body if isinstance(node, ast.FunctionDef)}
+        bound = {name for statement in module.body for name in _bound(statement)}
         for name in ("declare", *operators):
-            if name not in defined:
+            if name not in bound:
                 self.fault(None, f"there is no function {name}")
 
     def _checked(self, name: str, node: ast.expr) -> Any:
@@ -179,6 +179,16 @@ class _Reader:
             expected = "names and values as strings" if field == "env" else "a sentence"
             self.fault(node, f"variant {name}: {field} is {value!r}, expected {expected}")
         return value
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a top-level statement gives: a function may be defined, assigned or imported."""
+    if isinstance(statement, ast.FunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in statement.names]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _entry(node: ast.expr, message: str) -> ast.expr:

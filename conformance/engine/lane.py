@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from conformance.engine.conversation import Conversation, Death, StartFailure
+from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
 from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.process import Process
@@ -127,7 +127,7 @@ class Lane:
                 used = await conversation.close()
         finally:
             used = used or await conversation.abort()
-            self._stderr = conversation.stderr
+            self._stderr = conversation.stderr[-EXCERPT:]
             self._usage.append(replace(used, worker=self.plan.name))
         if death is None:
             return True if self._backlog.has_more() else None
@@ -138,7 +138,9 @@ class Lane:
     async def _greet(self, conversation: Conversation, process: Process, hooks: Hooks) -> None:
         hello = await conversation.greet()
         self._failed_starts = 0
-        started = Started(self.plan, "ready", hello, time.monotonic() - process.started, stderr=conversation.stderr)
+        started = Started(
+            self.plan, "ready", hello, time.monotonic() - process.started, stderr=conversation.stderr[-EXCERPT:]
+        )
         hooks.started(started)
         if not self._backlog.opened:
             self._backlog.open(hooks.jobs(self.plan, started))

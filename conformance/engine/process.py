@@ -27,7 +27,7 @@ from conformance.engine.plan import WorkerPlan, environ
 STDERR_TAIL = 64 * 1024
 """How many bytes of standard error are kept."""
 
-HELD = 1.0
+HELD = 0.5
 """Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes."""
 
 _START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; main()"

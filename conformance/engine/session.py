@@ -85,6 +85,7 @@ class Session:
         self._plans: dict[str, str] = {}
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._not_run: list[Key] = []
+        self._first: set[int] = set()
         self._tensors = len(self.done)
 
     def run(self, pool: Pool) -> None:
@@ -139,7 +140,10 @@ class Session:
         self.planned += 1
         number = self.planned
         self._pending[number] = cell
-        self.signatures.setdefault(cell.subject.name, set()).add(cell.signature)
+        known = self.signatures.setdefault(cell.subject.name, set())
+        if cell.signature not in known:
+            known.add(cell.signature)
+            self._first.add(number)
         return Job(
             number=number,
             cell=cell.key,
@@ -154,7 +158,7 @@ class Session:
         if outcome.status == "not_run":
             self._not_run.append(cell.key)
             return None
-        started = time.perf_counter()
+        started = time.thread_time()
         judged = self._verdict(cell, outcome)
         record = self._about(cell, outcome) | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
@@ -164,8 +168,9 @@ class Session:
             self._tensors += 1
             record["tensors"] = f"tensors/{self._tensors:05d}.npz"
             save_arrays(self.folder / record["tensors"], arrays)
-        seconds = time.perf_counter() - started
-        record["seconds"] = {"call": outcome.seconds.get("call", 0.0), "judge": seconds}
+        seconds = time.thread_time() - started
+        record["seconds"] = {**outcome.seconds, "judge": seconds}
+        record["compiles"] = job.number in self._first
         self._record(cell.key, record)
         return None
 

@@ -11,14 +11,12 @@ from typing import Any
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.calibration import is_calibrated
-from conformance.judge.compare import Comparison, compare, differs
+from conformance.judge.compare import Comparison, compare, differs, has_rms_gate
 from conformance.judge.diagnose import Explanation, explain
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.verdict import gravest
 from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Problem
-
-_WIDE_ACCUMULATORS = ("float32", "float64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ def compare_all(expectation: Expectation, actual: Mapping[str, Tensor], profile:
     Raises:
         KeyError: an output that was requested is missing (the worker refuses such replies before).
     """
-    gate = profile.acc in _WIDE_ACCUMULATORS
+    gate = has_rms_gate(profile)
     return tuple(
         compare(name, expected, actual[name], expectation.bounds[name], rms_gate=gate)
         for name, expected in expectation.reply.items()

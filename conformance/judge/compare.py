@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.oracle.bound import Bound
 from conformance.oracle.variation import Expected
@@ -20,6 +21,11 @@ RMS_ELEMENTS = 64
 """Below this many elements the root mean square is too noisy to judge by."""
 COVERAGE = 0.9
 """A cell of which a smaller part has a meaningful tolerance is inconclusive."""
+
+
+def has_rms_gate(profile: Profile) -> bool:
+    """Whether the second gate holds: a half-precision accumulator stagnates, which no independent errors model."""
+    return profile.acc in ("float32", "float64")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,13 @@ screened by a cheap residual; only survivors get a bound.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.judge.compare import compare
+from conformance.judge.compare import compare, differs, has_rms_gate
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
@@ -55,19 +55,18 @@ class Explanation:
 def explain(
     problem: Problem, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]
 ) -> tuple[Explanation, ...]:
-    """Every single decision that explains `actual`, the declared ones taken back first, then by budget used."""
+    """Every single decision that explains `actual`: declared ones taken back first, then in the table's order."""
     values = {name: tensor.float64() for name, tensor in actual.items()}
     limit = {name: float(np.max(bound.tolerance, initial=0.0)) for name, bound in declared.bounds.items()}
     found = []
     for explanation, dialect in _alternatives(problem, declared.dialect):
         answer = evaluate(problem, dialect, profile.score)
-        if not _near(answer.reply, actual, values, limit) or _same(answer.reply, declared.reply):
+        if not _near(answer.reply, actual, values, limit) or not _separate(answer.reply, declared):
             continue
         budget = _budget(answer, declared, profile, actual)
         if budget <= 1.0:
-            found.append((dialect, _with_budget(explanation, budget)))
-    found.sort(key=lambda pair: (len(pair[0]) >= len(declared.dialect) > 0, pair[1].budget))
-    return tuple(explanation for _, explanation in found)
+            found.append(replace(explanation, budget=budget))
+    return tuple(found)
 
 
 def _alternatives(problem: Problem, declared: Dialect) -> Iterator[tuple[Explanation, Dialect]]:
@@ -86,17 +85,6 @@ def _alternatives(problem: Problem, declared: Dialect) -> Iterator[tuple[Explana
         )
 
 
-def _with_budget(explanation: Explanation, budget: float) -> Explanation:
-    return Explanation(
-        explanation.decision,
-        explanation.name,
-        explanation.declared,
-        explanation.sentence,
-        explanation.remedy,
-        budget,
-    )
-
-
 def _near(
     reply: Reply, actual: Mapping[str, Tensor], values: Mapping[str, np.ndarray], limit: Mapping[str, float]
 ) -> bool:
@@ -113,11 +101,9 @@ def _near(
     return True
 
 
-def _same(one: Reply, other: Reply) -> bool:
-    return all(
-        one[name].dtype == other[name].dtype and np.array_equal(one[name].values, other[name].values, equal_nan=True)
-        for name in one
-    )
+def _separate(reply: Reply, declared: Expectation) -> bool:
+    """Whether the candidate is another answer here, beyond the bound: what is not cannot explain anything."""
+    return any(differs(declared.reply[name], reply[name], declared.bounds[name]) for name in reply)
 
 
 def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
@@ -135,7 +121,8 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
             return float("inf")
-        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=False).budget)
+        gate = has_rms_gate(profile)
+        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)
     return max(used)
 
 

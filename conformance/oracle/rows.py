@@ -21,8 +21,9 @@ class Rows:
 
     probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those
     whose logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle).
-    scaled, logits: of live keys. distance: largest logit - logit. terms (b, h, q, 1): number of keys with weight.
-    mean_key (b, h, q, d): probs . key. var_logit: VE (b, h, q, k), without the part that all keys of a row share.
+    scaled, logits: of live keys. distance: largest logit - logit. exp_error: of exp in units of `soft`, exp_ulp + 2
+    distance, 0 in an absorbed row, where every exponential is 1. terms (b, h, q, 1): number of keys with weight.
+    mean_key (b, h, q, d): probs . key. var_logit (b, h, q, k): VE, without the part that all keys of a row share.
     var_query (b, h, q, d): that part, c^2 times the variance of the query, or None where it is zero. var_sum: DEN
     (b, h, q, 1). lost (b, h, q, k): what an underflow may take from a weight.
     """
@@ -33,6 +34,7 @@ class Rows:
     scaled: Array
     logits: Array
     distance: Array
+    exp_error: Array
     terms: Array
     mean_key: Array
     var_logit: Array
@@ -53,7 +55,9 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
     terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
     mean_key = probs @ operands.key
     var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
-    var_logit = _var_logit(state, operands, rounds, rounded, live, scaled, logits, distance)
+    exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * distance)
+    var_logit = _var_logit(state, operands, rounds, rounded, scaled, logits)
+    var_exp = variance(rounds.soft) * exp_error**2
     squares = (probs**2).sum(axis=-1, keepdims=True)
     var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
     lost = rounds.eta_prob * (probs < rounds.tiny_prob) + rounds.eta_soft * (probs < rounds.tiny_soft)
@@ -64,9 +68,10 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         scaled=scaled,
         logits=logits,
         distance=distance,
+        exp_error=exp_error,
         terms=terms,
         mean_key=mean_key,
-        var_logit=np.where(weighty, var_logit, 0.0),
+        var_logit=np.where(weighty, np.where(live, var_logit, 0.0) + var_exp, 0.0),
         var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
         var_sum=np.where(terms > 0, var_sum, 0.0),
         lost=np.where(reachable, lost, 0.0),
@@ -92,20 +97,17 @@ def _var_logit(
     operands: Operands,
     rounds: Roundings,
     rounded: Array,
-    live: Array,
     scaled: Array,
     logits: Array,
-    distance: Array,
 ) -> Array:
     """
-    Variance of what one key's exponential gets wrong, relatively: VE, (b, h, q, k).
+    Variance of a live logit, (b, h, q, k): VE without its last term, that of exp.
 
-    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2) + w(soft) (exp_ulp + 2x)^2. The bias itself
-    errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill; of a logit that is known
-    exactly only exp is left.
+    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2). The bias itself errs where inputs enter
+    rounded. `rounded` counts roundings of s under a finite fill.
     """
     squares = operands.query**2
-    variances = recursive_sum(
+    variances: Array = recursive_sum(
         state.problem.head_dim,
         scaled,
         (state.scale**2) * (squares @ (operands.key**2).swapaxes(-1, -2)),
@@ -119,7 +121,7 @@ def _var_logit(
     variances = variances + variance(rounds.score) * (2.0 * scaled**2 + sums * logits**2)
     if rounds.entry and state.bias is not None:
         variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
-    return np.where(live, variances, 0.0) + variance(rounds.soft) * (rounds.exp_ulp + 2.0 * distance) ** 2
+    return variances
 
 
 def scale_slope(attended: Rows) -> Array:

@@ -86,8 +86,9 @@ def begin(problem: Problem) -> State:
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
     """Compute x @ weight + bias, with weight (in, out)."""
-    product = x @ weight
-    return product if bias is None else product + bias
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = x @ weight
+        return product if bias is None else product + bias
 
 
 def project(state: State) -> State:

@@ -63,7 +63,7 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
 def worst(rows: Rows, error: Array, rounds: Roundings) -> Worst:
     """The worst cases of a softmax whose live logits are off by `error` (ds); rho = ds + (exp_ulp + 2x) soft."""
     wrong = np.where(rows.live, error, 0.0)
-    rho = np.where(rows.reachable, wrong + (rounds.exp_ulp + 2.0 * rows.distance) * rounds.soft, 0.0)
+    rho = np.where(rows.reachable, wrong + rounds.soft * rows.exp_error, 0.0)
     exponentials = np.where(rows.reachable, np.exp(-rows.distance), 0.0)
     top = np.log(np.maximum(exponentials.sum(axis=-1, keepdims=True), 1.0))
     small = rho < 0.5  # noqa: PLR2004 - beyond that no accuracy is lost in a difference, and p may have underflowed

@@ -47,35 +47,41 @@ class Fields:
     def text(self, name: str, default: str | None = None) -> str:
         """A string; `default` where the key is absent or null."""
         value = self._get(name, default)
-        return str(value) if isinstance(value, str) else self._wrong(name, "a string", value)
+        if isinstance(value, str):
+            return value
+        raise self._wrong(name, "a string", value)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
         """A boolean."""
         value = self._get(name, default)
-        return value if isinstance(value, bool) else self._wrong(name, "true or false", value)
+        if isinstance(value, bool):
+            return value
+        raise self._wrong(name, "true or false", value)
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number."""
         value = self._get(name, default)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        return self._wrong(name, "a whole number", value)
+        raise self._wrong(name, "a whole number", value)
 
     def number(self, name: str) -> float | None:
         """A number, or one of the three spelled ones; None where the key is absent or null."""
         value = self.values.get(name)
         if isinstance(value, str) and value in SPELLED:
             return SPELLED[value]
-        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool):
             return value
-        return self._wrong(name, "a number", value)
+        raise self._wrong(name, "a number", value)
 
     def choice(self, name: str, allowed: Iterable[str]) -> str:
         """One of a closed set of words."""
         value = self.text(name)
-        if value not in (words := tuple(allowed)):
-            return self._wrong(name, f"one of {', '.join(words)}", value)
-        return value
+        if value in (words := tuple(allowed)):
+            return value
+        raise self._wrong(name, f"one of {', '.join(words)}", value)
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list shown as strings; what is no string is shown as the JSON that it is."""
@@ -86,21 +92,25 @@ class Fields:
         values = self.items(name)
         if all(isinstance(value, int) for value in values):
             return tuple(values)
-        return self._wrong(name, "a list of whole numbers", values)
+        raise self._wrong(name, "a list of whole numbers", values)
 
     def items(self, name: str) -> list[Any]:
         """A list; empty where the key is absent or null."""
         value = self.values.get(name)
         if value is None:
             return []
-        return value if isinstance(value, list) else self._wrong(name, "a list", value)
+        if isinstance(value, list):
+            return value
+        raise self._wrong(name, "a list", value)
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An object as it stands; empty where the key is absent or null."""
         value = self.values.get(name)
         if value is None:
             return {}
-        return value if isinstance(value, dict) else self._wrong(name, "an object", value)
+        if isinstance(value, dict):
+            return value
+        raise self._wrong(name, "an object", value)
 
     def part(self, name: str) -> "Fields":
         """The object under `name`; an empty one where the key is absent or null."""
@@ -122,8 +132,8 @@ class Fields:
             raise RunLogError(f"{self.where}: {name!r} is missing")
         return default if value is None else value
 
-    def _wrong(self, name: str, expected: str, value: Any) -> Any:
-        raise RunLogError(f"{self.where}.{name}: expected {expected}, found {shown(value)}")
+    def _wrong(self, name: str, expected: str, value: Any) -> RunLogError:
+        return RunLogError(f"{self.where}.{name}: expected {expected}, found {shown(value)}")
 
 
 def shown(value: Any) -> str:

@@ -9,6 +9,7 @@ and nothing else; Trusted Types forbid the script to turn text into markup.
 import base64
 import hashlib
 from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -40,7 +41,7 @@ SCRIPTS = ("dom", "state", "matrix", "colour", "heatmap", "detail", "pair", "mai
 SYMBOLS = {
     "pass": "✓",
     "dialect": "≈",
-    "unsupported": "–",  # noqa: RUF001 - a dash is meant
+    "unsupported": "–",
     "inconclusive": "?",
     "fail": "✗",
     "error": "E",
@@ -156,9 +157,7 @@ def web_address(text: str) -> str:
 
 
 def _asset(name: str) -> str:
-    environment = _environment()
-    assert environment.loader is not None
-    return environment.loader.get_source(environment, name)[0]
+    return files("conformance.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _script() -> str:

@@ -32,7 +32,10 @@ LONGEST = 300
 """Characters of one reason; the page has the whole."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-!|~&:@$])")
+MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
+"""What means something inside a line; no text of the run begins one."""
+
+ADDRESS = re.compile(r"https?://[^\s<>`|\\\"]+")
 
 
 def write_summary(source: Run | Path, path: Path) -> None:
@@ -61,6 +64,11 @@ def words(text: str) -> str:
     flat = CONTROL.sub(" ", text).strip()
     cut = flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
     return MARKUP.sub(r"\\\1", cut)
+
+
+def link(address: str) -> str:
+    """`address` as a link where it is a web address, else as words."""
+    return f"<{address}>" if ADDRESS.fullmatch(address) else words(address)
 
 
 def code(text: str) -> str:
@@ -129,11 +137,12 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
 def _rejected(cells: list[Cell]) -> Iterator[str]:
     if not cells:
         return
-    yield f"## Rejected: {'the first ' if len(cells) > SHOWN_CELLS else ''}{min(len(cells), SHOWN_CELLS)} of {len(cells)}"
+    first = "the first " if len(cells) > SHOWN_CELLS else ""
+    yield f"## Rejected: {first}{min(len(cells), SHOWN_CELLS)} of {len(cells)}"
     yield ""
     for cell in cells[:SHOWN_CELLS]:
-        yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}  "
-        yield words(cell.explanation.sentence if cell.explanation else what_happened(cell))
+        why = words(cell.explanation.sentence if cell.explanation else what_happened(cell))
+        yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}: {why}"
         yield ""
         if cell.rerun:
             yield block(cell.rerun)
@@ -147,9 +156,9 @@ def _known(run: Run) -> Iterator[str]:
     yield "## Known deviations"
     yield ""
     for group in groups:
-        link = f" — {words(group.known.link)}" if group.known.link else ""
+        source = f", {link(group.known.link)}" if group.known.link else ""
         subjects = ", ".join(code(subject) for subject in group.subjects)
-        yield f"- {counted(len(group.cells), 'verdict')} of {subjects}: {words(group.known.reason)}{link}"
+        yield f"- {counted(len(group.cells), 'verdict')} of {subjects}: {words(group.known.reason)}{source}"
     yield ""
 
 

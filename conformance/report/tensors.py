@@ -40,7 +40,7 @@ class Planes:
 def pack(path: Path) -> tuple[bytes | None, str]:
     """The blob of a tensors file, or None and the reason why there is none."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name], dtype=np.float64) for name in archive.files}
     except FileNotFoundError:
         return None, f"{path.name} is not in the run folder"

@@ -107,7 +107,7 @@ class InputFields(Model):
     seed: Seed = 0
     alias: Literal["none", "kv", "qkv"] = Field(default="none", description="Which arrays are the same object.")
     clean: bool | None = Field(default=None, description="true: masked keys and values are of ordinary size.")
-    gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0)
+    gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0.0)
     query: Literals | None = None
     key: Literals | None = None
     value: Literals | None = None
@@ -136,7 +136,7 @@ class Entry(Model):
     biases: bool | None = Field(default=None, description="mha: whether projections have biases; true if absent.")
     scale: float | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
-    inputs: InputFields = Field(default=InputFields(), description="Where query, key and value come from.")
+    inputs: InputFields = InputFields()
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
 
 

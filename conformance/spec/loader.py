@@ -226,7 +226,13 @@ def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
             yield Mistake(one.file.shown, 1, 1, message)
 
 
-class _Dumper(yaml.SafeDumper):
+try:
+    from yaml import CSafeDumper as _BaseDumper
+except ImportError:  # PyYAML without libyaml
+    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
+
+
+class _Dumper(_BaseDumper):
     """Writes a value out wherever it stands: what is loaded from its text again is the same entry."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature

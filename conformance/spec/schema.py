@@ -51,9 +51,11 @@ def _fields(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _untitled(schema: Any) -> Any:
-    """Drop the titles that pydantic makes of field names: an editor shows the name anyway."""
-    if isinstance(schema, dict):
-        return {
-            key: _untitled(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))
-        }
-    return [_untitled(item) for item in schema] if isinstance(schema, list) else schema
+    """Drop titles made of field names, which an editor shows anyway, and what some versions of pydantic say twice."""
+    if isinstance(schema, list):
+        return [_untitled(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    dropped = {"title"} if isinstance(schema.get("title"), str) else set()
+    dropped |= {"enum"} if "const" in schema else set()
+    return {key: _untitled(value) for key, value in schema.items() if key not in dropped}

@@ -9,6 +9,7 @@ schema: `1e-5` is a number, `no` is a text, `012` and `12:30` are texts.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 import yaml
@@ -135,19 +136,20 @@ def _mapping(node: yaml.MappingNode, file: str, mistakes: list[Mistake]) -> dict
 
 def _scalar(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
     tag, text = node.tag.removeprefix(_TAG), node.value
-    if tag == "null":
-        return None
-    if tag == "bool":
-        return text == "true"
-    if tag not in ("int", "float"):
-        return text
+    if tag in ("int", "float"):
+        return _number(tag, text, node, file, mistakes)
+    return {"null": None, "bool": text == "true"}.get(tag, text)
+
+
+def _number(tag: str, text: str, node: yaml.Node, file: str, mistakes: list[Mistake]) -> int | float:
+    """Read a number; one that Python would not read, or not as it stands, is taken for 1 after it was noted."""
     if len(text) > MAX_DIGITS:
         mistakes.append(Mistake(file, *position(node), f"a number of more than {MAX_DIGITS} characters"))
         return 1
     if tag == "int":
         return int(text)
     number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
-    if number in (float("inf"), float("-inf")) and ".inf" not in text:
+    if isinf(number) and ".inf" not in text:
         mistakes.append(Mistake(file, *position(node), f"{text} is beyond every number; infinity is .inf"))
         return 1
     return number

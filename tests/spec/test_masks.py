@@ -55,9 +55,7 @@ def effect(each: Problem) -> Array:
 
 
 @given(booleans(), st.sampled_from(CONVENTIONS), st.sampled_from(CONVENTIONS))
-def test_every_convention_to_every_other_and_back(
-    allowed: Array, one: tuple[str, str], other: tuple[str, str]
-) -> None:
+def test_every_convention_to_every_other_and_back(allowed: Array, one: tuple[str, str], other: tuple[str, str]) -> None:
     there = write(read(write(allowed, *one), *one), *other)
     back = write(read(there, *other), *one)
     assert np.array_equal(read(there, *other), allowed)

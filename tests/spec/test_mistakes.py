@@ -84,7 +84,7 @@ FIELDS = {
     "batch: «0": "batch: expected at least 1, got 0",
     "batch: «true": "batch: expected an integer, got true",
     "batch: «2.0": "batch: expected an integer, got 2.0",
-    "«seq_len: 3": "unknown key 'seq_len'; did you mean 'seq_len_k'?",
+    "«seq_lenk: 3": "unknown key 'seq_lenk'; did you mean 'seq_len_k'?",
     "«zzz: 3": "unknown key 'zzz'; expected one of name, summary",
     "«scale: 0.5": "scale is for operator sdpa only",
     "operator: sdpa\n«kdim: 3": "kdim is for operator mha only",

@@ -68,10 +68,16 @@ function drawHead() {
     groups.map((group) => el("th", { colspan: group.span, scope: "colgroup" }, el("span", {}, group.framework))));
   const names = el("tr", { class: "names" }, el("th", { class: "corner", scope: "col" }, "Case"),
     columns.map((column) => el("th", { scope: "col", title: SUBJECTS[column].name, class: SUBJECTS[column].counted ? "" : "uncounted" },
-      el("span", {}, SUBJECTS[column].name))));
+      columnName(SUBJECTS[column].name))));
   $("grid").tHead.replaceChildren(top, names);
   $("grid").style.width = `calc(var(--first) + ${columns.length * 44}px)`;
   $("grid").querySelector("colgroup").replaceChildren(el("col", { class: "first" }), ...columns.map(() => el("col", { class: "other" })));
+}
+
+// The variant, in brackets, stands beside the name of the adapter.
+function columnName(name) {
+  const at = name.indexOf("[");
+  return at < 1 ? el("span", {}, name) : el("span", {}, name.slice(0, at), el("i", {}, name.slice(at)));
 }
 
 function bodyCell(row, column) {

@@ -1,0 +1,119 @@
+"""
+A torch module, exported once for each signature and run by onnxruntime: shared by the onnx.torch adapters.
+
+A signature is what the graph depends on; lengths and batch are dynamic. Exported models are kept in the process, and
+in the folder that CONFORMANCE_CACHE names, under everything that could change them.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import torch
+
+from conformance.bridge import Tensor
+from conformance.bridge.loading import digest
+
+from ._torch import torch_evidence
+
+PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
+LENGTHS = {"b": 2, "q": 3, "k": 5}
+"""Lengths of the example that is traced: different, and none of them 1, which torch.export would fix."""
+
+sessions: dict[str, Any] = {}
+
+
+class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]
+    """A function of named tensors as a module of positional ones, which is what can be exported."""
+
+    def __init__(self, function: Callable[[Mapping[str, Any]], Any], names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.function, self.names = function, names
+
+    def forward(self, *tensors: Any) -> Any:
+        """Call the function."""
+        return self.function(dict(zip(self.names, tensors, strict=True)))
+
+
+def exported(
+    function: Callable[[Mapping[str, Any]], Any],
+    inputs: Mapping[str, tuple[Tensor, str]],
+    signature: Mapping[str, Any],
+    adapter: str,
+) -> Any:
+    """A session for `function` of `inputs` (each with a letter for every axis: b, q and k are dynamic)."""
+    described = {name: _described(tensor, axes) for name, (tensor, axes) in inputs.items()}
+    key = json.dumps([_versions(), digest(Path(adapter)), dict(signature), described], sort_keys=True)
+    if key not in sessions:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        model = _kept(key, lambda: _export(function, described))
+        sessions[key] = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return sessions[key]
+
+
+def _described(tensor: Tensor, axes: str) -> tuple[str, list[Any]]:
+    """The dtype of an input, and for every axis its size, or its letter where it is dynamic."""
+    return tensor.dtype, [axis if axis in LENGTHS else size for axis, size in zip(axes, tensor.shape, strict=True)]
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in PACKAGES} | {"exporter": "dynamo", "opset": "default"}
+
+
+def _kept(key: str, make: Callable[[], bytes]) -> bytes:
+    """The model from the cache folder, if there is one and it has it."""
+    folder = os.environ.get("CONFORMANCE_CACHE")
+    if not folder:
+        return make()
+    file = Path(folder) / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_suffix(f".{os.getpid()}")
+        unfinished.write_bytes(make())
+        unfinished.replace(file)
+    return file.read_bytes()
+
+
+def _export(function: Callable[[Mapping[str, Any]], Any], described: Mapping[str, tuple[str, list[Any]]]) -> bytes:
+    """Trace the function on an example and return the model."""
+    examples = [
+        torch.zeros([LENGTHS.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
+        for dtype, sizes in described.values()
+    ]
+    dynamic = [
+        {i: torch.export.Dim.DYNAMIC for i, size in enumerate(sizes) if size in LENGTHS}
+        for _dtype, sizes in described.values()
+    ]
+    names = tuple(described)
+    with torch.no_grad():
+        program = torch.onnx.export(
+            Named(function, names),
+            tuple(examples),
+            input_names=list(names),
+            dynamic_shapes=(tuple(dynamic),),
+            dynamo=True,
+            verbose=False,
+        )
+    return bytes(program.model_proto.SerializeToString())
+
+
+def run(session: Any, inputs: Mapping[str, tuple[Tensor, str]]) -> list[Any]:
+    """Run the session on NumPy arrays."""
+    taken = {node.name for node in session.get_inputs()}
+    return list(session.run(None, {name: tensor.bits for name, (tensor, _axes) in inputs.items() if name in taken}))
+
+
+def onnx_evidence() -> dict[str, Any]:
+    """What runs: versions and execution providers, beside what torch says."""
+    found = torch_evidence()
+    versions = {name: importlib.metadata.version(name) for name in (*PACKAGES, "onnxruntime")}
+    providers = sorted({provider for session in sessions.values() for provider in session.get_providers()})
+    return {**found, "versions": found["versions"] | versions, "device": "cpu", "threads": 1, "providers": providers}

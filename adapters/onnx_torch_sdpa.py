@@ -1,0 +1,77 @@
+"""
+PyTorch's scaled_dot_product_attention, exported to ONNX (torch.onnx.export, dynamo, default opset), run by onnxruntime.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call; batch and lengths are dynamic in the graph
+* attn_mask: True means attend, floats are added to the logits; as in the call
+* is_causal: top-left aligned
+* fewer key heads than query heads: enable_gqa=True
+"""
+
+NAME = "onnx.torch_sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["torch", "onnx", "onnxscript", "onnxruntime"]
+EXTRA = "onnx"
+OUTPUTS = ["output"]
+DTYPES = ["float64", "float32", "float16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b", "1", "1", "k"], ["b", "h", "q", "k"]],
+        "bool": "attend",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
+}
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch.nn.functional import scaled_dot_product_attention
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+
+from ._onnx import exported, onnx_evidence, run
+
+
+def declare(facts: Facts) -> Declaration:
+    """What torch documents of the source call; the decomposed graph rounds after every operator."""
+    if facts.dtype == "float16":
+        return Declaration(Profile.naive("float16"), evidence="measured: TOLERANCE.md, section 5")
+    return Declaration(Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: TOLERANCE.md, section 5")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with the exported graph."""
+    sizes = call.facts.sizes
+    inputs = {"query": (call.query, "bhqd"), "key": (call.key, "bgkd"), "value": (call.value, "bgke")}
+    if "attn_mask" in call.arguments:
+        mask = call.arguments["attn_mask"]
+        inputs["attn_mask"] = (mask, mask_axes(mask))
+    flags = {
+        "is_causal": bool(call.arguments.get("is_causal", False)),
+        "scale": call.scale,
+        "enable_gqa": sizes["num_kv_heads"] != sizes["num_heads"],
+    }
+
+    def source(tensors: Mapping[str, Any]) -> Any:
+        return scaled_dot_product_attention(**tensors, **flags)
+
+    with framework_call():
+        output = run(exported(source, inputs, flags, __file__), inputs)[0]
+    return {"output": output}
+
+
+def mask_axes(mask: Tensor) -> str:
+    """The axes of a mask in one of its three documented shapes."""
+    if len(mask.shape) == len("qk"):
+        return "qk"
+    return "b11k" if mask.shape[1:3] == (1, 1) else "bhqk"
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return onnx_evidence()

@@ -1,0 +1,162 @@
+"""
+The table of TOLERANCE.md, section 5, for the torch of this environment: errors of correct programs against their bounds.
+
+Every case that fails here is a false alarm: a rounding that the declared profile does not have, or a wrong formula.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import round_to
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+SHAPES = (
+    (2, 2, 5, 7, 8),
+    (3, 2, 1, 1, 4),
+    (2, 3, 7, 5, 16),
+    (1, 2, 17, 33, 32),
+    (1, 1, 3, 131, 64),
+    (1, 2, 7, 1021, 64),
+)
+"""(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
+LOUDNESS = (1.0, 1e-2, 5.0, 30.0)
+VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
+MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
+COLUMNS = ("cases", "maxA", "maxB", "need", "rms", "false", "coverage")
+
+
+def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int], dtype: str) -> tuple[Group, ...]:
+    """The masks of one case; every query attends a key."""
+    allowed = rng.random(shape) < 0.6  # noqa: PLR2004 - most keys
+    allowed[..., 0] = True
+    if kind == "causal":
+        allowed = np.broadcast_to(np.tri(shape[-2], shape[-1], dtype=bool), shape)
+    if kind == "padding with huge keys":
+        allowed = np.broadcast_to(np.arange(shape[-1]) < max(1, shape[-1] * 2 // 3), shape)
+    if kind in ("additive", "-1e9"):
+        low = -np.inf if kind == "additive" else -3e4 if dtype == "float16" else -1e9
+        bias = np.where(allowed, rng.standard_normal(shape), low)
+        return (Group("mask", ("additive",), "float", round_to(bias, dtype)),)
+    return () if kind == "none" else (Group("mask", ("attention",), "bool", allowed),)
+
+
+def problems(operator: str, dtype: str, count: int) -> Iterator[Problem]:
+    """Random problems: sizes, loudness of the logits, families of values, kinds of masks."""
+    rng = np.random.default_rng(17)
+    for case in range(count):
+        batch, heads, queries, keys, dim = SHAPES[case % len(SHAPES)]
+        kind, width = MASKS[case // len(SHAPES) % len(MASKS)], heads * dim
+        lead, last = ((batch, heads), dim) if operator == "sdpa" else ((batch,), width)
+        q, k, v = (rng.standard_normal((*lead, length, last)) for length in (queries, keys, keys))
+        huge = 1e5 if dtype in ("float64", "float32") else 100.0
+        if kind == "padding with huge keys":
+            k[..., max(1, keys * 2 // 3) :, :] *= huge
+        params = {}
+        for name in "qkvo" if operator == "mha" else "":
+            params["w" + name] = round_to(rng.standard_normal((width, width)) * width**-0.5, dtype)
+            params["b" + name] = round_to(rng.standard_normal(width), dtype)
+        q, v = q * rng.choice(LOUDNESS), VALUES[rng.integers(len(VALUES))](v)
+        q, k, v = (round_to(np.clip(array, -3e4, 3e4) if dtype == "float16" else array, dtype) for array in (q, k, v))
+        masks = groups(rng, kind, (batch, heads, queries, keys), dtype)
+        outputs = ("output",) if operator == "sdpa" else ("output", "weights", "weights_mean")
+        yield Problem(operator, dtype, heads, heads, dim, dim, q, k, v, params, masks, outputs=outputs)
+
+
+def tensor(array: Array, dtype: str) -> torch.Tensor:
+    """The same numbers in torch."""
+    return torch.tensor(array).to(getattr(torch, dtype))
+
+
+def mask_of(problem: Problem, *, true_ignores: bool) -> torch.Tensor | None:
+    """The one mask of a problem."""
+    if (bias := problem.bias()) is not None:
+        return tensor(bias, problem.dtype)
+    allowed = problem.allowed()
+    return torch.tensor(~allowed if true_ignores else allowed) if problem.groups else None
+
+
+def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
+    """Compute torch's scaled_dot_product_attention by one kernel."""
+    q, k, v = (tensor(array, problem.dtype) for array in (problem.query, problem.key, problem.value))
+    with sdpa_kernel(BACKENDS[backend]):
+        mask = mask_of(problem, true_ignores=False)
+        return {"output": scaled_dot_product_attention(q, k, v, attn_mask=mask)}
+
+
+def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
+    """Compute torch's MultiheadAttention, on the path that returns weights or on the one that does not."""
+    dtype, params = problem.dtype, {name: tensor(array, problem.dtype) for name, array in problem.params.items()}
+    layer = torch.nn.MultiheadAttention(
+        params["wo"].shape[0], problem.num_heads, batch_first=True, dtype=getattr(torch, dtype)
+    )
+    layer.in_proj_weight.copy_(torch.cat([params[name].T for name in ("wq", "wk", "wv")]))
+    layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
+    layer.out_proj.weight.copy_(params["wo"].T)
+    layer.out_proj.bias.copy_(params["bo"])
+    mask = mask_of(problem, true_ignores=True)
+    folded = None if mask is None else mask.expand(problem.logits_shape).flatten(0, 1)
+    arrays = [tensor(array, dtype) for array in (problem.query, problem.key, problem.value)]
+    if weights == "no weights":
+        return {"output": layer(*arrays, attn_mask=folded, need_weights=False)[0]}
+    output, each = layer(*arrays, attn_mask=folded, average_attn_weights=False)
+    return {"output": output, "weights": each, "weights_mean": layer(*arrays, attn_mask=folded)[1]}
+
+
+PROGRAMS = {"sdpa": (sdpa, ("math", "flash")), "mha": (mha, ("weights", "no weights"))}
+
+
+def profile_of(dtype: str, variant: str) -> Profile:
+    """What torch does on a CPU: half precision is fused in kernels, rounded step by step where weights are returned."""
+    return Profile.naive(dtype) if variant == "weights" and dtype.endswith("16") else Profile.ordinary(dtype)
+
+
+def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
+    """Largest error/worst, error/tolerance and (error - hard)/sigma, rms (of 64 or more), and coverage."""
+    error = np.where(bound.judged, np.nan_to_num(error, nan=np.inf), 0.0)
+    known = bound.judged & (bound.sigma > 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = (error / bound.worst, error / bound.tolerance, np.maximum(error - bound.hard, 0.0) / bound.sigma)
+        ratios = [float(np.where(error == 0.0, 0.0, part).max()) for part in parts]
+    squares = error[known] ** 2 / (bound.sigma[known] ** 2 + bound.hard[known] ** 2 / 3)
+    rms = float(np.sqrt(squares.mean())) if squares.size >= 64 else 0.0  # noqa: PLR2004 - TOLERANCE.md, section 1
+    return ratios[0], ratios[1], ratios[2], rms, bound.coverage
+
+
+def main() -> None:
+    """Print one row for every operator, dtype, variant and output."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
+    count = parser.parse_args().cases
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    print(f"{'':38}" + "".join(f"{column:>9}" for column in COLUMNS))
+    for operator, (program, variants) in PROGRAMS.items():
+        for dtype in DTYPES:
+            for variant in variants:
+                rows: dict[str, list[tuple[float, ...]]] = {}
+                profile = profile_of(dtype, variant)
+                for problem in problems(operator, dtype, count):
+                    answer = evaluate(problem, {}, profile.score)
+                    bounds = bound_reply(answer, profile)
+                    for name, actual in program(problem, variant).items():
+                        error = np.abs(actual.double().numpy() - answer.reply[name].values)
+                        rows.setdefault(name, []).append(measure(error, bounds[name]))
+                for name, found in rows.items():
+                    a, b, need, rms, coverage = np.array(found).T
+                    cells = (len(found), a.max(), b.max(), need.max(), rms.max(), (b > 1).sum(), coverage.mean())
+                    print(f"{f'{operator} {dtype} {variant} {name}':38}" + "".join(f"{cell:9.3g}" for cell in cells))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A cell: judged under what is declared, told apart from canonical, explained by one decision."""
+
+import numpy as np
+import pytest
+
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.judge.calibration import is_calibrated
+from conformance.judge.cell import judge
+from conformance.judge.verdict import GRAVITY, gravest
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Dialect
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+B, H, Q, K, D = 2, 3, 5, 7, 11
+FLOAT32 = Profile.uniform("float32")
+
+
+def problem(*groups: Group, outputs: tuple[str, ...] = ("output",), kv_heads: int = H) -> Problem:
+    rng = np.random.default_rng(7)
+    shapes = ((B, H, Q, D), (B, kv_heads, K, D), (B, kv_heads, K, D))
+    query, key, value = (round_to(rng.normal(size=shape), "float32") for shape in shapes)
+    return Problem("sdpa", "float32", H, kv_heads, D, D, query, key, value, groups=groups, outputs=outputs)
+
+
+def dead_row() -> Group:
+    allowed = np.random.default_rng(5).random((1, 1, Q, K)) < 0.7
+    allowed[0, 0, 2] = False
+    return Group("attn_mask", ("attention",), "bool", allowed)
+
+
+def reply(asked: Problem, dialect: Dialect) -> dict[str, Tensor]:
+    """What an implementation of `dialect` would return, rounded once."""
+    answer = evaluate(asked, dialect, "float32").reply
+    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+
+
+def test_a_canonical_reply_passes() -> None:
+    asked = problem(dead_row(), outputs=("output", "weights"))
+    found = judge(asked, {}, FLOAT32, reply(asked, {}))
+    assert found.verdict == "pass"
+    assert 0 < found.budget < 1
+
+
+def test_a_declared_difference_is_a_dialect_where_it_shows_and_a_pass_elsewhere() -> None:
+    uniform = {"fully_masked_row": "uniform"}
+    asked = problem(dead_row())
+    assert judge(asked, uniform, FLOAT32, reply(asked, uniform)).verdict == "dialect"
+    plain = problem()
+    assert judge(plain, uniform, FLOAT32, reply(plain, uniform)).verdict == "pass"
+
+
+def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
+    asked = problem(dead_row())
+    found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply(asked, {}))
+    assert (found.verdict, found.klass) == ("fail", "semantic")
+    assert found.explanation is not None
+    assert found.explanation.sentence == (
+        "takes fully_masked_row as zero, though uniform is declared: the declaration is stale"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "sentence"),
+    [
+        ({"polarity[attn_mask]": "ignore"}, "reads True in attn_mask as: ignore this key"),
+        ({"use[attn_mask]": "ignored"}, "ignores attn_mask"),
+        ({"scale": "none"}, "does not scale the logits"),
+        ({"fully_masked_row": "nan"}, "returns NaN for a fully masked row"),
+        ({"fully_masked_row": "uniform"}, "returns the mean of all values for a fully masked row"),
+        ({"softmax_axis": "queries"}, "normalises over the queries"),
+        ({"value_path": "reversed"}, "weighs the values in reversed order of the keys"),
+        ({"result_dtype": "float64"}, "returns float64"),
+    ],
+)
+def test_one_decision_taken_otherwise_is_named(lie: dict[str, str], sentence: str) -> None:
+    asked = problem(dead_row())
+    found = judge(asked, {}, FLOAT32, reply(asked, lie))
+    assert (found.verdict, found.klass) == ("fail", "semantic")
+    assert found.explanation is not None
+    assert found.explanation.sentence == sentence
+
+
+def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_precision() -> None:
+    asked = problem()
+    right = reply(asked, {})["output"].bits
+    wild = judge(asked, {}, FLOAT32, {"output": Tensor.of(right + np.float32(3.0))})
+    assert (wild.verdict, wild.klass) == ("fail", "impossible")
+    assert wild.explanation is None
+    off = judge(asked, {}, FLOAT32, {"output": Tensor.of(right * np.float32(1 + 1e-6))})
+    assert (off.verdict, off.klass) == ("fail", "precision")
+
+
+def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> None:
+    asked = problem(kv_heads=1)
+    right = reply(asked, {})["output"].bits
+    found = judge(asked, {}, FLOAT32, {"output": Tensor.of(right * np.float32(1 + 1e-6))}, "cuda")
+    assert (found.verdict, found.uncalibrated) == ("inconclusive", True)
+    inverted = problem(dead_row())
+    lie = reply(inverted, {"polarity[attn_mask]": "ignore"})
+    assert judge(inverted, {}, FLOAT32, lie, "cuda").verdict == "fail"
+
+
+def test_plain_attention_on_a_cpu_is_calibrated_and_other_devices_are_not() -> None:
+    assert is_calibrated(problem(dead_row()), "cpu")
+    assert not is_calibrated(problem(dead_row()), "cuda:0")
+
+
+def test_gravity_has_an_order_and_no_default() -> None:
+    assert gravest(["pass", "inconclusive", "dialect"]) == "inconclusive"
+    assert gravest(GRAVITY) == "crash"
+    with pytest.raises(ValueError, match="nothing was judged"):
+        gravest([])
+    with pytest.raises(ValueError, match="not in tuple"):
+        gravest(["ok"])

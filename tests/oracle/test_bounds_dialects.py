@@ -1,0 +1,233 @@
+"""The bound follows the dialect under which the answer was given."""
+
+import numpy as np
+import pytest
+
+from conformance.bridge.profile import UNIT, Profile
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import UnderivedBound, bound_reply
+from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
+from conformance.oracle.variations import candidates
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import round_to
+
+FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
+BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
+PARTS = ("hard", "sigma", "worst", "judged", "spread")
+
+
+def problem(seed: int, dtype: str = "float32", allowed: Array | None = None, loudness: float = 1.0) -> Problem:
+    rng = np.random.default_rng(seed)
+    q, k, v = (
+        round_to(rng.standard_normal((BATCH, HEADS, length, dim)), dtype)
+        for length, dim in ((QUERIES, DIM), (KEYS, DIM), (KEYS, VALUE_DIM))
+    )
+    groups = () if allowed is None else (Group("mask", ("attention",), "bool", allowed),)
+    outputs = ("output", "weights")
+    return Problem("sdpa", dtype, HEADS, HEADS, DIM, VALUE_DIM, q * loudness, k, v, groups=groups, outputs=outputs)
+
+
+def dead_rows() -> Array:
+    """Nothing may be attended by query 1 of item 0 in any head, and by query 2 of item 1 in head 2."""
+    allowed = np.random.default_rng(17).random((BATCH, HEADS, QUERIES, KEYS)) < 0.7
+    allowed[..., 3] = True
+    allowed[0, :, 1] = False
+    allowed[1, 2, 2] = False
+    return allowed
+
+
+def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, dict[str, Bound]]:
+    answer = evaluate(case, dialect, profile.score)
+    return answer, bound_reply(answer, profile)
+
+
+def assert_alike(one: Bound, other: Bound) -> None:
+    for part in PARTS:
+        np.testing.assert_allclose(getattr(one, part), getattr(other, part), rtol=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["zero", "nan"])
+def test_rows_that_attend_nothing_are_exact(policy: str) -> None:
+    dialect = {} if policy == "zero" else {"fully_masked_row": policy}
+    _, bounds = answered(problem(1, allowed=dead_rows()), FLOAT32, **dialect)
+    for bound in bounds.values():
+        assert (bound.tolerance[0, :, 1] == 0.0).all()
+        assert (bound.worst[1, 2, 2] == 0.0).all()
+        assert bound.judged.all()
+
+
+@pytest.mark.parametrize("loudness", [1.0, 64.0])
+def test_a_uniform_row_has_the_bound_of_a_mean_whatever_its_logits(loudness: float) -> None:
+    case = problem(2, allowed=dead_rows(), loudness=loudness)
+    answer, bounds = answered(case, FLOAT32, fully_masked_row="uniform")
+    u, mean, value = UNIT["float32"], answer.state.context[0, :, 1], case.value[0]
+    np.testing.assert_allclose(bounds["output"].hard[0, :, 1], u * np.abs(mean))
+    squares = (value**2).sum(axis=1) / 49
+    denominator = 7 / 3 + (7 / 6 + 1) / 7 + 2
+    random_order = 7 / 3 * mean**2 + (7 / 6 + 1) * squares
+    natural_order = ((value.cumsum(axis=1) / 7) ** 2).sum(axis=1) + squares
+    variance = denominator * mean**2 + np.maximum(random_order, natural_order) + squares
+    np.testing.assert_allclose(bounds["output"].sigma[0, :, 1], u * np.sqrt(variance / 3), rtol=1e-6)
+    np.testing.assert_allclose(bounds["weights"].hard[0, :, 1], u / 7)
+    np.testing.assert_allclose(bounds["weights"].sigma[0, :, 1], u / 7 * np.sqrt(denominator / 3))
+
+
+def test_a_row_that_ignores_its_mask_has_the_bound_without_one() -> None:
+    _, masked = answered(problem(3, allowed=dead_rows()), FLOAT32, fully_masked_row="unmasked")
+    _, free = answered(problem(3), FLOAT32)
+    for name, bound in masked.items():
+        np.testing.assert_allclose(bound.sigma[0, :, 1], free[name].sigma[0, :, 1], rtol=1e-9)
+        np.testing.assert_allclose(bound.worst[0, :, 1], free[name].worst[0, :, 1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["minus_1e9", "finite_minimum"])
+def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
+    case = problem(4, allowed=dead_rows())
+    answer, filled = answered(case, FLOAT32, mask_fill=name)
+    assert answer.state.absorbed[0, :, 1].all()
+    _, uniform = answered(case, FLOAT32, fully_masked_row="uniform")
+    np.testing.assert_allclose(filled["output"].sigma[0, :, 1], uniform["output"].sigma[0, :, 1], rtol=1e-9)
+    np.testing.assert_allclose(filled["output"].hard[0, :, 1], uniform["output"].hard[0, :, 1], rtol=1e-9)
+
+
+def test_a_fill_rounds_the_logits_of_other_rows_once_more() -> None:
+    case = problem(5, allowed=dead_rows())
+    _, filled = answered(case, FLOAT32, mask_fill="minus_1e9")
+    _, plain = answered(case, FLOAT32)
+    ratio = filled["output"].sigma[1, 0] / plain["output"].sigma[1, 0]
+    assert ratio.min() > 1.0
+    assert ratio.max() < 1.5
+
+
+def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
+    key = np.zeros((1, 1, 2, 1))
+    key[0, 0, 0] = 32.0  # -1e9 + 32 is half way between two float32 numbers
+    allowed = np.array([[False, False], [True, True]])[None, None]
+    case = Problem(
+        "sdpa",
+        "float32",
+        1,
+        1,
+        1,
+        1,
+        np.ones((1, 1, 2, 1)),
+        key,
+        np.array([[1.0], [2.0]])[None, None],
+        groups=(Group("mask", ("attention",), "bool", allowed),),
+    )
+    assert answered(case, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.ravel().tolist() == [False, True]
+    near = case.but(key=key * 0.75)
+    assert answered(near, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.all()
+    assert answered(case, FLOAT32, mask_fill="finite_minimum")[1]["output"].judged.all()
+
+
+def test_a_fill_that_float64_does_not_feel_is_an_unmasked_row() -> None:
+    case = problem(6, "float64", allowed=dead_rows())
+    answer, bounds = answered(case, FLOAT64, mask_fill="minus_1e4")
+    assert not answer.state.absorbed.any()
+    assert bounds["output"].judged.all()
+    # numbers near 1e4 are 1.8e-12 apart: a logit that rounds to the next one moves its weight by that
+    assert bounds["output"].tolerance[0, :, 1].max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        {"softmax_axis": "queries"},
+        {"softmax_axis": "heads"},
+        {"mask_fill": "zero_after_softmax"},
+        {"returned_weights": "before_softmax"},
+    ],
+    ids=str,
+)
+def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, str]) -> None:
+    answer = evaluate(problem(7, allowed=dead_rows()), dialect)
+    with pytest.raises(UnderivedBound, match="diagnosed, not declared"):
+        bound_reply(answer, FLOAT32)
+
+
+def test_weights_that_nobody_asked_for_are_not_in_the_way() -> None:
+    case = problem(7).but(outputs=("output",))
+    _, plain = answered(case, FLOAT32)
+    _, bounds = answered(case, FLOAT32, returned_weights="before_softmax")
+    assert_alike(bounds["output"], plain["output"])
+
+
+def test_a_transposed_output_has_a_transposed_bound() -> None:
+    _, plain = answered(problem(8), FLOAT32)
+    answer, moved = answered(problem(8), FLOAT32, output_axes="transposed")
+    for part in PARTS:
+        array = getattr(moved["output"], part)
+        assert array.shape == answer.reply["output"].values.shape == (BATCH, QUERIES, HEADS, VALUE_DIM)
+        np.testing.assert_array_equal(array.swapaxes(1, 2), getattr(plain["output"], part))
+    assert_alike(moved["weights"], plain["weights"])
+
+
+def test_averaged_weights_have_the_bound_of_the_mean() -> None:
+    _, named = answered(problem(9).but(outputs=("weights_mean",)), FLOAT32)
+    answer, averaged = answered(problem(9), FLOAT32, returned_weights="averaged")
+    assert answer.reply["weights"].values.shape == averaged["weights"].hard.shape
+    assert_alike(averaged["weights"], named["weights_mean"])
+
+
+@pytest.mark.parametrize(("dtype", "adds"), [("bfloat16", True), ("float16", True), ("float64", False)])
+def test_a_result_is_rounded_to_what_is_coarser(dtype: str, adds: bool) -> None:  # noqa: FBT001 - a column of the table
+    answer, bounds = answered(problem(10), FLOAT32, result_dtype=dtype)
+    _, plain = answered(problem(10), FLOAT32)
+    extra = UNIT[dtype] * np.abs(answer.reply["output"].values) if adds else 0.0
+    np.testing.assert_allclose(bounds["output"].hard, plain["output"].hard + extra, atol=1e-7 if adds else 1e-30)
+    np.testing.assert_array_equal(bounds["output"].sigma, plain["output"].sigma)
+
+
+def test_a_result_too_large_for_its_dtype_is_not_judged() -> None:
+    case = problem(11)
+    value = case.value.copy()
+    value[0, 0, :, 0] = 65504.0
+    judged = answered(case.but(value=value), FLOAT32, result_dtype="float16")[1]["output"].judged
+    assert not judged[0, 0, :, 0].any()
+    assert judged[..., 1:].all()
+
+
+def test_a_variation_of_the_problem_is_bounded_as_the_problem_it_makes() -> None:
+    case = problem(12)
+    _, varied = answered(case, FLOAT32, scale="none")
+    _, direct = answered(case.but(scale=1.0), FLOAT32)
+    assert_alike(varied["output"], direct["output"])
+
+
+def test_tiled_heads_and_reversed_values_move_errors_with_them() -> None:
+    case = problem(13)
+    wide = np.concatenate([case.query, case.query], axis=1)
+    few = case.but(query=wide, num_heads=2 * HEADS, num_kv_heads=HEADS)
+    tiled = answered(few, Profile.fused("float16"), grouped_heads="tile")[1]["output"]
+    plain = answered(case, Profile.fused("float16"))[1]["output"]
+    np.testing.assert_allclose(tiled.sigma[:, HEADS:], plain.sigma, rtol=1e-9)
+    backwards = answered(case, FLOAT32, value_path="reversed")[1]["output"]
+    direct = answered(case.but(value=case.value[:, :, ::-1]), FLOAT32)[1]["output"]
+    assert_alike(backwards, direct)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
+    case = problem(14, dtype, allowed=dead_rows())
+    profile = Profile.ordinary(dtype)
+    refused = set()
+    for variation in candidates(case):
+        answer = evaluate_variations(case, (variation,), profile.score)
+        try:
+            bounds = bound_reply(answer, profile)
+        except UnderivedBound:
+            refused.add(variation.key)
+            continue
+        for name, expected in answer.reply.items():
+            for part in PARTS:
+                array = getattr(bounds[name], part)
+                assert array.shape == expected.values.shape, variation.key
+                assert not np.isnan(array).any(), variation.key
+            assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
+    assert refused == {
+        "softmax_axis=queries",
+        "softmax_axis=heads",
+        "mask_fill=zero_after_softmax",
+        "returned_weights=before_softmax",
+    }

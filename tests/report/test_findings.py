@@ -1,0 +1,108 @@
+"""What is told first: the conclusion, the causes, the sums."""
+
+import math
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from conformance.report import load_run
+from conformance.report.findings import (
+    budget_text,
+    findings,
+    gate_notes,
+    headline,
+    known_groups,
+    share_text,
+    subject_lines,
+)
+
+
+def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
+    found = findings(load_run(demonstration))
+    assert [(finding.subject, finding.count) for finding in found[:2]] == [
+        ("torch.sdpa[math]", 10),
+        ("onnx.torch_sdpa", 4),
+    ]
+    assert found[0].sentence == "reads True in attn_mask as ignore"
+    assert found[0].remedy == "pass ~attn_mask"
+    assert found[0].explained
+    assert not found[1].explained
+    assert found[1].sentence.startswith("RuntimeError: [ONNXRuntimeError]")
+    assert {finding.kind for finding in found} == {
+        "fail, semantic", "error", "crash", "timeout", "fail, impossible", "fail, precision",
+    }  # fmt: skip
+
+
+def test_messages_that_differ_in_numbers_are_one_cause(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    for number in (17, 4):
+        error = {"type": "ValueError", "message": f"size {number} does not fit\nmore"}
+        builder.cell(builder.case(f"shapes/{number}"), subject, "error", rejected=True, error=error)
+    found = findings(load_run(builder.write()))
+    assert [(finding.count, finding.sentence) for finding in found] == [(2, "ValueError: size 17 does not fit")]
+
+
+def test_the_headline_of_a_run_that_does_not_conform(demonstration: Path) -> None:
+    said = headline(load_run(demonstration))
+    assert said.startswith("Does not conform: 18 of 346 verdicts are rejected, ")
+    assert said.endswith(", 1 worker did not start, 1 known deviation is no longer needed.")
+    assert ("incomplete", "onnx.torch_sdpa: 1 verdict missing") in gate_notes(load_run(demonstration))
+
+
+@pytest.mark.parametrize("known", [None, {"reason": "told upstream", "link": "https://example.org/1"}])
+def test_the_headline_of_a_run_that_conforms(build: ModuleType, tmp_path: Path, known: dict[str, str] | None) -> None:
+    builder = build.RunBuilder(tmp_path)
+    case, subject = builder.case("shapes/one"), builder.subject("torch.mha")
+    builder.cell(case, subject, "fail" if known else "pass", known=known)
+    tail = "; 1 verdict accepted as known deviations." if known else "."
+    assert headline(load_run(builder.write())) == f"Conforms: 1 verdict on 1 subject, none rejected{tail}"
+
+
+def test_a_cut_run_is_undecided(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    builder.case("shapes/two")
+    builder.cell(builder.case("shapes/one"), builder.subject("torch.mha"))
+    builder.footed = False
+    assert headline(load_run(builder.write())) == "Undecided: the run was cut before its end (1 verdict missing)."
+
+
+def test_an_incomplete_run_says_so(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    builder.case("shapes/two")
+    builder.cell(builder.case("shapes/one"), builder.subject("torch.mha"))
+    builder.gate = {"conforms": False, "incomplete": ["torch.mha: 1 verdict missing"]}
+    assert headline(load_run(builder.write())) == "Incomplete: 1 verdict missing."
+
+
+def test_the_sums_of_a_subject(demonstration: Path) -> None:
+    lines = {line.subject.name: line for line in subject_lines(load_run(demonstration))}
+    assert lines["onnx.torch_mha"].counts == {"pass": 14, "unsupported": 14}
+    assert lines["onnx.torch_mha"].share == 0.5
+    assert lines["torch.mha"].known == 4
+    assert lines["torch.mha"].rejected == 0
+    assert lines["torch.mha"].worst == math.inf
+    assert lines["torch.sdpa[flash]"].share == pytest.approx(27 / 28)
+    assert lines["torch.sdpa[math,dense]"].asked == 10
+
+
+def test_the_cells_of_a_known_deviation_are_grouped(demonstration: Path) -> None:
+    (group,) = known_groups(load_run(demonstration))
+    assert len(group.cells) == 4
+    assert group.subjects == ("torch.mha",)
+
+
+@pytest.mark.parametrize(
+    ("budget", "text"),
+    [
+        (None, ""), (0.0, "0.00"), (0.004, "<0.01"), (0.437, "0.44"), (12.5, "12"), (9999.0, "9999"), (123456.0, "1e5"),
+        (1e12, "1e12"), (math.inf, "inf"), (math.nan, "nan"),
+    ],
+)  # fmt: skip
+def test_budgets_are_short(budget: float | None, text: str) -> None:
+    assert budget_text(budget) == text
+
+
+def test_only_the_whole_is_one_hundred_percent() -> None:
+    assert [share_text(share) for share in (None, 0.999, 1.0)] == ["", "99 %", "100 %"]

@@ -1,0 +1,123 @@
+"""JUnit XML is red exactly where the gate is, and parses whatever a run contains."""
+
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from conformance.report import load_run
+from conformance.report.junit import junit, legal, write_junit
+
+
+@pytest.fixture(scope="module")
+def root(demonstration: Path, tmp_path_factory: pytest.TempPathFactory) -> ET.Element:
+    path = tmp_path_factory.mktemp("junit") / "junit.xml"
+    write_junit(demonstration, path)
+    return ET.parse(path).getroot()  # noqa: S314 - our own file
+
+
+def find(root: ET.Element, subject: str, case: str) -> ET.Element:
+    test = root.find(f"testsuite[@name='{subject}']/testcase[@name='{case}']")
+    assert test is not None
+    return test
+
+
+def test_one_suite_per_subject_one_test_per_case(root: ET.Element) -> None:
+    suites = {suite.get("name"): suite for suite in root}
+    assert len(suites) == 14
+    assert (
+        suites["torch.sdpa[math]"].attrib.items()
+        >= {"tests": "28", "failures": "10", "errors": "0", "skipped": "0"}.items()
+    )
+    assert suites["torch.mha"].attrib.items() >= {"tests": "28", "failures": "0", "skipped": "4"}.items()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("349", "14", "7")
+
+
+def test_a_failure_says_why_and_how_to_run_it_again(root: ET.Element) -> None:
+    test = find(root, "torch.sdpa[math]", "masks/key_padding/sdpa_trailing[dtype=float32]")
+    assert (
+        test.attrib.items()
+        >= {"classname": "torch.sdpa[math]", "file": "cases/masks/key_padding.yaml", "line": "6"}.items()
+    )
+    failure = test.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "fail, semantic: reads True in attn_mask as ignore; fix: pass ~attn_mask"
+    assert failure.text is not None
+    assert "rerun: conformance run -a 'torch.sdpa[math]' -k" in failure.text
+    assert "not told apart from: use[attn_mask]=ignored" in failure.text
+
+
+def test_an_exception_is_an_error_with_its_traceback(root: ET.Element) -> None:
+    error = find(root, "onnx.torch_sdpa", "causal/offset/sdpa_past[dtype=float32]").find("error")
+    assert error is not None
+    assert error.text is not None
+    assert "Traceback (most recent call last)" in error.text
+
+
+@pytest.mark.parametrize(
+    ("subject", "case", "message"),
+    [
+        ("onnx.torch_mha", "shapes/cross/mha_longer_keys[dtype=bfloat16]", "unsupported: bfloat16 is not in DTYPES"),
+        ("torch.sdpa[flash]", "numerics/large/sdpa_equal_logits[dtype=bfloat16]", "inconclusive: precision outside"),
+        (
+            "torch.mha",
+            "degenerate/dead_rows/mha_one_row[dtype=float32]",
+            "known: A fully masked row is NaN in the fast path",
+        ),
+    ],
+)
+def test_what_the_gate_accepts_is_skipped_with_its_reason(
+    root: ET.Element, subject: str, case: str, message: str
+) -> None:
+    skipped = find(root, subject, case).find("skipped")
+    assert skipped is not None
+    assert str(skipped.get("message")).startswith(message)
+
+
+def test_the_link_of_a_known_deviation_is_told(root: ET.Element) -> None:
+    skipped = find(root, "torch.mha", "degenerate/dead_rows/mha_one_row[dtype=float32]").find("skipped")
+    assert skipped is not None
+    assert "(https://github.com/pytorch/pytorch/issues/103749)" in str(skipped.get("message"))
+
+
+def test_a_dialect_passes_and_names_what_is_declared(root: ET.Element) -> None:
+    test = find(root, "keras.mha[jax]", "degenerate/dead_rows/mha_one_row[dtype=float32]")
+    assert [child.tag for child in test] == ["system-out"]
+    assert "fully_masked_row: unmasked_softmax https://keras.io" in str(test[0].text)
+
+
+def test_what_stands_against_the_run_besides_verdicts_is_a_suite(root: ET.Element) -> None:
+    names = [test.get("name") for test in root.findall("testsuite[@name='gate']/testcase")]
+    assert "dead known deviation: known.yaml:31 jax.nn.dot_product_attention" in names
+
+
+def test_a_rejected_inconclusive_is_a_failure(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    builder.cell(
+        builder.case("a/b"), builder.subject("torch.mha"), "inconclusive", rejected=True, reason="coverage 0.5"
+    )
+    root = junit(load_run(builder.write()))
+    assert root[0][0][0].tag == "failure"
+
+
+def test_a_cut_run_is_red(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    builder.case("a/c")
+    builder.cell(builder.case("a/b"), builder.subject("torch.mha"))
+    builder.footed = False
+    root = junit(load_run(builder.write()))
+    assert root.get("errors") == "2"
+
+
+def test_hostile_text_parses_and_control_characters_are_replaced(hostile_run: Path, tmp_path: Path) -> None:
+    write_junit(hostile_run, tmp_path / "junit.xml")
+    root = ET.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 - our own file
+    failure = root.find(".//failure")
+    assert failure is not None
+    assert "<script>alert(1)</script>]]>\"'&`|\ufffd[31m\ufffd\u2028" in str(failure.text)
+
+
+def test_only_what_xml_cannot_carry_is_replaced() -> None:
+    assert legal("a\tb\nc\x00\x0b\x1f\ud800\ufffe") == "a\tb\nc" + "\ufffd" * 5
+    assert legal("ü≈✗\U0001f642") == "ü≈✗\U0001f642"

@@ -1,0 +1,144 @@
+"""Reading a run folder: what is whole is read, what is not is refused with file and line."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from conformance.report import RunLogError, load_run
+
+Edit = Callable[[list[dict[str, Any]]], None]
+
+
+@pytest.fixture
+def small(build: ModuleType, tmp_path: Path) -> Path:
+    """Lines: 1 header, 2 worker, 3 and 4 cells, 5 footer."""
+    builder = build.RunBuilder(tmp_path)
+    cases = [builder.case("masks/key_padding/trailing"), builder.case("masks/key_padding/leading")]
+    subject = builder.subject("torch.mha")
+    builder.worker("torch.mha", [subject])
+    builder.cell(cases[0], subject, budget=0.5, seconds={"call": 0.25})
+    builder.cell(
+        cases[1],
+        subject,
+        "fail",
+        rejected=True,
+        class_="impossible",
+        budget=math.inf,
+        outputs=[{"output": "output", "verdict": "fail", "max_error": math.nan, "at": [0, 1, 2]}],
+    )
+    folder: Path = builder.write()
+    return folder
+
+
+def rewrite(folder: Path, edit: Edit) -> Path:
+    path = folder / "run.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    edit(lines)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_a_whole_log_is_read(small: Path) -> None:
+    run = load_run(small)
+    assert run.complete
+    assert not run.conforms
+    assert list(run.header.cases) == ["masks/key_padding/trailing", "masks/key_padding/leading"]
+    assert run.header.cases["masks/key_padding/trailing"].theme == "masks"
+    assert run.workers[0].versions == {"torch": "2.13.0"}
+    passed = run.cells["masks/key_padding/trailing", "torch.mha"]
+    assert (passed.verdict, passed.budget, passed.seconds) == ("pass", 0.5, {"call": 0.25})
+    assert run.rejected == {("masks/key_padding/leading", "torch.mha")}
+
+
+def test_numbers_that_are_not_finite_come_back(small: Path) -> None:
+    failed = load_run(small).cells["masks/key_padding/leading", "torch.mha"]
+    assert failed.budget == math.inf
+    assert failed.outputs[0].max_error is not None
+    assert math.isnan(failed.outputs[0].max_error)
+    assert failed.outputs[0].at == (0, 1, 2)
+    assert failed.fail_class == "impossible"
+
+
+def test_without_a_footer_the_run_is_incomplete_and_its_cells_are_judged_by_their_colour(small: Path) -> None:
+    run = load_run(rewrite(small, lambda lines: lines.__delitem__(4)))
+    assert run.footer is None
+    assert not run.complete
+    assert not run.conforms
+    assert run.rejected == {("masks/key_padding/leading", "torch.mha")}
+
+
+def test_what_is_owed_and_absent_is_missing(small: Path) -> None:
+    run = load_run(rewrite(small, lambda lines: lines.__delitem__(2)))
+    assert run.missing == {("masks/key_padding/trailing", "torch.mha")}
+
+
+def set_in(line: int, key: str, value: object) -> Edit:
+    return lambda lines: lines[line].__setitem__(key, value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "line", "message"),
+    [
+        (lambda lines: lines.insert(3, lines[2]), 4, "a second verdict for masks/key_padding/trailing on torch.mha"),
+        (set_in(2, "schema", 2), 3, "schema 2 is not known"),
+        (set_in(2, "schema", "1"), 3, 'schema: expected a whole number, found "1"'),
+        (set_in(2, "type", "cel"), 3, 'type: expected one of worker, cell, footer, found "cel"'),
+        (set_in(2, "verdict", "green"), 3, "verdict: expected one of pass, dialect"),
+        (set_in(2, "case", "other"), 3, "the header does not name the case 'other'"),
+        (set_in(2, "subject", "other"), 3, "the header does not name the subject 'other'"),
+        (set_in(2, "budget", "big"), 3, 'budget: expected a number, found "big"'),
+        (set_in(2, "budget", True), 3, "budget: expected a number, found true"),
+        (set_in(2, "outputs", {}), 3, "outputs: expected a list"),
+        (set_in(2, "outputs", [1]), 3, "outputs[0]: expected an object, found 1"),
+        (set_in(3, "verdict", None), 4, "'verdict' is missing"),
+        (set_in(1, "status", "fine"), 2, "status: expected one of ready, failed"),
+        (lambda lines: lines.append(lines[2]), 6, "a record after the footer"),
+        (lambda lines: lines.insert(2, lines[0]), 3, 'expected one of worker, cell, footer, found "header"'),
+        (lambda lines: lines.__delitem__(0), 1, "the first record must be a header, found 'worker'"),
+        (lambda lines: lines[4]["gate"].__setitem__("rejected", ["a"]), 5, "expected pairs of case and subject"),
+    ],
+)  # fmt: skip
+def test_a_wrong_log_is_refused_with_file_and_line(small: Path, edit: Edit, line: int, message: str) -> None:
+    with pytest.raises(RunLogError) as caught:
+        load_run(rewrite(small, edit))
+    assert f"run.jsonl:{line}" in str(caught.value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (lambda text: text[:-1], "run.jsonl:5: the line is cut off"),
+        (lambda text: text[:-40], "run.jsonl:5: the line is cut off"),
+        (lambda text: text.replace('"budget": 0.5', '"budget": NaN'), "run.jsonl:3: not JSON: NaN is not JSON"),
+        (
+            lambda text: text.replace('"budget": 0.5', '"budget": 1e999'),
+            "run.jsonl:3: not JSON: 1e999 is beyond float64",
+        ),
+        (lambda text: text.replace('"budget": 0.5', '"budget": }'), "run.jsonl:3: not JSON"),
+        (lambda _: "[]\n", "run.jsonl:1: expected an object, found []"),
+        (lambda _: "", "the run log is empty"),
+    ],
+)
+def test_a_damaged_log_is_refused(small: Path, cut: Callable[[str], str], message: str) -> None:
+    path = small / "run.jsonl"
+    path.write_text(cut(path.read_text()))
+    with pytest.raises(RunLogError, match=r".") as caught:
+        load_run(small)
+    assert message in str(caught.value)
+
+
+def test_a_folder_without_a_log_says_what_a_run_folder_is(tmp_path: Path) -> None:
+    with pytest.raises(RunLogError, match="no run log here"):
+        load_run(tmp_path)
+
+
+def test_bytes_that_are_no_text_are_refused(small: Path) -> None:
+    (small / "run.jsonl").write_bytes(b'{"type": "\xff"}\n')
+    with pytest.raises(RunLogError, match="not JSON"):
+        load_run(small)

@@ -1,0 +1,76 @@
+"""The terminal: one line per subject, whole on a pipe, without control codes."""
+
+import io
+from pathlib import Path
+
+import pytest
+
+from conformance.report import load_run, print_summary
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def told(folder: Path, stream: io.StringIO) -> str:
+    print_summary(load_run(folder), stream)
+    return stream.getvalue()
+
+
+def test_each_subject_is_one_line(demonstration: Path) -> None:
+    lines = told(demonstration, io.StringIO()).splitlines()
+    (line,) = [line for line in lines if line.startswith("torch.mha ")]
+    assert line.split() == [
+        "torch.mha",
+        "judged",
+        "100",
+        "%",
+        "worst",
+        "budget",
+        "inf",
+        "24",
+        "pass",
+        "4",
+        "fail",
+        "(4",
+        "known)",
+    ]
+    (line,) = [line for line in lines if line.startswith("keras.ops.dot_product_attention[jax]")]
+    assert line.split()[1:4] == ["judged", "100", "%"]
+
+
+def test_findings_conclusion_and_report_follow(demonstration: Path) -> None:
+    lines = told(demonstration, io.StringIO()).splitlines()
+    assert (
+        "10 verdicts of torch.sdpa[math] are explained by: reads True in attn_mask as ignore; fix: pass ~attn_mask"
+        in lines
+    )
+    assert lines[-2].startswith("Does not conform: 18 of 346 verdicts are rejected")
+    assert lines[-1] == f"Report: {demonstration / 'index.html'}"
+
+
+def test_a_pipe_gets_no_control_codes(demonstration: Path) -> None:
+    assert "\x1b" not in told(demonstration, io.StringIO())
+
+
+def test_a_terminal_gets_colour_unless_it_is_declined(demonstration: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\x1b[1;31m" in told(demonstration, Terminal())
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in told(demonstration, Terminal())
+
+
+def test_hostile_text_commands_nothing(hostile_run: Path) -> None:
+    text = told(hostile_run, io.StringIO())
+    assert not any(ord(character) < 32 and character != "\n" for character in text)
+    assert "[31m" in text

@@ -1,0 +1,143 @@
+"""Files beside a suite, and outside of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from conformance.spec import files, loader
+from conformance.spec.case import Case
+from conformance.spec.loader import load
+from conformance.spec.mistakes import CaseFileErrors, Mistake
+
+Mistakes = Callable[..., tuple[Mistake, ...]]
+Write = Callable[[dict[str, str]], Path]
+
+SUITE = """\
+format: 1
+suite: t
+summary: One.
+cases:
+  - {name: one, operator: sdpa, batch: 1, num_heads: 1, seq_len_q: 2, seq_len_k: 3, head_dim: 2,
+     inputs: {file: FILE}}
+"""
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of array files that were opened."""
+    names: list[str] = []
+
+    def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+        names.append(str(path))
+        return {}
+
+    monkeypatch.setattr(files, "shapes", shapes)
+    return names
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "../../../../etc/passwd", "../out.npz"])
+def test_a_path_out_of_the_case_folder_is_refused_unopened(mistakes: Mistakes, opened: list[str], name: str) -> None:
+    (found,) = mistakes(SUITE.replace("FILE", name))
+    assert (found.line, found.column) == (6, 21)
+    assert found.message == f"file {name!r} lies outside the case folder; expected a file beside the suite"
+    assert not opened
+
+
+def test_a_link_out_of_the_case_folder_is_refused_unopened(
+    write: Write, mistakes: Mistakes, opened: list[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "secret.npz", query=np.ones((1, 1, 2, 2)))
+    (write({}) / "cases").mkdir(parents=True)
+    (tmp_path / "cases" / "link.npz").symlink_to(tmp_path / "secret.npz")
+    (found,) = mistakes(SUITE.replace("FILE", "link.npz"))
+    assert "lies outside the case folder" in found.message
+    assert not opened
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.npz", "there is no file 'absent.npz'"), ("t.yaml", "file 't.yaml' must end in .npz")],
+)
+def test_only_an_npz_that_exists_is_opened(mistakes: Mistakes, opened: list[str], name: str, words: str) -> None:
+    (found,) = mistakes(SUITE.replace("FILE", name))
+    assert words in found.message
+    assert not opened
+
+
+def saved(write: Write, **arrays: object) -> Path:
+    root = write({"t.yaml": SUITE.replace("FILE", "a.npz")})
+    np.savez(root / "a.npz", **arrays)  # type: ignore[arg-type]
+    return root
+
+
+def test_a_file_of_fitting_arrays_is_taken(write: Write) -> None:
+    root = saved(write, query=np.ones((1, 1, 2, 2)), key=np.ones((1, 1, 3, 2), dtype=np.int32))
+    (case,) = load([root], root)
+    assert case.inputs.file == root / "a.npz"
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        ({"query": np.ones((2, 2))}, "query in a.npz has shape (2, 2); expected (1, 1, 2, 2)"),
+        ({"qeury": np.ones((2, 2))}, "a.npz has an array 'qeury'; expected some of query, key, value"),
+        ({"query": np.array([[{}]])}, "holds object, not numbers"),
+        ({"query": np.array(["a"])}, "not numbers"),
+    ],
+)
+def test_a_file_that_does_not_fit(write: Write, array: dict[str, object], words: str) -> None:
+    root = saved(write, **array)
+    with pytest.raises(CaseFileErrors) as caught:
+        load([root], root)
+    assert words in str(caught.value)
+
+
+def test_a_file_that_is_no_archive(write: Write) -> None:
+    root = write({"t.yaml": SUITE.replace("FILE", "a.npz"), "a.npz": "not a zip"})
+    with pytest.raises(CaseFileErrors, match=r"a\.npz is not a readable npz of numbers"):
+        load([root], root)
+
+
+def test_a_member_that_is_no_array(write: Write) -> None:
+    root = write({"t.yaml": SUITE.replace("FILE", "a.npz")})
+    with ZipFile(root / "a.npz", "w") as archive:
+        archive.writestr("query.npy", b"\x93NUMPY\x09\x00rest")
+    with pytest.raises(CaseFileErrors, match="has an unknown format"):
+        load([root], root)
+
+
+def test_a_suite_outside_the_case_folder_is_refused_unread(write: Write, tmp_path: Path) -> None:
+    root = write({"t.yaml": ""})
+    (tmp_path / "outside.yaml").write_text("secret", encoding="utf-8")
+    (root / "link.yaml").symlink_to(tmp_path / "outside.yaml")
+    for path in (root / "link.yaml", tmp_path / "outside.yaml", root / ".." / "outside.yaml"):
+        with pytest.raises(CaseFileErrors, match="lies outside the case folder cases"):
+            load([path], root)
+    with pytest.raises(CaseFileErrors, match=r"link\.yaml leads outside the case folder cases"):
+        load([root], root)
+
+
+def test_paths_that_are_no_suites(write: Write) -> None:
+    root = write({"t.yml": "", "empty/readme.txt": ""})
+    for path, words in {
+        "absent.yaml": "there is no such file",
+        "t.yml": "a suite ends in .yaml",
+        "empty": r"no suite \(\*.yaml\) in this folder",
+    }.items():
+        with pytest.raises(CaseFileErrors, match=words):
+            load([root / path], root)
+
+
+def test_a_file_asked_for_twice_is_loaded_once(write: Write) -> None:
+    text = SUITE.replace("inputs: {file: FILE}", "")
+    root = write({"t.yaml": text, "a/u.yaml": text.replace("suite: t", "suite: a/u")})
+    cases: tuple[Case, ...] = load([root / "t.yaml", root, root / "a" / ".." / "t.yaml"], root)
+    assert [(case.id, case.source) for case in cases] == [
+        ("a/u/one", "cases/a/u.yaml:5"),
+        ("t/one", "cases/t.yaml:5"),
+    ]
+    assert [case.id for case in load([root / "a"], root)] == ["a/u/one"]
+    assert loader.SUFFIX == ".yaml"
