@@ -16,7 +16,7 @@ from typing import Any
 import onnxruntime
 import torch
 
-from conformance.bridge import Tensor
+from conformance.bridge import Facts, Tensor
 from conformance.bridge.loading import digest
 
 from ._torch import torch_evidence
@@ -25,13 +25,17 @@ PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
 LENGTHS = {"b": 2, "q": 3, "k": 5}
 """Lengths of the example that is traced: different, and none of them 1, which torch.export would fix."""
 
+Function = Callable[[Mapping[str, Any]], Any]
+Inputs = Mapping[str, tuple[Tensor, str]]
+"""Name -> the tensor and a letter for each of its axes: b, q, k and n (batch times heads) are dynamic."""
+
 sessions: dict[str, Any] = {}
 
 
 class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """A function of named tensors as a module of positional ones, which is what can be exported."""
 
-    def __init__(self, function: Callable[[Mapping[str, Any]], Any], names: tuple[str, ...]) -> None:
+    def __init__(self, function: Function, names: tuple[str, ...]) -> None:
         super().__init__()
         self.function, self.names = function, names
 
@@ -40,28 +44,22 @@ class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return self.function(dict(zip(self.names, tensors, strict=True)))
 
 
-def exported(
-    function: Callable[[Mapping[str, Any]], Any],
-    inputs: Mapping[str, tuple[Tensor, str]],
-    signature: Mapping[str, Any],
-    adapter: str,
-) -> Any:
-    """A session for `function` of `inputs` (each with a letter for every axis: b, q and k are dynamic)."""
-    described = {name: _described(tensor, axes) for name, (tensor, axes) in inputs.items()}
-    key = json.dumps([_versions(), digest(Path(adapter)), dict(signature), described], sort_keys=True)
+def exported(function: Function, inputs: Inputs, signature: Mapping[str, Any], facts: Facts, adapter: str) -> Any:
+    """A session for `function` of `inputs`; whatever else the graph depends on is in `signature`."""
+    lengths = LENGTHS | {"n": LENGTHS["b"] * facts.sizes["num_heads"]}
+    described = {
+        name: (tensor.dtype, [a if a in lengths else n for a, n in zip(axes, tensor.shape, strict=True)])
+        for name, (tensor, axes) in inputs.items()
+    }
+    key = json.dumps([_versions(), digest(Path(adapter)), signature, described], sort_keys=True)
     if key not in sessions:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        model = _kept(key, lambda: _export(function, described))
+        model = _kept(key, lambda: _export(function, described, lengths))
         sessions[key] = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return sessions[key]
-
-
-def _described(tensor: Tensor, axes: str) -> tuple[str, list[Any]]:
-    """The dtype of an input, and for every axis its size, or its letter where it is dynamic."""
-    return tensor.dtype, [axis if axis in LENGTHS else size for axis, size in zip(axes, tensor.shape, strict=True)]
 
 
 def _versions() -> dict[str, str]:
@@ -82,14 +80,14 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
     return file.read_bytes()
 
 
-def _export(function: Callable[[Mapping[str, Any]], Any], described: Mapping[str, tuple[str, list[Any]]]) -> bytes:
+def _export(function: Function, described: Mapping[str, tuple[str, list[Any]]], lengths: Mapping[str, int]) -> bytes:
     """Trace the function on an example and return the model."""
     examples = [
-        torch.zeros([LENGTHS.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
+        torch.zeros([lengths.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
         for dtype, sizes in described.values()
     ]
     dynamic = [
-        {i: torch.export.Dim.DYNAMIC for i, size in enumerate(sizes) if size in LENGTHS}
+        {i: torch.export.Dim.DYNAMIC for i, size in enumerate(sizes) if size in lengths}
         for _dtype, sizes in described.values()
     ]
     names = tuple(described)
@@ -105,7 +103,7 @@ def _export(function: Callable[[Mapping[str, Any]], Any], described: Mapping[str
     return bytes(program.model_proto.SerializeToString())
 
 
-def run(session: Any, inputs: Mapping[str, tuple[Tensor, str]]) -> list[Any]:
+def run(session: Any, inputs: Inputs) -> list[Any]:
     """Run the session on NumPy arrays."""
     taken = {node.name for node in session.get_inputs()}
     return list(session.run(None, {name: tensor.bits for name, (tensor, _axes) in inputs.items() if name in taken}))

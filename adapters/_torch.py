@@ -1,5 +1,6 @@
 """Tensors to torch and back, bit for bit, and what torch documents: shared by the adapters of torch and of its export."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,33 @@ def aliased(query: Tensor, key: Tensor, value: Tensor, alias: str, device: str) 
     q = to_torch(query, device)
     k = q if alias == "qkv" else to_torch(key, device)
     return q, k, k if alias in ("kv", "qkv") else to_torch(value, device)
+
+
+def mha_layer(facts: Facts, *, biases: bool) -> Any:
+    """A torch.nn.MultiheadAttention of the call's widths."""
+    return torch.nn.MultiheadAttention(
+        facts.sizes["query_dim"],
+        facts.sizes["num_heads"],
+        bias=biases,
+        kdim=facts.sizes["kdim"],
+        vdim=facts.sizes["vdim"],
+        batch_first=True,
+        device=facts.device,
+        dtype=getattr(torch, facts.dtype),
+    )
+
+
+def mha_state(params: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The parameters of a call under torch's names, (out, in): stacked, or apart where kdim or vdim differ."""
+    found = {"out_proj.weight": params["wo"].T}
+    if sizes["kdim"] == sizes["vdim"] == sizes["query_dim"]:
+        found["in_proj_weight"] = torch.cat([params[name].T for name in ("wq", "wk", "wv")])
+    else:
+        found |= {f"{letter}_proj_weight": params["w" + letter].T for letter in "qkv"}
+    if "bq" in params:
+        found["in_proj_bias"] = torch.cat([params[name] for name in ("bq", "bk", "bv")])
+        found["out_proj.bias"] = params["bo"]
+    return found
 
 
 def math_profile(dtype: str) -> Profile:

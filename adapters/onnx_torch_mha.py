@@ -34,3 +34,74 @@ SLOTS = {
     "is_causal": {"role": "causal", "alignment": "top_left", "hint": True, "requires": ["attn_mask"]},
 }
 
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, Unsupported, framework_call
+
+from ._onnx import Function, exported, onnx_evidence, run
+from ._torch import mha_layer, mha_state, wants_weights
+
+MASKS = ("key_padding_mask", "attn_mask")
+
+
+def declare(facts: Facts) -> Declaration:
+    """What torch documents of the source call; the decomposed graph rounds after every operator."""
+    if facts.dtype == "float16":
+        return Declaration(Profile.naive("float16"), evidence="measured: TOLERANCE.md, section 5")
+    return Declaration(Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: TOLERANCE.md, section 5")
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call with the exported graph."""
+    facts = call.facts
+    if "weights" in facts.outputs and "weights_mean" in facts.outputs:
+        raise Unsupported("one call returns weights per head or their mean, not both")
+    flags = {
+        "is_causal": bool(call.arguments.get("is_causal", False)),
+        "need_weights": wants_weights(facts),
+        "average_attn_weights": "weights_mean" in facts.outputs,
+    }
+    inputs = tensors(call)
+    signature = {**flags, "heads": facts.sizes["num_heads"], "alias": facts.alias}
+    with framework_call():
+        results = run(exported(source(facts, flags, inputs), inputs, signature, facts, __file__), inputs)
+    return {name: results[0 if name == "output" else 1] for name in facts.outputs}
+
+
+def tensors(call: Call) -> dict[str, tuple[Tensor, str]]:
+    """The inputs of the graph: what is one object in the call is one input; self attention has one length."""
+    length = "q" if call.facts.alias == "qkv" else "k"
+    found = {"query": (call.query, "bqe")}
+    if call.facts.alias != "qkv":
+        found["key"] = (call.key, "bke")
+    if call.facts.alias == "none":
+        found["value"] = (call.value, "bke")
+    found |= {name: (tensor, "io"[-len(tensor.shape) :]) for name, tensor in call.params.items()}
+    for name in MASKS:
+        if name in call.arguments:
+            mask = call.arguments[name]
+            axes = "b" if name == "key_padding_mask" else "nq"[3 - len(mask.shape) :]
+            found[name] = (mask, axes + length)
+    return found
+
+
+def source(facts: Facts, flags: Mapping[str, Any], inputs: Mapping[str, Any]) -> Function:
+    """The layer as a function of its inputs, parameters among them."""
+    layer = mha_layer(facts, biases="bq" in inputs).eval()
+
+    def call_layer(given: Mapping[str, Any]) -> Any:
+        query = given["query"]
+        key = given.get("key", query)
+        arguments = {**flags, **{name: given[name] for name in MASKS if name in given}}
+        state = mha_state(given, facts.sizes)
+        return torch.func.functional_call(layer, state, (query, key, given.get("value", key)), arguments)
+
+    return call_layer
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return onnx_evidence()

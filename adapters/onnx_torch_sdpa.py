@@ -61,7 +61,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         return scaled_dot_product_attention(**tensors, **flags)
 
     with framework_call():
-        output = run(exported(source, inputs, flags, __file__), inputs)[0]
+        output = run(exported(source, inputs, flags, call.facts, __file__), inputs)[0]
     return {"output": output}
 
 

@@ -47,9 +47,19 @@ VARIANTS = {
 from typing import Any
 
 import torch
-from ._torch import aliased, from_torch, stepwise_profile, to_torch, torch_evidence, wants_weights
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+
+from ._torch import (
+    aliased,
+    from_torch,
+    mha_layer,
+    mha_state,
+    stepwise_profile,
+    to_torch,
+    torch_evidence,
+    wants_weights,
+)
 
 
 def declare(facts: Facts) -> Declaration:
@@ -74,7 +84,10 @@ def mha(call: Call) -> dict[str, Any]:
     facts = call.facts
     if "weights" in facts.outputs and "weights_mean" in facts.outputs:
         raise Unsupported("one call returns weights per head or their mean, not both")
-    layer = module(call)
+    layer = mha_layer(facts, biases="bq" in call.params)
+    params = {name: to_torch(tensor, facts.device) for name, tensor in call.params.items()}
+    layer.load_state_dict(mha_state(params, facts.sizes))
+    layer.train(facts.variant == "train")
     query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device)
     masks = {
         name: to_torch(call.arguments[name], facts.device)
@@ -91,37 +104,6 @@ def mha(call: Call) -> dict[str, Any]:
         output, weights = layer(query, key, value, **arguments)
     found = {"output": output, "weights": weights, "weights_mean": weights}
     return {name: from_torch(found[name]) for name in facts.outputs}
-
-
-def module(call: Call) -> Any:
-    """A layer with the call's parameters, in the mode of the variant."""
-    facts, sizes = call.facts, call.facts.sizes
-    layer = torch.nn.MultiheadAttention(
-        sizes["query_dim"],
-        sizes["num_heads"],
-        bias="bq" in call.params,
-        kdim=sizes["kdim"],
-        vdim=sizes["vdim"],
-        batch_first=True,
-        device=facts.device,
-        dtype=getattr(torch, facts.dtype),
-    )
-    layer.load_state_dict(state(call))
-    return layer.train(facts.variant == "train")
-
-
-def state(call: Call) -> dict[str, Any]:
-    """The parameters under torch's names and in torch's orientation."""
-    params = {name: to_torch(tensor, call.facts.device) for name, tensor in call.params.items()}
-    found = {"out_proj.weight": params["wo"].T}
-    if call.facts.sizes["kdim"] == call.facts.sizes["vdim"] == call.facts.sizes["query_dim"]:
-        found["in_proj_weight"] = torch.cat([params[name].T for name in ("wq", "wk", "wv")])
-    else:
-        found |= {f"{letter}_proj_weight": params["w" + letter].T for letter in "qkv"}
-    if "bq" in params:
-        found["in_proj_bias"] = torch.cat([params[name] for name in ("bq", "bk", "bv")])
-        found["out_proj.bias"] = params["bo"]
-    return found
 
 
 def evidence() -> dict[str, Any]:

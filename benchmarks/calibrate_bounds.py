@@ -1,7 +1,8 @@
 """
-The table of TOLERANCE.md, section 5, for the torch of this environment: errors of correct programs against their bounds.
+The errors of torch's attention in units of its bounds: the table from which the bounds were calibrated.
 
-Every case that fails here is a false alarm: a rounding that the declared profile does not have, or a wrong formula.
+maxA, maxB: largest error over the worst case and over the tolerance. need: largest (error - hard) / sigma. false: cases
+beyond their tolerance; each shows a rounding that the declared profile does not have, or a wrong formula.
 """
 
 import argparse

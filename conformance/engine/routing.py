@@ -228,17 +228,18 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]
 
 
 def _handed_over(slot: Slot, group: Group) -> Group:
-    """The group in the element type in which this argument takes it."""
+    """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
     if slot.role != "mask":
         return replace(group, element="flag")
+    group = replace(group, offset=None, window=None)
     element = _element(slot, group)
     if element is None:
         raise Declined(f"{slot.name} documents no {group.element} masks")
     if group.verbatim or element == group.element:
         return group
     if element == "float" and slot.meaning("float") == "add":
-        return replace(as_float(group), offset=None, window=None)
-    return replace(as_bool(group), element=element if element == "int" else "bool", offset=None, window=None)
+        return as_float(group)
+    return replace(as_bool(group), element=element if element == "int" else "bool")
 
 
 def _agree(slots: Slots, groups: dict[str, Group]) -> dict[str, Group]:

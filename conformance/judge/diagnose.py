@@ -21,8 +21,8 @@ from conformance.oracle.variation import Dialect, Reply
 from conformance.oracle.variations import CANONICAL_NAMES, candidates
 from conformance.spec.problem import Problem
 
-SCREEN = 64.0
-"""A candidate whose largest error is more than this many times the largest tolerance is not looked at closer."""
+SCREEN = 0.05
+"""A candidate that is further off than this fraction of its own largest number is not looked at closer."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _near(
             return False
         with np.errstate(invalid="ignore"):
             error = np.nanmax(np.abs(got - expected.values), initial=0.0)
-        if error > SCREEN * limit[name] + np.finfo(np.float32).eps:
+        if error > SCREEN * np.nanmax(np.abs(expected.values), initial=0.0) + limit[name]:
             return False
     return True
 

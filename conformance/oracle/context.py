@@ -11,7 +11,7 @@ from conformance.oracle.roundings import Roundings, ordered_sum, recursive_sum, 
 from conformance.oracle.rows import Rows
 from conformance.spec.problem import Array
 
-BLOCK = 2**20
+BLOCK = 2**18
 """Numbers in a temporary array: longer work is cut into pieces of this size."""
 
 
@@ -28,25 +28,22 @@ def carried(rows: Rows, key: Array, values: Array, context: Array) -> Array:
     moved: Array = np.maximum(centred, 0.0) + rows.var_sum * context**2
     if rows.var_query is None:
         return moved
-    return moved + _shared(rows, rows.var_query, key, values, context)
+    return moved + _shared(rows, rows.var_query, key, values)
 
 
-def _shared(rows: Rows, var_query: Array, key: Array, values: Array, context: Array) -> Array:
-    """
-    Compute sum_d vq_d (sum_j p_j (k_j - kbar)_d V_j)^2, (b, h, q, e).
-
-    The inner sum is sum_j p_j k_jd V_je - kbar_d o_e: one matrix product for a block of d at a time.
-    """
+def _shared(rows: Rows, var_query: Array, key: Array, values: Array) -> Array:
+    """Compute sum_d vq_d (sum_j p_j (k_j - kbar)_d V_j)^2, (b, h, q, e), a block of queries at a time."""
     batch, heads, queries, dim = var_query.shape
     keys, width = values.shape[-2:]
-    step = max(1, BLOCK // (batch * heads * max(queries, keys) * width))
-    total: Array = np.zeros((batch, heads, queries, width))
-    for low in range(0, dim, step):
+    step = max(1, BLOCK // (batch * heads * dim * max(keys, width)))
+    features, values = key.swapaxes(-1, -2)[:, :, None], values[:, :, None]
+    total: Array = np.empty((batch, heads, queries, width))
+    for low in range(0, queries, step):
         part = slice(low, low + step)
-        outer = key[..., part, None] * values[..., None, :]
-        moments = (rows.probs @ outer.reshape(batch, heads, keys, -1)).reshape(batch, heads, queries, -1, width)
-        moments -= rows.mean_key[..., part, None] * context[..., None, :]
-        total += (var_query[..., None, part] @ moments**2)[..., 0, :]
+        centred = features - rows.mean_key[:, :, part, :, None]
+        centred *= rows.probs[:, :, part, None]
+        moments = centred @ values
+        total[:, :, part] = (var_query[:, :, part, None] @ moments**2)[..., 0, :]
     return total
 
 

@@ -18,27 +18,8 @@ from conformance.spec.document import Suite
 from conformance.spec.entry import read_entry
 from conformance.spec.matrix import Expansion, expand, merge, without_metadata
 from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake
+from conformance.spec.suites import SuiteFile, find_suites
 from conformance.spec.wording import faults
-
-SUFFIX = ".yaml"
-
-
-@dataclass(frozen=True)
-class SuiteFile:
-    """A suite file that is inside the case folder: where it is, and how it is called in messages."""
-
-    path: Path
-    root: Path
-
-    @property
-    def suite(self) -> str:
-        """The name that its place gives it."""
-        return self.path.relative_to(self.root).with_suffix("").as_posix()
-
-    @property
-    def shown(self) -> str:
-        """Its path from the folder that holds the case folder."""
-        return f"{self.root.name}/{self.path.relative_to(self.root).as_posix()}"
 
 
 @dataclass(frozen=True)
@@ -61,41 +42,13 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
         CaseFileErrors: with every mistake of every file; nothing is loaded then.
     """
     mistakes: list[Mistake] = []
-    files = _files(paths, root.resolve(), mistakes)
+    files = find_suites(paths, root.resolve(), mistakes)
     loaded = [_load(file) for file in files]
     mistakes += [mistake for one in loaded for mistake in one.mistakes]
     mistakes += _repeated_suites(loaded)
     if mistakes:
         raise CaseFileErrors(mistakes)
     return tuple(case for one in loaded for case in one.cases)
-
-
-def _files(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> list[SuiteFile]:
-    """The suite files that `paths` mean, each once, in the order of their names."""
-    found: dict[Path, SuiteFile] = {}
-    for path in paths:
-        resolved = path.resolve()
-        if not resolved.is_relative_to(root):
-            mistakes.append(Mistake(str(path), 1, 1, f"lies outside the case folder {root.name}"))
-            continue
-        inside = sorted(resolved.rglob("*" + SUFFIX)) if resolved.is_dir() else [resolved]
-        if not inside:
-            mistakes.append(Mistake(str(path), 1, 1, f"no suite (*{SUFFIX}) in this folder"))
-        for file in inside:
-            if (refused := _refused(file, root)) is not None:
-                mistakes.append(Mistake(str(path), 1, 1, refused))
-            else:
-                found[file.resolve()] = SuiteFile(file.resolve(), root)
-    return sorted(found.values(), key=lambda file: file.suite)
-
-
-def _refused(file: Path, root: Path) -> str | None:
-    """Why a path may not be read as a suite; links are followed before anything is opened."""
-    if not file.resolve().is_relative_to(root):
-        return f"{file.name} leads outside the case folder {root.name}"
-    if file.suffix != SUFFIX:
-        return f"a suite ends in {SUFFIX}"
-    return None if file.is_file() else "there is no such file"
 
 
 def _load(file: SuiteFile) -> Loaded:

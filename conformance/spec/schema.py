@@ -21,15 +21,15 @@ def json_schema() -> dict[str, Any]:
     definitions = entry.pop("$defs") | {"Fields": _fields(entry)}
     fields = {"$ref": "#/$defs/Fields"}
     suite["properties"]["defaults"] = {
-        "allOf": [fields],
+        **fields,
         "propertyNames": {"not": {"const": "name"}},
         "description": "Fields for every case that does not write them.",
     }
-    suite["properties"]["cases"]["items"] = {"allOf": [fields], "required": ["name"]}
+    suite["properties"]["cases"]["items"] = {**fields, "required": ["name"]}
     for definition in (suite, *definitions.values()):
         if definition.get("additionalProperties") is False:
             definition["patternProperties"] = METADATA
-    return {"$schema": DIALECT, **_untitled(suite), "$defs": _untitled(definitions)}
+    return {"$schema": DIALECT, **_tidy(suite), "$defs": _tidy(definitions)}
 
 
 def text() -> str:
@@ -50,12 +50,14 @@ def _fields(entry: dict[str, Any]) -> dict[str, Any]:
     return {**fields, "properties": {**entry["properties"], "matrix": matrix}}
 
 
-def _untitled(schema: Any) -> Any:
-    """Drop titles made of field names, which an editor shows anyway, and what some versions of pydantic say twice."""
+def _tidy(schema: Any) -> Any:
+    """Drop titles made of field names, which an editor shows anyway, and what only some versions of pydantic write."""
     if isinstance(schema, list):
-        return [_untitled(item) for item in schema]
+        return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
+    if len(schema.get("allOf", ())) == 1:
+        schema = {**schema["allOf"][0], **{key: value for key, value in schema.items() if key != "allOf"}}
     dropped = {"title"} if isinstance(schema.get("title"), str) else set()
     dropped |= {"enum"} if "const" in schema else set()
-    return {key: _untitled(value) for key, value in schema.items() if key not in dropped}
+    return {key: _tidy(value) for key, value in schema.items() if key not in dropped}

@@ -200,7 +200,7 @@ def test_printing_at_import_harms_nothing(make_run: Any, plan_of: Plans) -> None
 
 def test_the_same_numbers_come_back_for_the_same_call(make_run: Any, plan_of: Plans) -> None:
     outputs = ("output", "weights")
-    one, two = (make_run((3, 3), outputs).through(plan_of("liar.py", "honest")) for _ in range(2))
+    one, two = (make_run((3, 3), outputs=outputs).through(plan_of("liar.py", "honest")) for _ in range(2))
     first = one.outcomes["0:3"].outputs
     assert sorted(first) == sorted(outputs)
     assert first["weights"].shape == (3, 2, 5, 7)

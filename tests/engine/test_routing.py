@@ -154,6 +154,7 @@ def test_a_flag_takes_the_causal_mask_unless_it_excludes_the_other_argument() ->
 def test_a_causal_mask_of_another_anchor_is_written_out() -> None:
     routed = route(problem(causal(offset=K - Q)), slots("torch.sdpa"))
     assert set(routed.arguments) == {"attn_mask"}
+    assert routed.problem.groups[0].offset is None
     bottom = {**TORCH_SDPA, "is_causal": {"role": "causal", "alignment": "bottom_right"}}
     assert route(problem(causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
 

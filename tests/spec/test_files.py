@@ -7,7 +7,7 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from conformance.spec import files, loader
+from conformance.spec import files
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.mistakes import CaseFileErrors, Mistake
@@ -140,4 +140,3 @@ def test_a_file_asked_for_twice_is_loaded_once(write: Write) -> None:
         ("t/one", "cases/t.yaml:5"),
     ]
     assert [case.id for case in load([root / "a"], root)] == ["a/u/one"]
-    assert loader.SUFFIX == ".yaml"

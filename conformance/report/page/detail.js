@@ -52,7 +52,7 @@ function verdictLine(cell, record) {
 function explanationOf(record) {
   const { explanation, ties } = record;
   if (!explanation) return null;
-  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this reading the result uses ${logged(explanation.budget)} of the bound.`);
+  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this reading the result uses ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget} of the bound.`);
   return el("div", { class: "callout" }, el("p", {}, "Explained by: ", el("strong", {}, explanation.sentence), "."),
     explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `Fix: ${explanation.remedy}`)) : null,
     used, el("p", { class: "muted mono" }, `${explanation.decision}: ${explanation.name}`),
@@ -65,14 +65,15 @@ function knownOf({ known }) {
     el("p", {}, known.link ? linked(known.link) : null, known.entry ? el("span", { class: "muted mono" }, ` ${known.entry}`) : null));
 }
 
-function outputsOf({ outputs, dropped_outputs: dropped }) {
+function outputsOf({ outputs, reason, dropped_outputs: dropped }) {
   if (!outputs || !outputs.length) return null;
   const head = ["Output", "Verdict", "Budget", "Max error", "Bound there", "At", "Expected", "Actual", "rms", "Beyond", "Coverage", "Not judged", "Unspecified"];
   const rows = outputs.map((one) => [el("b", {}, one.output), [one.verdict, one.class].filter(Boolean).join(", "), logged(one.budget), logged(one.max_error),
     logged(one.bound), one.at ? `[${one.at.join(", ")}]` : "", logged(one.expected), logged(one.actual), logged(one.rms),
     one.elements === undefined ? "" : `${one.beyond || 0} of ${one.elements}`, logged(one.coverage), logged(one.not_judged), logged(one.unspecified)]);
   const kept = head.map((_, column) => rows.some((row) => row[column] !== ""));
-  const notes = outputs.filter((one) => one.message).map((one) => el("p", { class: "muted" }, `${one.output}: ${one.message}`));
+  const told = (one) => (one.message.startsWith(`${one.output}:`) ? one.message : `${one.output}: ${one.message}`);
+  const notes = outputs.filter((one) => one.message && !(reason || "").includes(one.message)).map((one) => el("p", { class: "muted" }, told(one)));
   const impossible = outputs.filter((one) => one.beyond_worst).map((one) => el("p", { class: "muted" }, `${one.output}: the error is beyond the worst case that the declared arithmetic allows.`));
   return section("Outputs", table(head.filter((_, column) => kept[column]), rows.map((row) => row.filter((_, column) => kept[column]))), notes, impossible,
     (dropped || []).length ? el("p", { class: "muted" }, `Asked for, and not returned by this subject: ${dropped.join(", ")}`) : null);

@@ -56,12 +56,15 @@ function axesOf(name, operator, rank) {
   return Array.from({ length: rank }, (_, axis) => `axis ${axis}`);
 }
 
+const LEAST = 66; // pixels on each side: what the name of an axis between its ticks needs
+
 // One canvas with its ticks and axis names.
 class HeatMap {
   constructor(title, rows, columns, axes, colourAt, signAt) {
     Object.assign(this, { rows, columns, colourAt, signAt });
-    const room = Math.min(232 / columns, 240 / rows);
-    this.size = Math.max(1, Math.min(22, Math.floor(room)));
+    const size = Math.max(1, Math.min(22, Math.floor(Math.min(232 / columns, 240 / rows))));
+    this.width = Math.max(size, Math.ceil(LEAST / columns));
+    this.height = Math.max(size, Math.ceil(LEAST / rows));
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}, ${rows} by ${columns}; arrow keys move the cursor` });
     this.mark = el("div", { class: "mark", hidden: true });
     this.legend = el("div", { class: "scale" });
@@ -75,17 +78,17 @@ class HeatMap {
   }
 
   draw() {
-    const { rows, columns, size, canvas } = this;
+    const { rows, columns, width, height, canvas } = this;
     const ratio = Math.max(1, Math.round(devicePixelRatio || 1));
-    canvas.width = columns * size * ratio;
-    canvas.height = rows * size * ratio;
-    canvas.style.width = `${columns * size}px`;
-    canvas.style.height = `${rows * size}px`;
+    canvas.width = columns * width * ratio;
+    canvas.height = rows * height * ratio;
+    canvas.style.width = `${columns * width}px`;
+    canvas.style.height = `${rows * height}px`;
     const ink = canvas.getContext("2d");
     ink.imageSmoothingEnabled = false;
     ink.drawImage(this.pixels(), 0, 0, canvas.width, canvas.height);
     ink.scale(ratio, ratio);
-    if (size >= 8) this.drawSigns(ink);
+    if (Math.min(width, height) >= 8) this.drawSigns(ink);
   }
 
   pixels() {
@@ -99,14 +102,14 @@ class HeatMap {
   }
 
   drawSigns(ink) {
-    const { rows, columns, size } = this;
-    ink.font = `600 ${Math.min(13, size - 1)}px ui-monospace, monospace`;
+    const { rows, columns, width, height } = this;
+    ink.font = `600 ${Math.min(13, width - 1, height - 1)}px ui-monospace, monospace`;
     ink.textAlign = "center";
     ink.textBaseline = "middle";
     ink.fillStyle = mode() === "dark" ? "#111" : "#fff";
     for (let place = 0; place < rows * columns; place += 1) {
       const sign = this.signAt(place);
-      if (sign) ink.fillText(sign, ((place % columns) + 0.5) * size, (Math.floor(place / columns) + 0.55) * size);
+      if (sign) ink.fillText(sign, ((place % columns) + 0.5) * width, (Math.floor(place / columns) + 0.55) * height);
     }
   }
 
@@ -122,8 +125,8 @@ class HeatMap {
     this.mark.hidden = place === null;
     if (place === null) return;
     Object.assign(this.mark.style, {
-      left: `${(place % this.columns) * this.size}px`, top: `${Math.floor(place / this.columns) * this.size}px`,
-      width: `${this.size}px`, height: `${this.size}px`,
+      left: `${(place % this.columns) * this.width}px`, top: `${Math.floor(place / this.columns) * this.height}px`,
+      width: `${this.width}px`, height: `${this.height}px`,
     });
   }
 }
@@ -218,7 +221,7 @@ class Maps {
     const map = new HeatMap(title, this.rows, this.columns, this.axes.slice(-2),
       (place) => (kind(place) ? SPECIAL[kind(place)][mode()] : signedColour(array[from + place], range)),
       (place) => (kind(place) ? SPECIAL[kind(place)].sign : ""));
-    map.legend.append(el("span", {}, short(-range)), bar(SIGNED[mode()]), el("span", {}, short(range)), ...this.present(kind));
+    map.legend.append(el("span", {}, range ? short(-range) : "0"), bar(SIGNED[mode()]), el("span", {}, short(range)), ...this.present(kind));
     return map;
   }
 

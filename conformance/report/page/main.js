@@ -112,6 +112,7 @@ wireDetail();
 wirePair();
 wirePage();
 drawLegend();
+$("grid").style.setProperty("--first", firstColumn());
 openFirst();
 drawHead();
 follow(location.hash.includes("=") ? location.hash : "");

@@ -1,4 +1,5 @@
-// The matrix: themes and suites fold; a folded row shows the gravest verdict below it.
+// The matrix: themes and suites fold; a folded row shows the gravest verdict below it, and a declined case only where
+// nothing else is.
 const openGroups = new Set();
 const rowCache = new Map();
 let columns = [];
@@ -52,7 +53,7 @@ function matching() {
 function gravest(rows, column, found) {
   const cells = rows.filter((row) => found.get(row).has(column)).map((row) => CELLS[row][column]);
   if (!cells.length) return null;
-  const weight = (cell) => cell.gravity + (isBad(cell) ? 100 : 0) - (cell.known ? 50 : 0);
+  const weight = (cell) => (cell.verdict === "unsupported" ? -100 : cell.gravity) + (isBad(cell) ? 100 : 0) - (cell.known ? 50 : 0);
   const top = cells.reduce((worst, cell) => (weight(cell) > weight(worst) ? cell : worst));
   return { cell: top, number: cells.filter((cell) => cell.verdict === top.verdict && isBad(cell) === isBad(top)).length };
 }
@@ -90,12 +91,21 @@ function bodyCell(row, column) {
   return node;
 }
 
+const labelOf = (one) => (one.name.startsWith(`${one.suite}/`) ? one.name.slice(one.suite.length + 1) : one.name);
+
+// Wide enough for the longest label, within reason.
+function firstColumn() {
+  const longest = Math.max(24, ...CASES.map((one) => labelOf(one).length));
+  return `min(${Math.min(560, 70 + Math.ceil(6.9 * longest))}px, 46vw)`;
+}
+
 function caseRow(row) {
   const key = `${row} ${columns.join()}`;
   if (rowCache.has(key)) return rowCache.get(key);
   const one = CASES[row];
-  const short = one.name.startsWith(`${one.suite}/`) ? one.name.slice(one.suite.length + 1) : one.name;
-  const [name, parameters] = [short.split("[", 1)[0], short.slice(short.split("[", 1)[0].length)];
+  const label = labelOf(one);
+  const [name] = label.split("[", 1);
+  const parameters = label.slice(name.length);
   const head = el("th", { scope: "row", title: one.summary ? `${one.name}\n${one.summary}` : one.name },
     el("span", { class: "case-name" }, name), el("span", { class: "parameters" }, parameters));
   const node = el("tr", { class: "case" }, head, columns.map((column) => bodyCell(row, column)));

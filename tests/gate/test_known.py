@@ -1,0 +1,183 @@
+"""Known deviations: accepted only within bound and delta, strict in both directions."""
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.bridge.contract import Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.engine.judging import Judged
+from conformance.gate.known import Entry, Known
+from conformance.judge.cell import judge
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Dialect
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+B, H, Q, K, D = 2, 3, 5, 7, 11
+FLOAT32 = Profile.uniform("float32")
+TODAY = dt.date(2026, 11, 20)
+NAN = {"fully_masked_row": "nan"}
+
+
+def problem(*, dead: bool) -> Problem:
+    rng = np.random.default_rng(7)
+    query, key, value = (round_to(rng.normal(size=(B, H, n, D)), "float32") for n in (Q, K, K))
+    allowed = np.ones((1, 1, Q, K), dtype=bool)
+    allowed[0, 0, 1, 2:] = False
+    allowed[0, 0, 2] = not dead
+    group = Group("attn_mask", ("attention",), "bool", allowed)
+    return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=(group,))
+
+
+def cell(behaviour: Dialect, *, dead: bool = True, **fields: Any) -> Judged:
+    """What comes of an implementation that behaves so and declares nothing."""
+    asked = problem(dead=dead)
+    answer = evaluate(asked, behaviour, "float32").reply["output"]
+    actual = {"output": to_tensor(round_to(answer.values, "float32"), "float32")}
+    found = judge(asked, {}, FLOAT32, actual)
+    masks = (MaskFacts("attn_mask", ("attention",), "bool"),)
+    facts = Facts("sdpa", "float32", "cpu", "", ("output",), masks=masks, sizes=asked.sizes())
+    settings: dict[str, Any] = {"case": "a/b", "subject": "torch.mha[eval]", "versions": {"torch": "2.13.0+cpu"}}
+    settings |= {"message": found.reason, "verdict": found.verdict, "actual": actual, **fields}
+    return Judged(facts=facts, problem=asked, declared=found.expectation, profile=FLOAT32, judgement=found, **settings)
+
+
+def entry(**fields: Any) -> Entry:
+    settings: dict[str, Any] = {
+        "subject": "torch.mha*",
+        "delta": {"decisions": NAN},
+        "reason": "documented nowhere, seen today",
+        "link": "https://example.org/1",
+    }
+    return Entry.model_validate(settings | fields)
+
+
+def known(*entries: Entry) -> Known:
+    return Known([(each, f"known.yaml:{line}") for line, each in enumerate(entries, 3)], TODAY)
+
+
+def test_a_failure_within_bound_and_delta_is_accepted_with_its_reason() -> None:
+    listed = known(entry())
+    record = listed.review(cell(NAN))
+    assert record["known"] == {
+        "reason": "documented nowhere, seen today",
+        "link": "https://example.org/1",
+        "entry": "known.yaml:3",
+    }
+    assert listed.problems(whole=True) == []
+    assert listed.record(whole=True)["live"] == 1
+
+
+def test_another_failure_of_the_same_call_is_not_accepted() -> None:
+    listed = known(entry())
+    assert "known" not in listed.review(cell({"fully_masked_row": "uniform"}))
+    assert listed.problems(whole=True) == ["known.yaml:3: dead: 1 cells covered and none matches: remove the entry"]
+
+
+def test_a_cell_in_which_the_delta_changes_nothing_is_not_covered() -> None:
+    listed = known(entry())
+    assert listed.review(cell({}, dead=False)) == {}
+    assert listed.problems(whole=True) == []
+    assert len(listed.record(whole=True)["not_reached"]) == 1
+
+
+def test_a_covered_cell_that_conforms_makes_the_entry_too_wide() -> None:
+    listed = known(entry())
+    listed.review(cell(NAN))
+    listed.review(cell({}))
+    assert listed.problems(whole=True) == [
+        ("known.yaml:3: too wide: 1 covered cells conform without it, first a/b on torch.mha[eval]: "
+        "narrow `when` or `cases`")
+    ]
+
+
+def test_a_fixed_entry_is_dead_only_in_a_whole_run() -> None:
+    listed = known(entry())
+    listed.review(cell({"scale": "none"}))
+    assert listed.problems(whole=False) == []
+    assert "remove the entry" in listed.problems(whole=True)[0]
+
+
+def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
+    listed = known(entry(expires=dt.date(2026, 11, 19)))
+    assert "known" not in listed.review(cell(NAN))
+    assert listed.problems(whole=True) == [
+        "known.yaml:3: expired on 2026-11-19: fix it, or extend the date with a reason"
+    ]
+    assert "known" in known(entry(expires=dt.date(2026, 11, 20))).review(cell(NAN))
+
+
+@pytest.mark.parametrize(
+    ("fields", "applies"),
+    [
+        ({"subject": "torch.mha[eval]"}, True),
+        ({"subject": "torch.mha[train]"}, False),
+        ({"cases": "a/*"}, True),
+        ({"cases": "b/*"}, False),
+        ({"versions": {"torch": ">=2.13,<2.14"}}, True),
+        ({"versions": {"torch": ">=2.14"}}, False),
+        ({"versions": {"keras": ">=3"}}, False),
+        ({"platform": "Plan9-*"}, False),
+        ({"when": {"operator": "sdpa", "dtype": ["float32"], "slots": ["attn_mask"]}}, True),
+        ({"when": {"operator": "mha"}}, False),
+        ({"when": {"dtype": ["float16"]}}, False),
+        ({"when": {"elements": {"attn_mask": "float"}}}, False),
+        ({"when": {"elements": {"attn_mask": "bool"}}}, True),
+        ({"when": {"kinds": ["causal"]}}, False),
+        ({"when": {"dead_row": True}}, True),
+        ({"when": {"dead_row": False}}, False),
+        ({"when": {"without_outputs": ["weights"]}}, True),
+        ({"when": {"outputs": ["weights"]}}, False),
+        ({"when": {"alias": ["qkv"]}}, False),
+        ({"when": {"masks": False}}, False),
+        ({"when": {"sizes": {"head_dim": 11}, "sizes_differ": [["seq_len_q", "seq_len_k"]]}}, True),
+        ({"when": {"sizes_equal": [["seq_len_q", "seq_len_k"]]}}, False),
+        ({"when": {"verbatim": True}}, False),
+        ({"when": {"without_slots": ["attn_mask"]}}, False),
+    ],
+)
+def test_every_condition_can_hold_and_fail(fields: dict[str, Any], applies: bool) -> None:  # noqa: FBT001 - a column
+    assert ("known" in known(entry(**fields)).review(cell(NAN))) is applies
+
+
+def test_errors_are_accepted_by_case_and_message() -> None:
+    listed = known(entry(delta=None, accept={"verdict": "error", "message": "cannot reshape .* size 24"}))
+    crashed = cell(NAN, verdict="error", message="TypeError: cannot reshape array of size 24 into shape")
+    assert "known" in listed.review(crashed)
+    other = cell(NAN, verdict="error", message="ValueError: something else")
+    assert "known" not in listed.review(other)
+    assert "known" not in listed.review(cell(NAN, verdict="crash", message="cannot reshape of size 24"))
+
+
+def test_what_a_resumed_run_says_is_counted_again() -> None:
+    first = known(entry())
+    record = {"case": "a/b", "subject": "torch.mha[eval]", **first.review(cell(NAN))}
+    second = known(entry())
+    second.restore(record)
+    assert second.record(whole=True) == first.record(whole=True)
+
+
+def test_a_profile_delta_accepts_what_a_wider_arithmetic_explains() -> None:
+    asked = problem(dead=False)
+    exact = evaluate(asked).reply["output"].values
+    coarse = {"output": Tensor.of((exact * (1 + 3e-4)).astype(np.float32))}
+    found = judge(asked, {}, FLOAT32, coarse)
+    base = cell({}, dead=False)
+    failing = Judged(
+        case="a/b",
+        subject="torch.mha[eval]",
+        versions={},
+        facts=base.facts,
+        problem=asked,
+        verdict=found.verdict,
+        declared=found.expectation,
+        profile=FLOAT32,
+        actual=coarse,
+    )
+    assert failing.verdict == "fail"
+    assert "known" in known(entry(delta={"profile": {"mm": "tf32"}})).review(failing)
+    assert "known" not in known(entry(delta={"profile": {"scale": "float32"}})).review(failing)

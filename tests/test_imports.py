@@ -1,0 +1,49 @@
+"""Importing us imports no framework and no adapter; and the check of it can fail."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FRAMEWORKS = ("torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "onnx", "onnxruntime", "onnxscript", "ml_dtypes")
+
+IMPORT_ALL = """
+import importlib, pkgutil, conformance
+for module in pkgutil.walk_packages(conformance.__path__, "conformance."):
+    if not module.name.endswith("__main__") and "._data" not in module.name:
+        importlib.import_module(module.name)
+"""
+
+BRIDGE = "import conformance.bridge.worker"
+
+
+def loaded(code: str, *folders: Path) -> set[str]:
+    """The top-level modules that a fresh interpreter has after running `code`."""
+    tell = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]}; {{}}\nprint(*sys.modules)"
+    source = tell.format(f"exec({code!r})")
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_importing_us_loads_no_framework() -> None:
+    modules = loaded(IMPORT_ALL, ROOT)
+    assert "conformance" in modules
+    assert not modules & {*FRAMEWORKS, "adapters"}
+
+
+def test_the_bridge_loads_nothing_but_numpy_and_the_standard_library() -> None:
+    beyond = loaded(BRIDGE, ROOT) - loaded("import numpy") - {"conformance"} - set(sys.stdlib_module_names)
+    assert not beyond
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_the_check_sees_a_framework(tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").touch()
+    (tmp_path / "conformance").mkdir()
+    (tmp_path / "conformance" / "__init__.py").touch()
+    (tmp_path / "conformance" / "guilty.py").write_text(f"import {name}\n", encoding="utf-8")
+    assert name in loaded(IMPORT_ALL, tmp_path)
