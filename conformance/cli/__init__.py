@@ -6,6 +6,6 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from conformance.cli.main import main  # noqa: E402 - the variables are read when NumPy is imported
+from conformance.cli.main import main
 
 __all__ = ["main"]

@@ -28,7 +28,7 @@ from conformance.engine.job import Limits
 from conformance.engine.plan import WorkerPlan, plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog, RunLogError
-from conformance.engine.selection import SelectionError, adapter_paths, select
+from conformance.engine.selection import SelectionError, adapter_file, select
 from conformance.engine.session import Session, StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
 from conformance.gate.known import Known
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
             log=log,
             folder=folder,
             review=known.review,
-            rerun=lambda key: rerun_command(key, arguments),
+            rerun=lambda key: rerun_command(key, offer, arguments),
             done=done,
         )
         whole = not (arguments.case or arguments.tag or arguments.paths)
@@ -127,14 +127,13 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     Raises:
         UsageError: an adapter file, a pattern or an environment that cannot be used as it is written.
     """
-    files, names = adapter_paths(patterns)
-    own = not patterns or bool(names)
+    named = [adapter_file(pattern) for pattern in patterns]
+    files = list(dict.fromkeys(found[0] for found in named if found))
+    ours = [places.adapters()] if not patterns or None in named else []
     usable, incomplete = _environments(environments)
     try:
-        adapters = read_adapters([*([places.adapters()] if own else []), *_existing(files)])
-        subjects = subjects_of(adapters, device, list(usable))
-        mine = [subject for subject in subjects if subject.adapter.path in {file.absolute() for file in files}]
-        chosen = list(dict.fromkeys([*mine, *(select(subjects, names) if own else ())]))
+        adapters = read_adapters([*ours, *_existing(files)])
+        chosen = select(subjects_of(adapters, device, list(usable)), patterns)
     except (AdapterError, SelectionError) as error:
         raise UsageError(str(error)) from error
     return _offered(chosen, usable, incomplete, asked=bool(patterns), device=device)
@@ -288,16 +287,17 @@ def _point_latest(folder: Path) -> None:
         latest.symlink_to(folder.name, target_is_directory=True)
 
 
-def rerun_command(key: tuple[str, str], arguments: argparse.Namespace) -> str:
+def rerun_command(key: tuple[str, str], offer: Offer, arguments: argparse.Namespace) -> str:
     """The command that reruns just one cell, quoted for a shell."""
-    case, subject = key
+    case, name = key
     words = ["conformance", "run", *(str(path) for path in arguments.paths)]
-    for pattern in (pattern for pattern in arguments.subject if pattern.endswith(".py")):
-        words += ["-a", pattern]
     for environment in arguments.env:
         words += ["--env", environment]
     if arguments.device != "cpu":
         words += ["--device", arguments.device]
+    adapter = next(subject.adapter for subject in offer.subjects if subject.name == name)
+    given = {found[0].absolute(): found[0] for found in map(adapter_file, arguments.subject) if found}
+    subject = f"{given[adapter.path]}{name.removeprefix(adapter.name)}" if adapter.path in given else name
     return shlex.join([*words, "-a", subject, "-k", case])
 
 

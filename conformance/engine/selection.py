@@ -1,7 +1,8 @@
 """Choosing subjects by name, by glob, or by the path of an adapter file."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.engine.adapters import Subject
@@ -12,11 +13,17 @@ class SelectionError(Exception):
     """A pattern that selects nothing; the text has the nearest name."""
 
 
-def adapter_paths(patterns: Iterable[str]) -> tuple[list[Path], list[str]]:
-    """Split what `-a` takes into paths to adapter files, and names or globs."""
-    given = list(patterns)
-    paths = [pattern for pattern in given if pattern.endswith(".py")]
-    return [Path(pattern) for pattern in paths], [pattern for pattern in given if pattern not in paths]
+_FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>[\[@].*)?", re.DOTALL)
+
+
+def adapter_file(pattern: str) -> tuple[Path, str] | None:
+    """
+    Split a pattern that names an adapter file: `mine.py`, or `mine.py[variant]@device` for one subject of it.
+
+    None for names and globs of subjects.
+    """
+    match = _FILE.fullmatch(pattern)
+    return (Path(match["file"]), match["rest"] or "") if match else None
 
 
 def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject]:
@@ -36,6 +43,14 @@ def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject
 
 
 def _chosen(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
+    if (named := adapter_file(pattern)) is not None:
+        file, rest = named
+        own = [subject for subject in subjects if subject.adapter.path == file.absolute()]
+        return _named(own, f"{own[0].adapter.name}{rest}") if rest and own else own
+    return _named(subjects, pattern)
+
+
+def _named(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
     *own, _adapter = range(len(subjects[0].names)) if subjects else [0]
     for place in own:
         if exact := [subject for subject in subjects if subject.names[place] == pattern]:

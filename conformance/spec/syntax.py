@@ -64,8 +64,11 @@ class Document:
 def read(text: str, file: str) -> Document:
     """Read one YAML document; no exception leaves for anything that the text says."""
     if len(text.encode()) > MAX_BYTES:
-        mistake = Mistake(file, 1, 1, f"the file has more than {MAX_BYTES} bytes; split the suite")
-        return Document(file, None, None, (mistake,))
+        return _unread(file, 1, 1, f"the file has more than {MAX_BYTES} bytes; split the suite")
+    if (odd := yaml.reader.Reader.NON_PRINTABLE.search(text)) is not None:
+        before = text[: odd.start()]
+        column = len(before) - before.rfind("\n")
+        return _unread(file, before.count("\n") + 1, column, f"not YAML: character {odd.group()!r} is not allowed")
     try:
         refused = tuple(_refused(text, file))
         if refused:
@@ -73,14 +76,15 @@ def read(text: str, file: str) -> Document:
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         words = ", ".join(word for word in (error.context, error.problem) if word)
-        return Document(file, None, None, (Mistake(file, line, column, f"not YAML: {words}"),))
-    except yaml.YAMLError as error:
-        return Document(file, None, None, (Mistake(file, 1, 1, f"not YAML: {error}".splitlines()[0]),))
+        return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, f"not YAML: {words}")
     mistakes: list[Mistake] = []
     data = _plain(node, file, mistakes) if node is not None else None
     return Document(file, node, data, tuple(mistakes))
+
+
+def _unread(file: str, line: int, column: int, message: str) -> Document:
+    return Document(file, None, None, (Mistake(file, line, column, message),))
 
 
 def _compose(text: str) -> yaml.Node | None:

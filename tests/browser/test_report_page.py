@@ -136,7 +136,7 @@ def test_filters_narrow_the_matrix_and_stand_in_the_address(witness: Witness, fo
     page.select_option("#dtype", "bfloat16")
     assert "in 28 cases" in shown(page)
     page.fill("#q", "trailing TORCH.mha")
-    page.wait_for_function("location.hash.includes('q=trailing')")
+    page.wait_for_function("() => location.hash.includes('q=trailing')")
     assert shown(page).startswith("1 verdict in 1 case")
 
 

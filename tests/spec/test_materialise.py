@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec import streams
@@ -333,6 +333,7 @@ CASES = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(fields=CASES)
 def test_a_problem_is_a_function_of_its_case(make: Make, fields: dict[str, Any]) -> None:
     case = make(**fields)
@@ -349,6 +350,7 @@ def test_a_problem_is_a_function_of_its_case(make: Make, fields: dict[str, Any])
         assert group.values.ndim == 4
 
 
+@settings(deadline=None)
 @given(fields=CASES)
 def test_large_rows_are_exactly_those_that_nobody_attends(make: Make, fields: dict[str, Any]) -> None:
     case = make(**(fields | {"operator": "mha"}))

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec.case import ArrayMask, Case
@@ -101,6 +101,7 @@ def test_values_that_read_alike_are_numbered() -> None:
     assert labels([*values, []]) == ["causal~1", "causal~2", "none"]
 
 
+@settings(deadline=None)
 @given(AXES)
 def test_an_expansion_is_the_product_in_order(axes: dict[str, list[Any]]) -> None:
     faults: list[Fault] = []
@@ -116,6 +117,7 @@ def test_an_expansion_is_the_product_in_order(axes: dict[str, list[Any]]) -> Non
     assert entry == {"name": "x", "masks": [{"kind": "attention"}], "matrix": axes}
 
 
+@settings(deadline=None)
 @given(AXES, st.integers(0, 3))
 def test_ids_do_not_move_when_a_value_is_added_behind(axes: dict[str, list[Any]], which: int) -> None:
     entry = {"name": "x", "masks": [{"kind": "attention"}]}
@@ -139,6 +141,7 @@ NESTED = st.recursive(
 MAPPINGS = st.dictionaries(st.sampled_from("abc"), NESTED, max_size=3)
 
 
+@settings(deadline=None)
 @given(MAPPINGS, MAPPINGS, MAPPINGS)
 def test_merging_keeps_what_is_written_last(under: Any, over: Any, top: Any) -> None:
     assert merge(under, {}) == under

@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec import patterns
@@ -81,6 +81,7 @@ def test_every_documented_name_has_a_pattern() -> None:
     assert set(get_args(patterns.Name)) == {*patterns.PATTERNS, patterns.LEADING}
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(sorted(patterns.PATTERNS)), st.integers(0, 2**63 - 1))
 def test_a_pattern_fills_the_axes_of_its_mask(data: st.DataObject, name: str, seed: int) -> None:
     axes = data.draw(sizes(patterns.PATTERNS[name].needs))
@@ -92,6 +93,7 @@ def test_a_pattern_fills_the_axes_of_its_mask(data: st.DataObject, name: str, se
         np.testing.assert_array_equal(made, patterns.make(name, axes, seed + 1, "masks.1"))
 
 
+@settings(deadline=None)
 @given(sizes(), st.integers(0, 2**63 - 1))
 def test_holes_leave_a_key_and_a_hole_in_every_row(axes: dict[str, int], seed: int) -> None:
     made = patterns.make("holes", axes, seed, "masks.0")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec import streams
@@ -51,6 +51,7 @@ def test_the_mixing_function_gives_the_published_numbers() -> None:
     assert [int(word) for word in streams.splitmix(1234567, 4)] == published
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1), st.integers(0, 50))
 def test_wrapping_is_that_of_64_bits(key: int, count: int) -> None:
     assert [int(word) for word in streams.splitmix(key, count)] == plain_splitmix(key, count)
@@ -74,6 +75,7 @@ def test_a_stream_needs_numpy_alone() -> None:
     assert "yaml" not in loaded
 
 
+@settings(deadline=None)
 @given(SEEDS, NAMES, st.integers(0, 40), st.integers(0, 40))
 def test_a_longer_stream_begins_with_the_shorter(seed: int, name: str, first: int, second: int) -> None:
     short, long = sorted((first, second))
@@ -81,6 +83,7 @@ def test_a_longer_stream_begins_with_the_shorter(seed: int, name: str, first: in
     np.testing.assert_array_equal(streams.bell(seed, name, (long,))[:short], streams.bell(seed, name, (short,)))
 
 
+@settings(deadline=None)
 @given(DISTRIBUTIONS, SEEDS, NAMES, SHAPES)
 def test_drawing_twice_gives_the_same(distribution: str, seed: int, name: str, shape: tuple[int, ...]) -> None:
     once, again = (streams.draw(distribution, seed, name, shape, axis=-2) for _ in range(2))
@@ -89,6 +92,7 @@ def test_drawing_twice_gives_the_same(distribution: str, seed: int, name: str, s
     assert np.abs(once).max() <= streams.BOUNDS[distribution]
 
 
+@settings(deadline=None)
 @given(SEEDS, SEEDS)
 def test_tensors_and_seeds_have_streams_of_their_own(seed: int, other: int) -> None:
     words = [set(streams.words(seed, name, 64).tolist()) for name in ("query", "key", "value", "query/own")]
@@ -140,6 +144,7 @@ def test_alternating_values_cancel_under_keys_alike_in_pairs(length: int) -> Non
     assert np.abs(values[:, pairs:]).max(initial=0) <= 4 / 64
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**20))
 def test_the_power_of_two_nearest_to_a_root(number: int) -> None:
     exponent = streams.nearest_root(number)
@@ -154,6 +159,7 @@ def test_projections_keep_the_size_of_inputs() -> None:
     assert np.abs(streams.parameter(0, "bq", (500,))).max() < 1
 
 
+@settings(deadline=None)
 @given(st.integers(1, 2**40), SHAPES, SEEDS)
 def test_integers_stay_below_their_limit(limit: int, shape: tuple[int, ...], seed: int) -> None:
     drawn = streams.below(seed, "n", shape, limit)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec import syntax
@@ -114,7 +114,7 @@ def test_duplicate_keys_are_all_reported() -> None:
         ("a: 'x", "found unexpected end of stream"),
         ("a: 1\n---\nb: 2", "but found another document"),
         ("\tb: 1", "cannot start any token"),
-        ("a: \x07", "control characters"),
+        ("a: \x07", "character '\\x07' is not allowed"),
         ("? [a]\n: 1", "a key must be a plain text"),
     ],
 )
@@ -122,10 +122,15 @@ def test_what_is_not_yaml(text: str, words: str) -> None:
     assert words in places(text)[0][2]
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab:-[]{}&*!'\"#,?|>% \n\t01.e~", max_size=60))
 def test_no_text_raises(text: str) -> None:
     document = read(text, "t.yaml")
     assert document.mistakes or document.node is not None or not text.strip("- \n\t#") or document.data is None
+
+
+def test_a_character_that_is_not_allowed_has_a_place() -> None:
+    assert places("a: 1\nb:\x07")[0][:2] == (2, 3)
 
 
 def test_both_loaders_agree() -> None:

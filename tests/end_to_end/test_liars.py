@@ -1,0 +1,164 @@
+"""
+Planted bugs go red, each by a named case; the honest stay green; a process that misbehaves costs one verdict.
+
+Everything goes the whole way: case files, routing, worker processes, judging, gate, run folder.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKES = Path(__file__).parents[1] / "fakes"
+Record = dict[str, Any]
+
+MUST_CATCH = {
+    "inverted_mask": ("masks/attention_2d/holes[operator=sdpa]", "polarity[attn_mask]=ignore"),
+    "inverted_padding": ("masks/key_padding/trailing[operator=mha]", "polarity[key_padding_mask]=ignore"),
+    "ignored_padding": ("masks/key_padding/trailing[operator=sdpa]", "use[key_padding_mask]=ignored"),
+    "transposed_mask": ("masks/attention_2d/square_holes[operator=sdpa]", "mask_axes[attn_mask]=transposed"),
+    "bottom_right": (
+        "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]",
+        "causal_alignment=bottom_right",
+    ),
+    "missing_scale": ("shapes/cross_attention/three_tensors[operator=sdpa]", "scale=none"),
+    "softmax_over_queries": ("shapes/cross_attention/three_tensors[operator=mha]", "softmax_axis=queries"),
+    "interleaved_heads": ("shapes/self_attention/one_tensor[operator=mha]", "head_split=interleaved"),
+    "fill_minus_1e4": ("masks/key_padding/trailing[operator=sdpa]", "mask_fill=minus_1e4"),
+    "uniform_dead_row": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=uniform"),
+    "zero_against_declared_uniform": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=zero"),
+    "swapped_value": ("shapes/cross_attention/three_tensors[operator=sdpa]", "value_path=reversed"),
+    "averaged_weights": ("shapes/cross_attention/with_weights[operator=mha]", "returned_weights=averaged"),
+    "result_in_float64": ("shapes/cross_attention/three_tensors[operator=sdpa]", "result_dtype=float64"),
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that came to its end."""
+
+    code: int
+    stdout: str
+    stderr: str
+    folder: Path
+    records: list[Record]
+
+    @property
+    def cells(self) -> dict[tuple[str, str], Record]:
+        return {(r["case"], r["subject"]): r for r in self.records if r["type"] == "cell"}
+
+
+@pytest.fixture(scope="module")
+def conformance_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Finished]:
+    def run(*arguments: str) -> Finished:
+        folder = tmp_path_factory.mktemp("run") / "out"
+        command = [sys.executable, "-m", "conformance", "run", "--out", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        log = folder / "run.jsonl"
+        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
+        return Finished(done.returncode, done.stdout, done.stderr, folder, [json.loads(line) for line in lines])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def varied(conformance_run: Callable[..., Finished]) -> Finished:
+    cases = sorted({case for case, _ in MUST_CATCH.values()})
+    return conformance_run("-a", str(FAKES / "varied.py"), *(word for case in cases for word in ("-k", case)))
+
+
+@pytest.mark.parametrize("lie", sorted(MUST_CATCH))
+def test_every_planted_bug_is_caught_by_its_case_and_named(varied: Finished, lie: str) -> None:
+    case, cause = MUST_CATCH[lie]
+    record = varied.cells[case, f"fake.varied[{lie}]"]
+    assert (record["verdict"], record["class"]) == ("fail", "semantic")
+    found = record["explanation"]
+    assert cause in {f"{found['decision']}={found['name']}", *record["ties"]}
+
+
+def test_a_run_with_planted_bugs_is_rejected_and_says_how_to_rerun_a_cell(varied: Finished) -> None:
+    assert varied.code == 1
+    verdict = json.loads((varied.folder / "verdict.json").read_text(encoding="utf-8"))
+    assert (verdict["exit_code"], verdict["conforms"]) == (1, False)
+    case, _ = MUST_CATCH["missing_scale"]
+    rerun = varied.cells[case, "fake.varied[missing_scale]"]["rerun"]
+    assert rerun.startswith("conformance run -a ")
+    assert rerun.endswith(f"-k '{case}'")
+
+
+def test_the_honest_one_passes_every_case_in_every_dtype(conformance_run: Callable[..., Finished]) -> None:
+    done = conformance_run("-a", f"{FAKES / 'varied.py'}[honest]")
+    verdicts = {record["verdict"] for record in done.cells.values()}
+    assert done.code == 0, done.stdout
+    assert verdicts == {"pass"}
+    assert len(done.cells) > 300
+
+
+SUITE = """\
+format: 1
+suite: small
+summary: Honest but for one call.
+defaults: {operator: sdpa, num_heads: 2, head_dim: 3, seq_len_q: 5, seq_len_k: 7}
+cases:
+  - name: plain
+    matrix: {batch: [1, 2, 13, 3, 4]}
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project") / "cases"
+    folder.mkdir()
+    (folder / "small.yaml").write_text(SUITE, encoding="utf-8")
+    return folder
+
+
+BREAKS = {
+    "segfault": "crash",
+    "abort": "crash",
+    "exit": "crash",
+    "exit_zero": "crash",
+    "hang": "timeout",
+    "flood_stdout": "pass",
+    "flood_stderr": "pass",
+    "raise_inside": "error",
+    "raise_outside": "error",
+    "too_large": "error",
+    "memory": "error",
+    "wrong_dtype": "fail",
+    "decline": "unsupported",
+}
+
+
+def test_a_process_that_misbehaves_costs_exactly_one_verdict(
+    conformance_run: Callable[..., Finished], small: Path
+) -> None:
+    chosen = [word for lie in BREAKS for word in ("-a", f"{FAKES / 'liar.py'}[{lie}]")]
+    done = conformance_run(str(small), "--timeout", "2", *chosen)
+    verdicts = {
+        lie: {case: record["verdict"] for (case, subject), record in done.cells.items() if subject.endswith(f"[{lie}]")}
+        for lie in BREAKS
+    }
+    expected = {
+        lie: {f"small/plain[batch={n}]": verdict if n == 13 else "pass" for n in (1, 2, 13, 3, 4)}
+        for lie, verdict in BREAKS.items()
+    }
+    assert verdicts == expected
+    assert done.code == 1
+
+
+def test_the_report_of_a_crash_has_what_stderr_said_and_the_command_that_reruns_it(
+    conformance_run: Callable[..., Finished], small: Path
+) -> None:
+    liar = f"{FAKES / 'liar.py'}[segfault]"
+    done = conformance_run(str(small), "-a", liar, "-k", "small/plain[batch=13]")
+    (record,) = done.cells.values()
+    assert record["verdict"] == "crash"
+    assert "SIGSEGV" in record["reason"]
+    assert liar in record["rerun"]
+    assert (done.folder / "index.html").is_file()
