@@ -23,7 +23,7 @@ from conformance.report.findings import (
     subject_lines,
     what_happened,
 )
-from conformance.report.records import Cell, Run
+from conformance.report.records import VERDICTS, Cell, Run
 from conformance.report.run import load_run
 
 SHOWN_CELLS = 20
@@ -118,7 +118,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
-    verdicts = list(dict.fromkeys(verdict for line in lines for verdict in line.counts))
+    verdicts = [verdict for verdict in VERDICTS if any(verdict in line.counts for line in lines)]
     missing = any(line.missing for line in lines)
     head = ["Subject", *verdicts, *(["missing"] if missing else []), "rejected", "known", "judged", "worst budget"]
     yield "## Subjects"

@@ -140,3 +140,10 @@ def test_a_file_asked_for_twice_is_loaded_once(write: Write) -> None:
         ("t/one", "cases/t.yaml:5"),
     ]
     assert [case.id for case in load([root / "a"], root)] == ["a/u/one"]
+
+
+def test_a_file_that_is_not_text_is_a_mistake(write: Write) -> None:
+    root = write({"t.yaml": ""})
+    (root / "t.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(CaseFileErrors, match=r"^cases/t\.yaml:1:1: cannot be read: "):
+        load([root], root)

@@ -1,0 +1,53 @@
+"""Variations that return another form of the same answer."""
+
+from conformance.oracle.variation import Expected, Reply, ReplyMap, Variation
+
+
+def _averaged(reply: Reply) -> Reply:
+    if "weights" not in reply:
+        return reply
+    weights = reply["weights"]
+    return {**reply, "weights": Expected(weights.values.mean(axis=1), weights.dtype)}
+
+
+def _returned_as(dtype: str) -> ReplyMap:
+    def apply(reply: Reply) -> Reply:
+        if all(expected.dtype == dtype for expected in reply.values()):
+            return reply
+        return {name: Expected(expected.values, dtype) for name, expected in reply.items()}
+
+    return apply
+
+
+def _output_transposed(reply: Reply) -> Reply:
+    if "output" not in reply or reply["output"].values.ndim != 4:  # noqa: PLR2004 - only (b, h, q, d) has heads
+        return reply
+    output = reply["output"]
+    return {**reply, "output": Expected(output.values.swapaxes(1, 2), output.dtype)}
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, reply: ReplyMap) -> Variation:
+    """One row of the table."""
+    return Variation(decision, name, sentence, remedy, "reply", reply=reply)
+
+
+ROWS: tuple[Variation, ...] = (
+    row(
+        "returned_weights",
+        "averaged",
+        "averages the returned weights over the heads",
+        "ask for weights per head",
+        _averaged,
+    ),
+    row(
+        "output_axes",
+        "transposed",
+        "returns (batch, seq_len, num_heads, head_dim)",
+        "swap axes 1 and 2",
+        _output_transposed,
+    ),
+    *(
+        row("result_dtype", dtype, f"returns {dtype}", "cast the result", _returned_as(dtype))
+        for dtype in ("float64", "float32", "float16", "bfloat16")
+    ),
+)
