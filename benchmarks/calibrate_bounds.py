@@ -28,7 +28,6 @@ SHAPES = ((2, 2, 5, 7, 8), (3, 2, 1, 1, 4), (2, 3, 7, 5, 16), (1, 2, 17, 33, 32)
 LOUDNESS = (1.0, 1e-2, 5.0, 30.0)
 VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
 MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
-COLUMNS = ("cases", "maxA", "maxB", "need", "rms", "false", "coverage")
 
 
 def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int], dtype: str) -> tuple[Group, ...]:
@@ -72,19 +71,18 @@ def tensor(array: Array, dtype: str) -> torch.Tensor:
     return torch.tensor(array).to(getattr(torch, dtype))
 
 
-def mask_of(problem: Problem, *, true_ignores: bool) -> torch.Tensor | None:
-    """The one mask of a problem."""
+def mask_of(problem: Problem, *, true_means: str) -> torch.Tensor:
+    """The one mask of a problem in all its axes."""
     if (bias := problem.bias()) is not None:
         return tensor(bias, problem.dtype)
-    allowed = problem.allowed()
-    return torch.tensor(~allowed if true_ignores else allowed) if problem.groups else None
+    return torch.tensor(problem.allowed() == (true_means == "attend"))
 
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     """Compute torch's scaled_dot_product_attention by one kernel."""
     q, k, v = (tensor(array, problem.dtype) for array in (problem.query, problem.key, problem.value))
     with sdpa_kernel(BACKENDS[backend]):
-        mask = mask_of(problem, true_ignores=False)
+        mask = mask_of(problem, true_means="attend") if problem.groups else None
         return {"output": scaled_dot_product_attention(q, k, v, attn_mask=mask)}
 
 
@@ -97,22 +95,16 @@ def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
     layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
     layer.out_proj.weight.copy_(params["wo"].T)
     layer.out_proj.bias.copy_(params["bo"])
-    mask = mask_of(problem, true_ignores=True)
-    folded = None if mask is None else mask.expand(problem.logits_shape).flatten(0, 1)
+    mask = mask_of(problem, true_means="ignore").flatten(0, 1) if problem.groups else None
     arrays = [tensor(array, dtype) for array in (problem.query, problem.key, problem.value)]
     if weights == "no weights":
-        return {"output": layer(*arrays, attn_mask=folded, need_weights=False)[0]}
-    output, each = layer(*arrays, attn_mask=folded, average_attn_weights=False)
-    return {"output": output, "weights": each, "weights_mean": layer(*arrays, attn_mask=folded)[1]}
+        return {"output": layer(*arrays, attn_mask=mask, need_weights=False)[0]}
+    output, each = layer(*arrays, attn_mask=mask, average_attn_weights=False)
+    return {"output": output, "weights": each, "weights_mean": layer(*arrays, attn_mask=mask)[1]}
 
 
 PROGRAMS = {"sdpa": sdpa, "mha": mha}
 VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights")}
-
-
-def profile_of(dtype: str, variant: str) -> Profile:
-    """What torch does on a CPU: half precision is fused in kernels, rounded step by step where weights are returned."""
-    return Profile.naive(dtype) if variant == "weights" and dtype.endswith("16") else Profile.ordinary(dtype)
 
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
@@ -130,7 +122,8 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
 def calibrate(operator: str, dtype: str, variant: str, count: int) -> Iterator[str]:
     """One line of the table for every output."""
     rows: dict[str, list[tuple[float, ...]]] = {}
-    profile = profile_of(dtype, variant)
+    stepwise = variant == "weights" and dtype.endswith("16")  # half precision is fused where no weights are returned
+    profile = Profile.naive(dtype) if stepwise else Profile.ordinary(dtype)
     for problem in problems(operator, dtype, count):
         answer = evaluate(problem, {}, profile.score)
         bounds = bound_reply(answer, profile)
@@ -150,7 +143,7 @@ def main() -> None:
     count = parser.parse_args().cases
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    print(f"{'':38}" + "".join(f"{column:>9}" for column in COLUMNS))
+    print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
     for operator, dtype in itertools.product(PROGRAMS, DTYPES):
         for variant in VARIANTS[operator]:
             print("\n".join(calibrate(operator, dtype, variant, count)), flush=True)

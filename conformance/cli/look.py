@@ -1,7 +1,6 @@
 """The commands that look and judge nothing: list, validate, schema, report."""
 
 import argparse
-import json
 import sys
 
 from conformance.cli.errors import UsageError
@@ -9,7 +8,7 @@ from conformance.cli.run import load_cases, make_offer
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.report import RunLogError, load_run, print_summary, write_reports
 from conformance.spec.digest import distinct, duplicates
-from conformance.spec.schema import json_schema
+from conformance.spec.schema import text
 
 
 def list_cases(arguments: argparse.Namespace) -> int:
@@ -44,7 +43,7 @@ def validate(arguments: argparse.Namespace) -> int:
 
 def schema(_: argparse.Namespace) -> int:
     """Print the JSON Schema of case files."""
-    print(json.dumps(json_schema(), indent=2))
+    print(text(), end="")
     return CONFORMS
 
 

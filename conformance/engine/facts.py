@@ -114,7 +114,7 @@ class _Reader:
                 near = difflib.get_close_matches(str(entry), CHOICES[name], 1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 self.fault(node, f"{name} has {entry!r}, expected {', '.join(CHOICES[name])}{hint}")
-        return tuple(value)
+        return tuple(entry for entry in value if entry in CHOICES[name])
 
     def _name(self, node: ast.expr, value: Any) -> Any:
         if not (isinstance(value, str) and _NAME.fullmatch(value)):

@@ -46,7 +46,9 @@ def _chosen(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
     if (named := adapter_file(pattern)) is not None:
         file, rest = named
         own = [subject for subject in subjects if subject.adapter.path == file.absolute()]
-        return _named(own, f"{own[0].adapter.name}{rest}") if rest and own else own
+        if not own:
+            raise SelectionError(f"no subject is of the adapter file {file}")
+        return _named(own, f"{own[0].adapter.name}{rest}") if rest else own
     return _named(subjects, pattern)
 
 

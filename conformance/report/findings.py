@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 from conformance.report.records import UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
 
-CLASSES = ("semantic", "impossible", "precision")
-"""The classes of a fail, the most telling first."""
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -31,7 +31,7 @@ from conformance.report.findings import (
     verdict_counts,
 )
 from conformance.report.payload import blobs, chunks, index, joined, script_json
-from conformance.report.records import VERDICTS, Run
+from conformance.report.records import Run
 from conformance.report.run import load_run
 
 NAME = "index.html"
@@ -109,7 +109,6 @@ def _told(run: Run) -> dict[str, Any]:
         "known": known_groups(run),
         "symbols": SYMBOLS,
         "meanings": MEANINGS,
-        "verdicts": VERDICTS,
     }
 
 

@@ -96,6 +96,9 @@ def test_an_error_and_a_refusal_come_back() -> None:
     assert read_answer(crossed(answer_message(refusal))) == refusal
 
 
+ERROR = dict(answer_message(Answer(1, "error")).fields)
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
@@ -103,14 +106,14 @@ def test_an_error_and_a_refusal_come_back() -> None:
         (Message("reply", {}), "a malformed 'reply' message: KeyError: 'declaration'"),
         (Message("reply", {"declaration": 3, "error": None}), "a malformed 'reply' message"),
         (
-            Message("error", {**answer_message(Answer(1, "error")).fields, "seconds": {"call": "soon"}}),
+            Message("error", ERROR | {"seconds": {"call": "soon"}}),
             "'soon' is not a number",
         ),
         (
-            Message("error", {**answer_message(Answer(1, "error")).fields, "seconds": {"call": True}}),
+            Message("error", ERROR | {"seconds": {"call": True}}),
             "True is not a number",
         ),
-        (Message("error", {**answer_message(Answer(1, "error")).fields, "error": 1}), "a malformed 'error' message"),
+        (Message("error", ERROR | {"error": 1}), "a malformed 'error' message"),
     ],
 )
 def test_what_is_no_answer_is_refused(message: Message, reason: str) -> None:

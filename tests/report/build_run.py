@@ -204,7 +204,9 @@ def large(folder: Path, cases: int = 300, subjects: int = 30, failing: int = 200
             continue
         shape = (1, 1, 512, 512) if number in sorted(chosen)[:2] else (2, 2, 16, 24)
         want, got, tolerance = builder.trio(rng, *shape)
-        file = builder.tensors(f"{number:05}", output=(want, (got * 1.001).astype(np.float32).astype(np.float64), tolerance))
+        file = builder.tensors(
+            f"{number:05}", output=(want, (got * 1.001).astype(np.float32).astype(np.float64), tolerance)
+        )
         builder.cell(
             case,
             subject,

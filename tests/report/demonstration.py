@@ -212,6 +212,7 @@ def _inverted(builder: Any, rng: np.random.Generator, name: str) -> dict[str, An
         "explanation": {
             "decision": "polarity[attn_mask]",
             "name": "ignore",
+            "declared": "attend",
             "sentence": "reads True in attn_mask as ignore",
             "remedy": "pass ~attn_mask",
             "budget": 0.4,

@@ -1,0 +1,233 @@
+"""The command line as a user meets it: its words, its exit codes, its stdout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+FAKES = Path(__file__).parents[1] / "fakes"
+LIAR = str(FAKES / "liar.py")
+
+SUITE = """\
+format: 1
+suite: small
+summary: A few calls.
+defaults: {operator: sdpa, num_heads: 2, head_dim: 3, seq_len_q: 5, seq_len_k: 7}
+cases:
+  - name: plain
+    tags: [smoke]
+    matrix: {batch: [1, 2, 3, 4, 5, 6, 7]}
+"""
+
+
+def conformance(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["smoke"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"]]
+)
+def test_every_command_has_help_with_an_example(command: list[str]) -> None:
+    done = conformance(*command, "--help")
+    assert done.returncode == 0
+    assert "example: conformance" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rnu"], "invalid choice: 'rnu'"),
+        (["run", "--jobs", "0"], "0 is less than one"),
+        (["run", "--timeout", "-1"], "-1 is no positive number of seconds"),
+        (["run", "-a", "torhc.sdpa"], "no subject matches 'torhc.sdpa'; the nearest name is"),
+        (["run", "-a", "nowhere.py"], "there is no file nowhere.py"),
+        (["run", "-k", "nothing/*"], "no case matches nothing/*"),
+        (["run", "nowhere"], "there is no case file or folder nowhere"),
+        (["run", "--env", "novalue"], "expected NAME=PYTHON"),
+        (["report", "nowhere"], "no run log here"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong_and_exits_with_4(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = conformance(*arguments, cwd=tmp_path)
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_broken_adapter_names_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text('NAME = "my.sdpa"\nOPERATORS = ["spda"]\n', encoding="utf-8")
+    done = conformance("run", "-a", "mine.py", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "mine.py:2: OPERATORS has 'spda'" in done.stderr
+    assert "did you mean sdpa?" in done.stderr
+
+
+def test_mistakes_in_case_files_stop_everything_before_it_starts(project: Path) -> None:
+    (project / "cases" / "bad.yaml").write_text("format: 1\nsuite: bda\ncases: []\nmore: 1\n", encoding="utf-8")
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", cwd=project)
+    assert done.returncode == 4
+    assert "cases/bad.yaml:2:" in done.stderr
+    assert "nothing was run" in done.stderr
+    assert not (project / "out").exists()
+
+
+def test_a_device_that_is_not_there_is_incomplete(project: Path) -> None:
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]@cuda", "--device", "cuda", "--out", "out", cwd=project)
+    assert done.returncode == 7
+    assert "cuda" in done.stdout
+    assert json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))["exit_code"] == 7
+
+
+def test_an_environment_that_does_not_exist_is_incomplete_and_the_rest_runs(project: Path) -> None:
+    done = conformance(
+        "run", "cases", "-a", f"{LIAR}[honest]", "--env", "old=/nowhere/python", "--out", "out", cwd=project
+    )
+    assert done.returncode == 7
+    assert "environment old: /nowhere/python cannot be run" in done.stdout
+
+
+def test_a_subject_that_cannot_start_is_incomplete(project: Path) -> None:
+    done = conformance("run", "cases", "-a", str(FAKES / "import_raises.py"), "--out", "out", cwd=project)
+    assert done.returncode == 7
+    assert "did not start" in done.stdout
+
+
+def test_only_unsupported_verdicts_are_nothing_judged(project: Path) -> None:
+    text = SUITE.replace("head_dim: 3", "head_dim: 3, dtype: float16")
+    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", cwd=project)
+    assert done.returncode == 5
+
+
+def test_stdout_is_one_line_a_subject_and_the_report_and_has_no_control_codes(project: Path) -> None:
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", cwd=project)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("fake.liar[honest]  judged 100 %")
+    assert "7 pass" in lines[0]
+    assert lines[-1].startswith("Report: reports/")
+    assert "\x1b" not in done.stdout + done.stderr
+    latest = project / "reports" / "latest"
+    assert {path.name for path in latest.iterdir()} >= {
+        "run.jsonl",
+        "verdict.json",
+        "index.html",
+        "junit.xml",
+        "summary.md",
+    }
+
+
+def test_exit_zero_turns_only_1_into_0(project: Path) -> None:
+    (project / "cases" / "small.yaml").write_text(SUITE.replace("7]", "13]"), encoding="utf-8")
+    wrong = ("run", "cases", "-a", f"{LIAR}[wrong_dtype]")
+    assert conformance(*wrong, cwd=project).returncode == 1
+    assert conformance(*wrong, "--exit-zero", cwd=project).returncode == 0
+    raises = ("run", "cases", "-a", str(FAKES / "import_raises.py"), "--exit-zero")
+    assert conformance(*raises, cwd=project).returncode == 7
+
+
+def test_stop_ends_at_the_first_rejected_verdict(project: Path) -> None:
+    (project / "cases" / "small.yaml").write_text(SUITE.replace("1, 2, 3", "1, 13, 3"), encoding="utf-8")
+    done = conformance("run", "cases", "-x", "-a", f"{LIAR}[wrong_dtype]", "--out", "out", cwd=project)
+    assert done.returncode == 1
+    log = (project / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    verdicts = [json.loads(line).get("verdict") for line in log if '"cell"' in line]
+    assert verdicts == ["pass", "fail"]
+
+
+def test_junit_is_also_written_where_it_is_asked_for(project: Path) -> None:
+    conformance("run", "cases", "-a", f"{LIAR}[honest]", "--junit", "deep/er/junit.xml", cwd=project)
+    assert (project / "deep" / "er" / "junit.xml").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_run_is_not_written_over_another(project: Path) -> None:
+    once = ("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out")
+    assert conformance(*once, cwd=project).returncode == 0
+    done = conformance(*once, cwd=project)
+    assert done.returncode == 4
+    assert "out holds a run already: choose another --out, or --resume it" in done.stderr
+
+
+@pytest.fixture
+def cut(project: Path) -> Path:
+    """A run that was killed after some verdicts."""
+    command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[slow]", "--out", "out"]
+    (project / "cases" / "small.yaml").write_text(SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 2, 3, 13]"))
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    log = project / "out" / "run.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.is_file() and log.read_text(encoding="utf-8").count('"cell"') >= 2):
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    return project
+
+
+def test_a_killed_run_resumes_and_judges_only_what_is_missing(cut: Path) -> None:
+    log = cut / "out" / "run.jsonl"
+    before = log.read_text(encoding="utf-8").splitlines()
+    done = conformance("run", "cases", "-a", f"{LIAR}[slow]", "--out", "out", "--resume", cwd=cut)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    cases = [record["case"] for record in records if record["type"] == "cell"]
+    assert sorted(cases) == sorted(f"small/plain[batch={n}]" for n in (1, 2, 3, 13))
+    assert records[-1]["type"] == "footer"
+    assert len(records) > len(before)
+
+
+def test_a_run_that_asked_something_else_is_not_resumed(cut: Path) -> None:
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=cut)
+    assert done.returncode == 4
+    assert "cannot resume: the subjects of that run were others" in done.stderr
+
+
+def test_nothing_to_resume_says_so(project: Path) -> None:
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=project)
+    assert done.returncode == 4
+    assert "out" in done.stderr
+
+
+def test_smoke_takes_only_cases_tagged_so(project: Path) -> None:
+    text = SUITE + "  - {name: other, batch: 8}\n"
+    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    done = conformance("smoke", "cases", "-a", f"{LIAR}[honest]", cwd=project)
+    assert "7 pass" in done.stdout
+    assert "8 pass" in conformance("run", "cases", "-a", f"{LIAR}[honest]", cwd=project).stdout
+
+
+def test_list_cases_prints_ids_and_validate_counts_problems(project: Path) -> None:
+    listed = conformance("list", "cases", "cases", "-k", "*batch=1]", cwd=project)
+    assert listed.stdout == "small/plain[batch=1]\n"
+    text = SUITE + "  - {name: same, batch: 1}\n"
+    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    lenient = conformance("validate", "cases", cwd=project)
+    assert lenient.returncode == 0
+    assert "8 cases, 7 distinct problems" in lenient.stdout
+    strict = conformance("validate", "cases", "--strict", cwd=project)
+    assert strict.returncode == 4
+    assert "equal problems: small/plain[batch=1], small/same" in strict.stderr
+
+
+def test_list_adapters_says_what_is_missing_and_which_extra_adds_it() -> None:
+    done = conformance("list", "adapters")
+    assert done.returncode == 0
+    assert any(line.startswith("numpy.sdpa  sdpa  ") for line in done.stdout.splitlines())
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(conformance("schema").stdout)["properties"]["suite"]
