@@ -34,10 +34,9 @@ def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int]
     """The masks of one case; every query attends a key."""
     allowed = rng.random(shape) < 0.6  # noqa: PLR2004 - most keys
     allowed[..., 0] = True
-    if kind == "causal":
-        allowed = np.broadcast_to(np.tri(shape[-2], shape[-1], dtype=bool), shape)
+    allowed = np.tri(*shape[-2:], dtype=bool)[None, None] if kind == "causal" else allowed
     if kind == "padding with huge keys":
-        allowed = np.broadcast_to(np.arange(shape[-1]) < max(1, shape[-1] * 2 // 3), shape)
+        allowed = np.arange(shape[-1])[None, None, None] < max(1, shape[-1] * 2 // 3)
     if kind in ("additive", "-1e9"):
         low = -np.inf if kind == "additive" else -3e4 if dtype == "float16" else -1e9
         bias = np.where(allowed, rng.standard_normal(shape), low)
@@ -71,19 +70,18 @@ def tensor(array: Array, dtype: str) -> torch.Tensor:
     return torch.tensor(array).to(getattr(torch, dtype))
 
 
-def mask_of(problem: Problem, *, true_means: str) -> torch.Tensor:
+def mask_of(problem: Problem, true_means: str) -> torch.Tensor | None:
     """The one mask of a problem in all its axes."""
     if (bias := problem.bias()) is not None:
         return tensor(bias, problem.dtype)
-    return torch.tensor(problem.allowed() == (true_means == "attend"))
+    return torch.tensor(problem.allowed() == (true_means == "attend")) if problem.groups else None
 
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     """Compute torch's scaled_dot_product_attention by one kernel."""
     q, k, v = (tensor(array, problem.dtype) for array in (problem.query, problem.key, problem.value))
     with sdpa_kernel(BACKENDS[backend]):
-        mask = mask_of(problem, true_means="attend") if problem.groups else None
-        return {"output": scaled_dot_product_attention(q, k, v, attn_mask=mask)}
+        return {"output": scaled_dot_product_attention(q, k, v, attn_mask=mask_of(problem, "attend"))}
 
 
 def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
@@ -95,7 +93,8 @@ def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
     layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
     layer.out_proj.weight.copy_(params["wo"].T)
     layer.out_proj.bias.copy_(params["bo"])
-    mask = mask_of(problem, true_means="ignore").flatten(0, 1) if problem.groups else None
+    mask = mask_of(problem, "ignore")
+    mask = None if mask is None else mask.flatten(0, 1)
     arrays = [tensor(array, dtype) for array in (problem.query, problem.key, problem.value)]
     if weights == "no weights":
         return {"output": layer(*arrays, attn_mask=mask, need_weights=False)[0]}
@@ -109,7 +108,7 @@ VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights")}
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
     """Largest error/worst, error/tolerance and (error - hard)/sigma, rms (of 64 or more), and coverage."""
-    error = np.where(bound.judged, np.nan_to_num(error, nan=np.inf), 0.0)
+    error = np.where(bound.judged, np.nan_to_num(np.abs(error), nan=np.inf), 0.0)
     known = bound.judged & (bound.sigma > 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = (error / bound.worst, error / bound.tolerance, np.maximum(error - bound.hard, 0.0) / bound.sigma)
@@ -128,8 +127,7 @@ def calibrate(operator: str, dtype: str, variant: str, count: int) -> Iterator[s
         answer = evaluate(problem, {}, profile.score)
         bounds = bound_reply(answer, profile)
         for name, actual in PROGRAMS[operator](problem, variant).items():
-            error = np.abs(actual.double().numpy() - answer.reply[name].values)
-            rows.setdefault(name, []).append(measure(error, bounds[name]))
+            rows.setdefault(name, []).append(measure(actual.double().numpy() - answer.reply[name].values, bounds[name]))
     for name, found in rows.items():
         a, b, need, rms, coverage = np.array(found).T
         cells = (len(found), a.max(), b.max(), need.max(), rms.max(), (b > 1).sum(), coverage.mean())
@@ -140,7 +138,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
-    count = parser.parse_args().cases
+    count: int = parser.parse_args().cases
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")

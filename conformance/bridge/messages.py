@@ -68,7 +68,7 @@ def request_message(request: Request) -> Message:
     tensors |= {f"arguments.{slot}": tensor for slot, tensor in arrays.items()}
     fields = {
         "number": request.number,
-        "facts": asdict(call.facts),
+        "facts": vars(call.facts) | {"masks": [vars(mask) for mask in call.facts.masks]},
         "flags": {slot: value for slot, value in call.arguments.items() if slot not in arrays},
         "scale": call.scale,
         "requirements": request.requirements,

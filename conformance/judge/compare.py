@@ -114,12 +114,12 @@ def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate
     largest = float(used.max(initial=0.0))
     budget = max(largest, rms / RMS_LIMIT if gated else 0.0)
     coverage = bound.coverage
-    at = np.unravel_index(int(used.argmax()), used.shape) if used.size else ()
+    at = _worst_place(used, error)
     beyond = int((used > 1.0).sum())
     impossible = bool(np.any(error > bound.worst))
     numbers = {
         "max_error": float(error.max(initial=0.0)),
-        "at": [int(i) for i in at],
+        "at": list(at),
         "expected": float(expected[at]) if used.size else 0.0,
         "actual": float(actual[at]) if used.size else 0.0,
         "error": float(error[at]) if used.size else 0.0,
@@ -133,6 +133,14 @@ def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate
     }
     verdict, message = _decide(name, numbers, budget, largest, coverage)
     return Comparison(name, verdict, budget, impossible and verdict == "fail", message, numbers)
+
+
+def _worst_place(used: Array, error: Array) -> tuple[int, ...]:
+    """Where most of the tolerance is used; among places that have none, where the error is largest."""
+    if not used.size:
+        return ()
+    candidates = np.where(used == used.max(), error, -1.0)
+    return tuple(int(i) for i in np.unravel_index(int(candidates.argmax()), used.shape))
 
 
 def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, coverage: float) -> tuple[str, str]:

@@ -45,7 +45,7 @@ def print_summary(run: Run, stream: IO[str]) -> None:
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
         console.print(_subject(line, width))
-    for text in (*_findings(findings(run)), *_notes(run)):
+    for text in (*_findings(findings(run)), *_not_offered(run), *_notes(run)):
         console.print(text)
     console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
     console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))
@@ -86,6 +86,22 @@ def _finding(finding: Finding) -> Text:
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     said = f"{counted(finding.count, 'verdict')} of {finding.subject} {verb} explained by: {finding.sentence}{fix}"
     return Text(plain(said))
+
+
+def _not_offered(run: Run) -> list[Text]:
+    """One line for each extra that would add subjects."""
+    by_extra: dict[str, list[str]] = {}
+    for each in run.header.not_offered:
+        by_extra.setdefault(each.extra, []).append(each.adapter)
+    return [
+        Text(plain(f"not offered here: {', '.join(names)}{install_text(extra)}"), style="dim")
+        for extra, names in by_extra.items()
+    ]
+
+
+def install_text(extra: str) -> str:
+    """The command that adds what an extra holds."""
+    return f"; to add: python -m pip install 'attention-conformance[{extra}]'" if extra else ""
 
 
 def _notes(run: Run) -> list[Text]:

@@ -74,7 +74,7 @@ def test_an_answer_comes_back(same_bits: Any) -> None:
         number=7,
         status="reply",
         declaration=DECLARATION,
-        outputs={"output": Tensor.of(np.float32([1, np.nan, -0.0]))},
+        outputs={"output": Tensor.of(np.array([1, np.nan, -0.0], np.float32))},
         evidence={"kernel": "math", "worst": math.inf},
         seconds={"call": 0.25, "cpu": math.nan},
         peak=2**34,

@@ -72,8 +72,7 @@ def drained(backlog: Backlog) -> list[int]:
 
 def test_the_order_of_jobs() -> None:
     backlog = Backlog()
-    assert not backlog.opened
-    assert not backlog.has_more()
+    assert (backlog.opened, backlog.has_more()) == (False, False)
     backlog.open([job(1), job(2, fresh=True), job(3)])
     assert backlog.opened
     first = backlog.take()

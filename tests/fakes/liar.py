@@ -31,7 +31,7 @@ SLOTS = {
         "bool": "attend",
     },
 }
-VARIANTS = {
+VARIANTS: dict[str, dict[str, str]] = {
     "honest": {},
     "segfault": {},
     "abort": {},
