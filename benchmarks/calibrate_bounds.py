@@ -25,8 +25,8 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 SHAPES = ((2, 2, 5, 7, 8), (3, 2, 1, 1, 4), (2, 3, 7, 5, 16), (1, 2, 17, 33, 32), (1, 2, 7, 1021, 64))
 """(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
-LOUDNESS = (1.0, 1e-2, 5.0, 30.0)
 VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
+OUTPUTS = {"sdpa": ("output",), "mha": ("output", "weights", "weights_mean")}
 MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
 
 
@@ -58,10 +58,9 @@ def problems(operator: str, dtype: str, count: int) -> Iterator[Problem]:
         for name in "qkvo" if operator == "mha" else "":
             params["w" + name] = round_to(rng.standard_normal((width, width)) * width**-0.5, dtype)
             params["b" + name] = round_to(rng.standard_normal(width), dtype)
-        q, v = q * rng.choice(LOUDNESS), VALUES[rng.integers(len(VALUES))](v)
-        q, k, v = (round_to(np.clip(array, -3e4, 3e4) if dtype == "float16" else array, dtype) for array in (q, k, v))
-        masks = groups(rng, kind, (batch, heads, queries, keys), dtype)
-        outputs = ("output",) if operator == "sdpa" else ("output", "weights", "weights_mean")
+        loud = (q * rng.choice((1.0, 1e-2, 5.0, 30.0)), k, VALUES[rng.integers(len(VALUES))](v))
+        q, k, v = (round_to(np.clip(array, -3e4, 3e4) if dtype == "float16" else array, dtype) for array in loud)
+        masks, outputs = groups(rng, kind, (batch, heads, queries, keys), dtype), OUTPUTS[operator]
         yield Problem(operator, dtype, heads, heads, dim, dim, q, k, v, params, masks, outputs=outputs)
 
 
@@ -93,8 +92,7 @@ def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
     layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
     layer.out_proj.weight.copy_(params["wo"].T)
     layer.out_proj.bias.copy_(params["bo"])
-    mask = mask_of(problem, "ignore")
-    mask = None if mask is None else mask.flatten(0, 1)
+    mask = None if (whole := mask_of(problem, "ignore")) is None else whole.flatten(0, 1)
     arrays = [tensor(array, dtype) for array in (problem.query, problem.key, problem.value)]
     if weights == "no weights":
         return {"output": layer(*arrays, attn_mask=mask, need_weights=False)[0]}
@@ -138,9 +136,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
-    count: int = parser.parse_args().cases
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
+    count = int(parser.parse_args().cases)
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
     for operator, dtype in itertools.product(PROGRAMS, DTYPES):
         for variant in VARIANTS[operator]:

@@ -19,7 +19,7 @@ from conformance.engine.process import HELD, Process
 _LOOK_AGAIN = 50
 """How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come."""
 
-_STACKS = 0.2
+_STACKS = 0.5
 """Seconds that an overdue process has to write where it hangs."""
 
 EXCERPT = 8_000

@@ -56,7 +56,7 @@ LIES = {
     "averaged_weights": {"returned_weights": "averaged"},
     "result_in_float64": {"result_dtype": "float64"},
 }
-VARIANTS = {
+VARIANTS: dict[str, dict[str, str]] = {
     "honest": {},
     "inverted_mask": {},
     "inverted_padding": {},

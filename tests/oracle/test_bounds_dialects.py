@@ -146,6 +146,12 @@ def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, st
         bound_reply(answer, FLOAT32)
 
 
+def test_the_mean_of_weights_before_the_softmax_is_not_derived_either() -> None:
+    answer = evaluate(problem(7).but(outputs=("weights_mean",)), {"returned_weights": "before_softmax"})
+    with pytest.raises(UnderivedBound, match="before the softmax"):
+        bound_reply(answer, FLOAT32)
+
+
 def test_weights_that_nobody_asked_for_are_not_in_the_way() -> None:
     case = problem(7).but(outputs=("output",))
     _, plain = answered(case, FLOAT32)
