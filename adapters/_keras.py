@@ -34,7 +34,7 @@ def attention_profile(backend: str, dtype: str) -> Profile:
     return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
 
 
-def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], static: tuple[str, ...] = ()) -> Callable[..., Any]:
     """The function under jax.jit on the jax backend, as Keras runs models there; as it is elsewhere."""
     if keras.backend.backend() != "jax":
         return function

@@ -44,12 +44,17 @@ VARIANTS = {
     "torch": {"summary": "on PyTorch", "env": {"KERAS_BACKEND": "torch"}, "REQUIRES": ["keras>=3", "torch"]},
 }
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import keras
-from ._keras import attention_profile, keras_evidence, to_numpy
+
+from ._keras import attention_profile, compiled, keras_evidence, to_numpy
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+MASKS = ("value_mask", "attention_mask")
 
 
 def declare(facts: Facts) -> Declaration:
@@ -75,26 +80,42 @@ def stepwise_profile(backend: str, dtype: str) -> Profile:
 
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
-    facts, sizes = call.facts, call.facts.sizes
-    arrays = {id(tensor): to_numpy(tensor) for tensor in (call.query, call.key, call.value)}
-    query, key, value = (arrays[id(tensor)] for tensor in (call.query, call.key, call.value))
-    layer = keras.layers.MultiHeadAttention(
-        sizes["num_heads"],
-        sizes["head_dim"],
-        value_dim=sizes["value_dim"],
-        output_shape=sizes["output_dim"],
-        use_bias="bq" in call.params,
-        dtype=facts.dtype,
-    )
-    layer.build(query.shape, value.shape, key.shape)
+    sizes = call.facts.sizes
+    query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
+    masks = {slot: to_numpy(call.arguments[slot]) for slot in MASKS if slot in call.arguments}
+    flags = {
+        "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
+        "return_attention_scores": "weights" in call.facts.outputs,
+    }
+    widths = (query.shape[-1], key.shape[-1], value.shape[-1])
+    heads = (sizes["num_heads"], sizes["head_dim"], sizes["value_dim"], sizes["output_dim"])
+    layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params)
     layer.set_weights(weights(call))
-    masks = {slot: to_numpy(call.arguments[slot]) for slot in ("value_mask", "attention_mask") if slot in call.arguments}
-    causal = bool(call.arguments.get("use_causal_mask", False))
-    scores = "weights" in facts.outputs
     with framework_call():
-        result = layer(query, value, key=key, use_causal_mask=causal, return_attention_scores=scores, **masks)
-    found = dict(zip(("output", "weights"), result if scores else (result,), strict=False))
-    return {name: keras.ops.convert_to_numpy(found[name]) for name in facts.outputs}
+        result = applied(layer, **flags)(query, value, key, masks)
+    found = result if flags["return_attention_scores"] else (result,)
+    return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
+
+
+@cache
+def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases: bool) -> Any:
+    """A layer of these sizes; its weights are set for each call."""
+    number, head_dim, value_dim, output_dim = heads
+    layer = keras.layers.MultiHeadAttention(
+        number, head_dim, value_dim=value_dim, output_shape=output_dim, use_bias=biases, dtype=dtype
+    )
+    query_dim, kdim, vdim = widths
+    layer.build((None, None, query_dim), (None, None, vdim), (None, None, kdim))
+    return layer
+
+
+@cache
+def applied(layer: Any, **flags: bool) -> Callable[..., Any]:
+    """The layer as a function of arrays: as it is, or through stateless_call under jax.jit on the jax backend."""
+    if keras.backend.backend() != "jax":
+        return lambda query, value, key, masks: layer(query, value, key=key, **masks, **flags)
+    stateless = compiled(lambda state, *inputs: layer.stateless_call(state, [], *inputs[:3], **inputs[3], **flags)[0])
+    return lambda *inputs: stateless([variable.value for variable in layer.trainable_variables], *inputs)
 
 
 def weights(call: Call) -> list[Any]:

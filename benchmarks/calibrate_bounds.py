@@ -112,7 +112,7 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
         parts = (error / bound.worst, error / bound.tolerance, np.maximum(error - bound.hard, 0.0) / bound.sigma)
         ratios = [float(np.where(error == 0.0, 0.0, part).max()) for part in parts]
     squares = error[known] ** 2 / (bound.sigma[known] ** 2 + bound.hard[known] ** 2 / 3)
-    rms = float(np.sqrt(squares.mean())) if squares.size >= 64 else 0.0  # noqa: PLR2004 - TOLERANCE.md, section 1
+    rms = float(np.sqrt(squares.mean())) if squares.size >= 64 else 0.0  # noqa: PLR2004 - docs/tolerance.md, section 1
     return ratios[0], ratios[1], ratios[2], rms, bound.coverage
 
 

@@ -1,7 +1,7 @@
 """
 One output against the oracle: shape, dtype, pattern of non-finite values, then values within the bound.
 
-The rules and their order are those of TOLERANCE.md, sections 1, 4 and 11.
+The rules and their order are those of docs/tolerance.md, sections 1, 4 and 11.
 """
 
 from dataclasses import dataclass, field
@@ -96,8 +96,12 @@ def budgets(error: Array, tolerance: Array) -> Array:
 
 
 def root_mean_square(error: Array, bound: Bound) -> float:
-    """Root mean square of error / sqrt(sigma^2 + hard^2 / 3), over elements where that is positive."""
-    variance = bound.sigma**2 + bound.hard**2 / 3
+    """
+    Root mean square of error / sqrt(sigma^2 + (hard - common)^2 / 3 + common^2), over elements where that is positive.
+
+    What is hard is uniform within its limits, at random from element to element; what is common may be attained by all.
+    """
+    variance = bound.sigma**2 + (bound.hard - bound.common) ** 2 / 3 + bound.common**2
     counted = (variance > 0) & bound.judged & np.isfinite(error)
     if not counted.any():
         return 0.0

@@ -128,4 +128,4 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
 
 def _flat(bound: Bound) -> Bound:
     largest = np.full_like(bound.hard, np.max(bound.tolerance, initial=0.0))
-    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread)
+    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread, np.zeros_like(largest))

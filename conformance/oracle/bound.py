@@ -1,4 +1,4 @@
-"""The per-element tolerance of one output (TOLERANCE.md, sections 1 to 4)."""
+"""The per-element tolerance of one output (docs/tolerance.md, sections 1 to 4)."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,8 @@ class Bound:
     worst: what no implementation of the declared arithmetic can exceed, in any order of summation (the (A) mark).
     judged: False where the tolerance is infinite (a score dtype of float16 may overflow). spread: the range of the
     attended values from which the element is averaged; the tolerance means something where it is below a tenth of it.
+    common: the part of `hard` that one single error, an inexact constant 1/sqrt(head_dim), causes everywhere alike: it
+    may be attained by all elements at once, so that it does not average over a tensor either.
     """
 
     hard: Array
@@ -26,6 +28,7 @@ class Bound:
     worst: Array
     judged: Array
     spread: Array
+    common: Array
 
     @property
     def tolerance(self) -> Array:

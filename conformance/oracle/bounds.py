@@ -1,5 +1,5 @@
 """
-How far each output of an answer may be from the oracle under a declared arithmetic (TOLERANCE.md, sections 3, 4, 11).
+How far each output of an answer may be from the oracle (docs/tolerance.md, sections 3, 4, 11).
 
 The tolerance is h + 8 sigma: h adds what does not average (the store of the result, an inexact scale, underflows),
 sigma^2 the variance of every other declared rounding, to first order. `worst` is what no order of summation exceeds.
@@ -85,14 +85,16 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
     tiny = np.where((rows.probs @ sizes > 0.0) | (lost > 0.0), eta, 0.0)
     top, low = extremes(rows.reachable, entering.value)
     moved = worst_context(rows, derivation.worst, entering, context, farthest(top, low, context), rounds)
+    common = scale_error(scale_slope(rows), entering.value, rounds)
     variances = carried(rows, entering.key, entering.value, context)
     variances += summed(rows, entering.value, entering.var_value, context, rounds)
     return Bound(
-        hard=unit * np.abs(context) + scale_error(scale_slope(rows), entering.value, rounds) + lost + tiny,
+        hard=unit * np.abs(context) + common + lost + tiny,
         sigma=np.sqrt(variances),
         worst=moved + unit * (np.abs(context) + moved) + tiny,
         judged=np.broadcast_to(derivation.judged[..., None], context.shape),
         spread=np.broadcast_to(spread(top, low), context.shape),
+        common=common,
     )
 
 
@@ -106,6 +108,7 @@ def weights_bound(derivation: Derivation, dtype: str) -> Bound:
         worst=worst_weights(rows, derivation.worst, rounds, unit, eta),
         judged=np.broadcast_to(derivation.judged[..., None], rows.probs.shape),
         spread=np.ones(rows.probs.shape),
+        common=2.0 * rounds.scale * np.abs(scale_slope(rows)),
     )
 
 
@@ -128,12 +131,14 @@ def mean_bound(weights: Bound, derivation: Derivation, expected: Expected) -> Bo
         worst=weights.worst.mean(axis=1) * (1.0 + unit) + gamma(heads + 1, rounds.acc) * mean + stored,
         judged=np.asarray(weights.judged.all(axis=1)),
         spread=np.ones(mean.shape),
+        common=weights.common.mean(axis=1),
     )
 
 
 def _both(one: Bound, other: Bound) -> Bound:
     """The bound of a difference of two computations that both err."""
-    return replace(one, hard=one.hard + other.hard, sigma=one.sigma + other.sigma, worst=one.worst + other.worst)
+    added = ("hard", "sigma", "worst", "common")
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in added})
 
 
 def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound:
@@ -155,6 +160,7 @@ def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound
         worst=np.where(np.isnan(worst), np.inf, worst),
         judged=np.asarray((bound.judged & known & fits) | ~regular),
         spread=bound.spread,
+        common=np.where(regular & ~np.isnan(bound.common), bound.common, 0.0),
     )
 
 

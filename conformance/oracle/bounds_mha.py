@@ -77,7 +77,7 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
     weight = state.problem.params["wo"]
     bias = state.problem.params.get("bo", np.zeros(1))
     output = finite(state.output)
-    variances, hard, extent = (
+    variances, hard, extent, common = (
         sum(parts) for parts in zip(*map(_slot_terms(derivation), slots(derivation)), strict=True)
     )
     exact = (variances == 0.0) & (hard == 0.0)
@@ -97,6 +97,7 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
         worst=np.where(exact, shift, _worst_output(derivation, merged, output, unit) + eta),
         judged=np.broadcast_to(judged, output.shape),
         spread=np.broadcast_to(extent, output.shape),
+        common=np.where(exact, 0.0, common),
     )
 
 
@@ -105,8 +106,8 @@ def _merged(derivation: Derivation, context: Array) -> Array:
     return step_of(derivation.steps, "merge").apply(derivation.state.but(context=context)).output
 
 
-def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array]]:
-    """Of one slot: variance, hard part and range of what its heads contribute, each (b, q, o)."""
+def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array, Array]]:
+    """Of one slot: variance, hard part, range, and common part of what its heads contribute, each (b, q, o)."""
     rounds, rows, operands = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context
     own = summed(rows, operands.value, operands.var_value, context, rounds)
@@ -114,12 +115,13 @@ def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, 
     lost = rows.lost @ np.abs(operands.value)
     slope = scale_slope(rows)
 
-    def terms(slot: Slot) -> tuple[Array, Array, Array]:
+    def terms(slot: Slot) -> tuple[Array, Array, Array, Array]:
         values = operands.value @ slot.weight
         variances = carried(rows, operands.key, values, context @ slot.weight) + own @ slot.weight**2
-        hard = scale_error(slope, values, rounds) + lost @ np.abs(slot.weight)
+        common = scale_error(slope, values, rounds)
+        hard = common + lost @ np.abs(slot.weight)
         extent = np.broadcast_to(spread(*extremes(rows.reachable, values)), variances.shape)
-        return slot.gather(variances), slot.gather(hard), slot.gather(extent)
+        return slot.gather(variances), slot.gather(hard), slot.gather(extent), slot.gather(common)
 
     return terms
 

@@ -1,5 +1,5 @@
 """
-The variance of weights . values, to first order (TOLERANCE.md, section 3, B).
+The variance of weights . values, to first order (docs/tolerance.md, section 3, B).
 
 Shapes: b batch, h heads, q queries, k keys, e features of `values`: those of a head, or of the output once the values
 have passed through the output projection.

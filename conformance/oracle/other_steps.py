@@ -47,8 +47,6 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
             with np.errstate(invalid="ignore"):
                 under = fill if replaces else state.logits + fill
             filled = round_to(np.where(state.allowed, state.logits, under), score)
-            if state.bias is not None:
-                filled = np.where(state.bias == -np.inf, -np.inf, filled)
             return state.but(logits=filled, absorbed=_absorbed(state, filled))
 
         return replace_step(steps, "mask", mask)

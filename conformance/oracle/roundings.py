@@ -1,5 +1,5 @@
 """
-The sizes of the roundings that a profile declares (TOLERANCE.md, sections 2 and 3).
+The sizes of the roundings that a profile declares (docs/tolerance.md, sections 2 and 3).
 
 u is a unit roundoff, u^2/3 the variance of one rounding, eta what may be lost near zero.
 """

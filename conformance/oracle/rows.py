@@ -1,5 +1,5 @@
 """
-The rows of a softmax and the variance of their weights, to first order (TOLERANCE.md, section 3, B).
+The rows of a softmax and the variance of their weights, to first order (docs/tolerance.md, section 3, B).
 
 Shapes: b batch, h heads, q queries, k keys, d features of a head. Everything is 0 where a key has no weight.
 """

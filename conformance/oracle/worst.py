@@ -1,5 +1,5 @@
 """
-What no implementation of the declared arithmetic can exceed, in any order of summation (TOLERANCE.md, section 3, A).
+What no implementation of the declared arithmetic can exceed (docs/tolerance.md, section 3, A).
 
 Not linear in the errors of the logits, so it holds for logits of any size: it then becomes the range of the values.
 """

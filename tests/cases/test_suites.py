@@ -30,7 +30,7 @@ HALF = ("float16", "bfloat16")
 DISTINCT = 300
 SHAPES = 20
 SIGNATURES = 66
-"""Compilations per subject: DESIGN.md section 9 allows about 60, aliases and dense routes not counted."""
+"""Compilations per subject: docs/architecture.md allows about 60, aliases and dense routes not counted."""
 FORMS = 30
 """Exports per subject: as a signature, without shapes."""
 SHAPES_IN_ANOTHER_PRECISION = 4

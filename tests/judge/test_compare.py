@@ -16,7 +16,7 @@ def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: 
     def full(x: float) -> Array:
         return np.full(shape, x)
 
-    return Bound(full(hard), full(sigma), full(worst), np.ones(shape, dtype=bool), full(1000.0))
+    return Bound(full(hard), full(sigma), full(worst), np.ones(shape, dtype=bool), full(1000.0), full(0.0))
 
 
 def judged(expected: Array, actual: Array, limit: Bound, dtype: str = "float64", *, rms: bool = False) -> Comparison:
@@ -101,7 +101,7 @@ def test_low_coverage_is_inconclusive_and_never_hides_a_failure() -> None:
 
 def test_what_is_not_judged_is_counted_and_lowers_the_coverage() -> None:
     whole = bound((10,))
-    half = Bound(whole.hard, whole.sigma, whole.worst, np.arange(10) < 5, whole.spread)
+    half = Bound(whole.hard, whole.sigma, whole.worst, np.arange(10) < 5, whole.spread, whole.common)
     found = judged(np.zeros(10), np.where(np.arange(10) < 5, 0.0, np.inf), half)
     assert found.verdict == "inconclusive"
     assert found.numbers["not_judged"] == 5
@@ -115,3 +115,11 @@ def test_two_oracles_differ_beyond_the_bound_or_in_form() -> None:
     assert differs(one, Expected(np.array([0.0, 0.0]), "float32"), limit)
     assert differs(one, Expected(np.array([0.0, np.nan]), "float16"), limit)
     assert differs(one, Expected(np.zeros((2, 1)), "float32"), limit)
+
+
+def test_a_common_error_may_be_attained_everywhere_and_another_may_not() -> None:
+    errors = np.full(100, 0.99)
+    ordinary = bound((100,), worst=1e9)
+    assert judged(np.zeros(100), errors, ordinary, rms=True).verdict == "fail"
+    common = Bound(ordinary.hard, ordinary.sigma, ordinary.worst, ordinary.judged, ordinary.spread, np.ones(100))
+    assert judged(np.zeros(100), errors, common, rms=True).verdict == "pass"

@@ -1,7 +1,7 @@
 """
 Programs written for this test alone, that round where a profile says, in two orders of summation.
 
-None of them is a false alarm, and what is wrong by little is caught (TOLERANCE.md, sections 5 and 6).
+None of them is a false alarm, and what is wrong by little is caught (docs/tolerance.md, sections 5 and 6).
 """
 
 from collections.abc import Callable
