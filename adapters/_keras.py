@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -32,15 +31,6 @@ def attention_profile(backend: str, dtype: str) -> Profile:
     if backend != "tensorflow":
         return Profile.fused(dtype)
     return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
-
-
-def compiled(function: Callable[..., Any], static: tuple[str, ...] = ()) -> Callable[..., Any]:
-    """The function under jax.jit on the jax backend, as Keras runs models there; as it is elsewhere."""
-    if keras.backend.backend() != "jax":
-        return function
-    import jax  # noqa: PLC0415 - not installed where another backend is used
-
-    return jax.jit(function, static_argnames=static)  # type: ignore[no-any-return]
 
 
 def keras_evidence() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tensors to torch and back, bit for bit, and what torch documents: shared by the adapters of torch and of its export."""
+"""Tensors to torch and back, bit for bit, and what torch documents: shared by the torch and onnx.torch adapters."""
 
 from collections.abc import Mapping
 from typing import Any

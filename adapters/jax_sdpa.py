@@ -2,8 +2,8 @@
 JAX, through jax.nn.dot_product_attention.
 
 What this adapter translates, and nothing else:
-* arrays are given (batch, num_heads, seq_len, head_dim) and JAX takes and returns (batch, seq_len, num_heads, head_dim)
-* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k), axes may be 1
+* arrays are given (batch, num_heads, seq_len, head_dim); JAX takes and returns (batch, seq_len, num_heads, head_dim)
+* mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k) or 1
 * is_causal: top-left aligned
 * local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
 * 64-bit types are enabled
@@ -76,7 +76,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call."""
     query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
     masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
-    flags = {"is_causal": bool(call.arguments.get("is_causal", False)), "scale": call.scale}
+    flags: dict[str, Any] = {"is_causal": bool(call.arguments.get("is_causal", False)), "scale": call.scale}
     if "local_window_size" in call.arguments:
         unbounded = max(query.shape[1], key.shape[1])
         sides = call.arguments["local_window_size"]

@@ -7,7 +7,7 @@ What this adapter translates, and nothing else:
 * value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
 * use_causal_mask: top-left aligned
 * return_attention_scores where weights are asked for
-* [jax] runs under jax.jit with 64-bit types enabled
+* [jax] runs with 64-bit types enabled
 """
 
 NAME = "keras.mha"
@@ -44,21 +44,20 @@ VARIANTS = {
     "torch": {"summary": "on PyTorch", "env": {"KERAS_BACKEND": "torch"}, "REQUIRES": ["keras>=3", "torch"]},
 }
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import keras
 
-from ._keras import attention_profile, compiled, keras_evidence, to_numpy
-
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._keras import attention_profile, keras_evidence, to_numpy
 
 MASKS = ("value_mask", "attention_mask")
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical. With weights the layer works operator by operator, without it calls keras.ops.dot_product_attention."""
+    """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
     profile = stepwise_profile if "weights" in facts.outputs else attention_profile
     return Declaration(profile(facts.variant, facts.dtype), evidence="measured: TOLERANCE.md, section 5")
 
@@ -92,7 +91,7 @@ def mha(call: Call) -> dict[str, Any]:
     layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params)
     layer.set_weights(weights(call))
     with framework_call():
-        result = applied(layer, **flags)(query, value, key, masks)
+        result = layer(query, value, key=key, **masks, **flags)
     found = result if flags["return_attention_scores"] else (result,)
     return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
 
@@ -107,15 +106,6 @@ def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases
     query_dim, kdim, vdim = widths
     layer.build((None, None, query_dim), (None, None, vdim), (None, None, kdim))
     return layer
-
-
-@cache
-def applied(layer: Any, **flags: bool) -> Callable[..., Any]:
-    """The layer as a function of arrays: as it is, or through stateless_call under jax.jit on the jax backend."""
-    if keras.backend.backend() != "jax":
-        return lambda query, value, key, masks: layer(query, value, key=key, **masks, **flags)
-    stateless = compiled(lambda state, *inputs: layer.stateless_call(state, [], *inputs[:3], **inputs[3], **flags)[0])
-    return lambda *inputs: stateless([variable.value for variable in layer.trainable_variables], *inputs)
 
 
 def weights(call: Call) -> list[Any]:

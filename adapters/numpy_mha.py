@@ -41,14 +41,17 @@ SLOTS = {
 from typing import Any
 
 import numpy as np
-from ._numpy import Array, attend, linear, reply
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+
+from ._numpy import Array, attend, linear, reply
 
 
 def declare(facts: Facts) -> Declaration:
     """Canonical, in the arithmetic of the dtype itself."""
-    return Declaration(Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays")
+    return Declaration(
+        Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays"
+    )
 
 
 def mha(call: Call) -> dict[str, Any]:
@@ -78,25 +81,19 @@ def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
     return flat.reshape(*flat.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
 
-def combined(call: Call, shape: tuple[int, int, int, int]) -> Array | None:
-    """All mask arguments as one array of the logits' shape: AND of booleans, sum of floats, -inf where both say no."""
+def combined(call: Call, shape: tuple[int, int, int, int]) -> Array:
+    """All mask arguments as one array of the logits' shape: AND of booleans, floats with -inf where these say no."""
     allowed = np.ones(shape, bool)
-    added = np.zeros(shape, call.query.bits.dtype)
-    masks = [call.arguments[slot] for slot in ("key_padding_mask", "attn_mask") if slot in call.arguments]
-    for slot in ("key_padding_mask", "attn_mask"):
-        if slot not in call.arguments:
+    added = None
+    for slot, mask in call.arguments.items():
+        if slot == "is_causal":
             continue
-        mask = call.arguments[slot]
         array = mask.bits[:, None, None, :] if slot == "key_padding_mask" else mask.bits
         if mask.dtype == call.query.dtype:
-            added = added + array
+            added = array if added is None else added + array
         else:
-            allowed &= array != 0
-    if not masks:
-        return None
-    if all(mask.dtype != call.query.dtype for mask in masks):
-        return allowed
-    return np.where(allowed, added, added.dtype.type(-np.inf))
+            allowed = allowed & (array != 0)
+    return allowed if added is None else np.where(allowed, added, added.dtype.type(-np.inf))
 
 
 def evidence() -> dict[str, Any]:

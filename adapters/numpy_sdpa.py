@@ -32,14 +32,17 @@ SLOTS = {
 from typing import Any
 
 import numpy as np
-from ._numpy import attend, reply
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._numpy import attend, reply
 
 
 def declare(facts: Facts) -> Declaration:
     """Canonical, in the arithmetic of the dtype itself."""
-    return Declaration(Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays")
+    return Declaration(
+        Profile.uniform(facts.dtype), evidence="adapters/_numpy.py: every operation in the dtype of its arrays"
+    )
 
 
 def sdpa(call: Call) -> dict[str, Any]:

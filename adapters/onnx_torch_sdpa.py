@@ -51,7 +51,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     if "attn_mask" in call.arguments:
         mask = call.arguments["attn_mask"]
         inputs["attn_mask"] = (mask, mask_axes(mask))
-    flags = {
+    flags: dict[str, Any] = {
         "is_causal": bool(call.arguments.get("is_causal", False)),
         "scale": call.scale,
         "enable_gqa": sizes["num_kv_heads"] != sizes["num_heads"],

@@ -65,7 +65,9 @@ from ._torch import (
 def declare(facts: Facts) -> Declaration:
     """Canonical: what a fully masked row returns is documented nowhere. The profile depends on the path."""
     if takes_fast_path(facts) or wants_weights(facts):
-        return Declaration(stepwise_profile(facts.dtype), evidence="torch/nn/functional.py: q scaled, bmm, softmax, bmm")
+        return Declaration(
+            stepwise_profile(facts.dtype), evidence="torch/nn/functional.py: q scaled, bmm, softmax, bmm"
+        )
     return Declaration(Profile.ordinary(facts.dtype), evidence="torch/nn/functional.py: scaled_dot_product_attention")
 
 

@@ -1,5 +1,5 @@
 """
-PyTorch, through torch.nn.functional.scaled_dot_product_attention with one kernel chosen by torch.nn.attention.sdpa_kernel.
+PyTorch, through torch.nn.functional.scaled_dot_product_attention, with one kernel chosen by sdpa_kernel.
 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
@@ -49,10 +49,11 @@ VARIANTS = {
 from typing import Any
 
 import torch
-from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+
+from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
 
 KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 

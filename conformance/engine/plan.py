@@ -90,6 +90,7 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
         "KERAS_HOME": str(home),
         "TMPDIR": str(home),
     }
+    base.setdefault("CONFORMANCE_CACHE", str(home.parent / "cache"))  # what an adapter compiles outlives its process
     if plan.device == "cpu":
         base["CUDA_VISIBLE_DEVICES"] = "-1"
     return base | dict(plan.env)

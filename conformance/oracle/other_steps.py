@@ -120,6 +120,8 @@ def _weights_before_softmax(steps: Steps, _: str) -> Steps:
 _NUMBERS: dict[str, Callable[[str], float]] = {
     "minus_1e4": lambda _: -1e4,
     "minus_1e9": lambda score: max(-1e9, -largest(score)),
+    "minus_65504": lambda _: -largest("float16"),
+    "minus_45856": lambda _: -45856.0,
     "finite_minimum": lambda score: -largest(score),
     "plus_1e10": lambda score: min(1e10, largest(score)),
 }
@@ -172,6 +174,20 @@ ROWS: tuple[Variation, ...] = (
         _fill(_NUMBERS["minus_1e4"]),
     ),
     row("mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", _fill(_NUMBERS["minus_1e9"])),
+    row(
+        "mask_fill",
+        "minus_65504",
+        "adds -65504, the most negative float16, where masked: in wider logits nothing is swallowed",
+        "zero fully masked rows yourself",
+        _fill(_NUMBERS["minus_65504"]),
+    ),
+    row(
+        "mask_fill",
+        "minus_45856",
+        "adds -45856, 0.7 of the most negative float16, where masked: in wider logits nothing is swallowed",
+        "zero fully masked rows yourself",
+        _fill(_NUMBERS["minus_45856"]),
+    ),
     row(
         "mask_fill",
         "finite_minimum",
