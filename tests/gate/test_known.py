@@ -90,8 +90,10 @@ def test_a_covered_cell_that_conforms_makes_the_entry_too_wide() -> None:
     listed.review(cell(NAN))
     listed.review(cell({}))
     assert listed.problems(whole=True) == [
-        ("known.yaml:3: too wide: 1 covered cells conform without it, first a/b on torch.mha[eval]: "
-        "narrow `when` or `cases`")
+        (
+            "known.yaml:3: too wide: 1 covered cells conform without it, first a/b on torch.mha[eval]: "
+            "narrow `when` or `cases`"
+        )
     ]
 
 
