@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from conformance.bridge.profile import Profile
+from conformance.judge.compare import RMS_ELEMENTS, root_mean_square
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate
@@ -107,12 +108,10 @@ VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights")}
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
     """Largest error/worst, error/tolerance and (error - hard)/sigma, rms (of 64 or more), and coverage."""
     error = np.where(bound.judged, np.nan_to_num(np.abs(error), nan=np.inf), 0.0)
-    known = bound.judged & (bound.sigma > 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         parts = (error / bound.worst, error / bound.tolerance, np.maximum(error - bound.hard, 0.0) / bound.sigma)
         ratios = [float(np.where(error == 0.0, 0.0, part).max()) for part in parts]
-    squares = error[known] ** 2 / (bound.sigma[known] ** 2 + bound.hard[known] ** 2 / 3)
-    rms = float(np.sqrt(squares.mean())) if squares.size >= 64 else 0.0  # noqa: PLR2004 - docs/tolerance.md, section 1
+    rms = root_mean_square(error, bound) if error.size >= RMS_ELEMENTS else 0.0
     return ratios[0], ratios[1], ratios[2], rms, bound.coverage
 
 

@@ -172,10 +172,10 @@ def _fold_leftovers(problem: Problem, slots: Slots, placed: dict[str, list[Group
     kinds = " and ".join(dict.fromkeys(kind for group in leftovers for kind in group.kinds))
     spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
     verbatim = any(group.verbatim for members in placed.values() for group in members)
-    beside = "a verbatim mask, which is never folded" if verbatim else "the others"
+    beside = " beside a verbatim mask, which is never folded" if verbatim else " beside the others" if placed else ""
     raise Declined(
-        f"no argument can express a {kinds} mask over {spans or 'no axis'} "
-        f"(seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}) beside {beside}"
+        f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "
+        f"seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}{beside}"
     )
 
 

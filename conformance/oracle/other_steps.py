@@ -113,6 +113,14 @@ def _values_leak(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weigh", weigh)
 
 
+def _square_root_of_scale(steps: Steps, _: str) -> Steps:
+    def scale(state: State) -> State:
+        return state.but(scaled=np.full_like(state.products, np.nan)) if state.scale < 0 else ordinary(state)
+
+    ordinary = next(step.apply for step in steps if step.name == "scale")
+    return replace_step(steps, "scale", scale)
+
+
 def _weights_before_softmax(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", lambda state: state.but(weights=state.scaled))
 
@@ -150,6 +158,13 @@ ROWS: tuple[Variation, ...] = (
         "shares key and value heads in turn (tile) instead of consecutively (repeat)",
         "permute the query heads",
         _tile_heads,
+    ),
+    row(
+        "scale",
+        "square_root",
+        "multiplies query and key by the square root of the scale, so that a negative scale gives NaN",
+        "negate the query and the scale",
+        _square_root_of_scale,
     ),
     row("fully_masked_row", "nan", "returns NaN for a fully masked row", "replace those rows yourself", _dead_rows_nan),
     row(
@@ -235,7 +250,7 @@ ROWS: tuple[Variation, ...] = (
     row(
         "returned_weights",
         "before_softmax",
-        "returns logits as weights",
+        "returns the scaled products as weights, before bias, mask and softmax",
         "apply the softmax yourself",
         _weights_before_softmax,
     ),

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from conformance.report.records import UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
+from conformance.report.records import CONFORMING, UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> Subjec
     tally = Counter(cell.verdict for cell in cells)
     asked = len(run.asked(subject)) if subject.counted else len(cells)
     judged = sum(number for verdict, number in tally.items() if verdict not in UNJUDGED)
-    budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict not in UNJUDGED]
+    budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]
     return SubjectLine(
         subject=subject,
         counts={verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]},

@@ -168,10 +168,10 @@ def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
 
 
 def test_what_nothing_can_express_is_declined_with_a_reason() -> None:
-    with pytest.raises(Declined, match=r"no argument can express a additive mask over q k"):
+    with pytest.raises(Declined, match=r"no argument can express this mask \(additive\) over q k"):
         route(problem(additive()), slots("keras"))
     narrow = parse_slots({"mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"}})
-    with pytest.raises(Declined, match=r"attention mask over q k \(seq_len_q 5, seq_len_k 7\)"):
+    with pytest.raises(Declined, match=r"this mask \(attention\) over q k, seq_len_q 5, seq_len_k 7$"):
         route(problem(attention()), narrow)
 
 

@@ -38,7 +38,7 @@ def test_each_subject_is_one_line(demonstration: Path) -> None:
         "%",
         "worst",
         "budget",
-        "inf",
+        "0.74",
         "24",
         "pass",
         "4",
