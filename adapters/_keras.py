@@ -10,7 +10,8 @@ import numpy as np
 
 from conformance.bridge import Profile, Tensor
 
-RESULT_TYPE = "https://github.com/keras-team/keras/blob/v3.15.1/keras/src/backend/common/dtypes.py"
+KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
+RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
 
 

@@ -1,4 +1,4 @@
-"""Tensors to torch and back, bit for bit, and what torch documents: shared by the torch and onnx.torch adapters."""
+"""Tensors to torch and back, bit for bit, and torch's arithmetic: shared by the torch and onnx.torch adapters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,7 @@ import torch
 
 from conformance.bridge import Facts, Profile, Tensor
 
-SDPA_DOCS = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.functional.scaled_dot_product_attention.html"
-MHA_DOCS = "https://docs.pytorch.org/docs/2.13/generated/torch.nn.modules.activation.MultiheadAttention.html"
+SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention"
 
 
 def to_torch(tensor: Tensor, device: str) -> Any:

@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from conformance.judge.causes import fewest
+from conformance.oracle.variations import find
 from conformance.report.records import CONFORMING, UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
 
 
@@ -143,12 +145,43 @@ def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> Subjec
 
 
 def findings(run: Run) -> list[Finding]:
-    """Group the rejected verdicts by subject and cause: explained ones first, then by how many they are."""
+    """
+    Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
+
+    Where several causes explain a cell, it goes to the one that explains most of the subject's other cells.
+    """
+    rejected = rejected_cells(run)
+    by_subject: dict[str, dict[Key, list[str]]] = {}
+    for cell in rejected:
+        by_subject.setdefault(cell.subject, {})[cell.key] = _explained_by(cell)
+    causes = {key: cause for cells in by_subject.values() for key, cause in fewest(cells).items()}
     groups: dict[tuple[str, str, str, str], list[Cell]] = {}
-    for cell in rejected_cells(run):
-        groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
-    found = [_finding(cells) for cells in groups.values()]
+    for cell in rejected:
+        group = (cell.verdict, "explained", causes[cell.key]) if cell.key in causes else _cause(cell)
+        groups.setdefault((cell.subject, *group), []).append(cell)
+    found = [_finding(cells, cause) for (_, _, kind, cause), cells in groups.items() if kind == "explained"]
+    found += [_finding(cells, "") for (_, _, kind, _), cells in groups.items() if kind != "explained"]
     return sorted(found, key=lambda finding: (not finding.explained, -finding.count))
+
+
+def _explained_by(cell: Cell) -> list[str]:
+    """Every cause that explains a cell, `decision=name`, the preferred one first."""
+    if cell.explanation is None:
+        return []
+    return [f"{cell.explanation.decision}={cell.explanation.name}", *cell.ties]
+
+
+def _sentence(cells: list[Cell], cause: str) -> tuple[str, str]:
+    """Sentence and remedy of a cause: from a cell that has it first, else from the table."""
+    for cell in cells:
+        if cell.explanation is not None and _explained_by(cell)[0] == cause:
+            return cell.explanation.sentence, cell.explanation.remedy
+    decision, _, name = cause.partition("=")
+    try:
+        row = find(decision, name)
+    except KeyError:
+        return f"takes {decision} as {name}", ""
+    return row.sentence, row.remedy
 
 
 def rejected_cells(run: Run) -> list[Cell]:
@@ -157,8 +190,6 @@ def rejected_cells(run: Run) -> list[Cell]:
 
 
 def _cause(cell: Cell) -> tuple[str, str, str]:
-    if cell.explanation is not None:
-        return (cell.verdict, cell.explanation.decision, cell.explanation.name)
     if cell.error is not None:
         return (cell.verdict, cell.error.kind, re.sub(r"\d+", "#", first_line(cell.error.message)))
     if cell.verdict == "fail":
@@ -166,16 +197,16 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
-def _finding(cells: list[Cell]) -> Finding:
+def _finding(cells: list[Cell], cause: str) -> Finding:
     first = cells[0]
-    explanation = first.explanation
+    sentence, remedy = _sentence(cells, cause) if cause else (what_happened(first), "")
     return Finding(
         subject=first.subject,
         count=len(cells),
         kind=kind_of(first),
-        sentence=explanation.sentence if explanation else what_happened(first),
-        remedy=explanation.remedy if explanation else "",
-        explained=explanation is not None,
+        sentence=sentence,
+        remedy=remedy,
+        explained=bool(cause),
         example=first.key,
     )
 

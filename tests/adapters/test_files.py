@@ -1,0 +1,75 @@
+"""What every adapter file must be, seen without importing one."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.adapters import read_adapter, read_adapters, subjects_of
+
+FOLDER = Path(__file__).parents[2] / "adapters"
+FILES = sorted(FOLDER.glob("[!_]*.py"))
+HELPERS = sorted(FOLDER.glob("_*.py"))
+FORBIDDEN = {"seed", "manual_seed", "retry", "tolerance", "allclose", "nan_to_num", "isnan", "warnings"}
+LONGEST = 150
+
+
+def names(tree: ast.AST) -> set[str]:
+    """Every identifier, attribute and keyword of a file."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name"):
+            value = getattr(node, field, None)
+            if isinstance(value, str):
+                found.add(value)
+    return found
+
+
+def test_there_are_fourteen_subjects_of_five_frameworks() -> None:
+    adapters = read_adapters([FOLDER])
+    subjects = subjects_of(adapters)
+    assert len({subject.name for subject in subjects if not subject.dense}) >= 14
+    assert {adapter.framework for adapter in adapters} == {"numpy", "torch", "keras", "jax", "onnx"}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_facts_are_literal_and_complete(file: Path) -> None:
+    adapter = read_adapter(file)
+    assert adapter.name == file.stem.replace("_", ".", 1)
+    assert set(adapter.operators) == {file.stem.rpartition("_")[2]}
+
+
+@pytest.mark.parametrize("file", [*FILES, *HELPERS], ids=lambda file: file.stem)
+def test_nothing_is_caught_repaired_or_seeded(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    assert not [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Try)]
+    assert not names(tree) & FORBIDDEN
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_docstring_lists_what_is_translated(file: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    assert docstring is not None
+    assert "\nWhat this adapter translates, and nothing else:\n* " in docstring
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_framework_is_called_once_and_marked(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    marked = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With) and "framework_call" in names(ast.Module(body=[node], type_ignores=[]))
+    ]
+    assert len(marked) == 1
+
+
+@pytest.mark.parametrize("file", [*FILES, *HELPERS], ids=lambda file: file.stem)
+def test_a_file_is_small(file: Path) -> None:
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_no_file_can_stand_in_for_a_module(file: Path) -> None:
+    assert importlib.util.find_spec(file.stem) is None

@@ -1,0 +1,124 @@
+"""Every adapter on its real framework, against the oracle, on a few problems written for it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.frameworks
+
+CASES = Path(__file__).parent / "cases"
+SUBJECTS = (
+    "jax.sdpa[eager]",
+    "jax.sdpa[jit]",
+    "keras.mha[jax]",
+    "keras.mha[tensorflow]",
+    "keras.mha[torch]",
+    "keras.sdpa[jax]",
+    "keras.sdpa[tensorflow]",
+    "keras.sdpa[torch]",
+    "numpy.mha",
+    "numpy.sdpa",
+    "onnx.torch_mha",
+    "onnx.torch_sdpa",
+    "torch.mha[eval]",
+    "torch.mha[train]",
+    "torch.sdpa[flash]",
+    "torch.sdpa[math]",
+)
+UNIFORM, NAN = "fully_masked_row=uniform", "fully_masked_row=nan"
+FINITE_FILL = {"sdpa/dead_row": UNIFORM, "sdpa/dead_row_minus_infinity": NAN}
+WITHOUT_SCORES = {"mha/dead_item[outputs=output]": UNIFORM, "mha/dead_item_one_tensor": UNIFORM}
+DEVIATIONS: dict[str, dict[str, str]] = {
+    "jax.sdpa[eager]": FINITE_FILL,
+    "jax.sdpa[jit]": FINITE_FILL,
+    "keras.mha[jax]": WITHOUT_SCORES,
+    "keras.mha[tensorflow]": WITHOUT_SCORES,
+    "keras.mha[torch]": WITHOUT_SCORES,
+    "keras.sdpa[jax]": FINITE_FILL,
+    "keras.sdpa[tensorflow]": FINITE_FILL,
+    "keras.sdpa[torch]": {"sdpa/dead_row": UNIFORM},
+    "onnx.torch_mha": {
+        "mha/dead_item[outputs=output]": NAN,
+        "mha/dead_item[outputs=output+weights]": NAN,
+        "mha/dead_item_one_tensor": NAN,
+    },
+    "onnx.torch_sdpa": FINITE_FILL,
+    "torch.mha[eval]": {"mha/dead_item[outputs=output+weights]": NAN, "mha/dead_item_one_tensor": NAN},
+    "torch.mha[train]": {"mha/dead_item[outputs=output+weights]": NAN},
+}
+"""What today's frameworks do with a fully masked row without documenting it: all that may fail here."""
+
+Cells = Mapping[str, Mapping[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("run") / "run"
+    command = [sys.executable, "-m", "conformance", "run", str(CASES), "--out", str(folder), "--exit-zero"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cells(log: list[dict[str, Any]]) -> Cells:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for record in log:
+        if record["type"] == "cell":
+            found.setdefault(record["subject"], {})[record["case"]] = record
+    return found
+
+
+def dialect(cell: Mapping[str, Any]) -> dict[str, str]:
+    return {each["decision"]: each["source"] for each in cell.get("declared", {"dialect": []})["dialect"]}
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_it_does_what_it_declares_but_for_fully_masked_rows(cells: Cells, subject: str) -> None:
+    failed = {
+        case: f"{cell['explanation']['decision']}={cell['explanation']['name']}"
+        if "explanation" in cell
+        else cell["reason"]
+        for case, cell in cells[subject].items()
+        if cell["verdict"] not in ("pass", "dialect", "unsupported")
+    }
+    assert failed == DEVIATIONS.get(subject, {})
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_folding_all_masks_into_one_argument_changes_nothing_else(cells: Cells, subject: str) -> None:
+    dense = cells.get(subject.replace("]", ",dense]") if "[" in subject else f"{subject}[dense]", {})
+    for case, cell in dense.items():
+        assert cell["verdict"] in ("pass", "dialect", "unsupported") or "/dead_" in case, (case, cell["reason"])
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_it_judges_most_of_its_cases(cells: Cells, subject: str) -> None:
+    judged = [cell for cell in cells[subject].values() if cell["verdict"] != "unsupported"]
+    assert len(judged) >= 0.6 * len(cells[subject])
+
+
+def test_float64_comes_back_as_float32_from_keras_off_tensorflow(cells: Cells) -> None:
+    for backend, verdict in (("jax", "dialect"), ("torch", "dialect"), ("tensorflow", "pass")):
+        cell = cells[f"keras.sdpa[{backend}]"]["sdpa/plain[dtype=float64]"]
+        assert cell["verdict"] == verdict
+        assert ("result_dtype" in dialect(cell)) == (verdict == "dialect")
+
+
+def test_every_declared_deviation_has_a_link(cells: Cells) -> None:
+    sources = [source for found in cells.values() for cell in found.values() for source in dialect(cell).values()]
+    assert sources
+    assert all(source.startswith("https://") for source in sources)
+
+
+def test_the_workers_say_what_ran(log: list[dict[str, Any]]) -> None:
+    ready = {record["worker"]: record for record in log if record["type"] == "worker"}
+    assert {record["status"] for record in ready.values()} == {"ready"}
+    for record in ready.values():
+        assert record["evidence"]["versions"]["numpy"]
+        assert record["evidence"]["device"]
