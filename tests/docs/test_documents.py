@@ -1,6 +1,7 @@
 """What the documents say is true: examples load and run as shown, links lead somewhere, lists are those of the code."""
 
 import ast
+import json
 import re
 import shlex
 import subprocess
@@ -151,7 +152,10 @@ def ran(folder: Path, command: list[str]) -> tuple[int, list[str]]:
 def test_the_adapter_of_the_page_is_found_wrong_as_shown(tmp_path: Path) -> None:
     command, lines = shown()[0]
     assert ran(adapter(tmp_path), command) == (decide.REJECTED, told(lines))
-    assert "1e12" in " ".join(lines)
+    log = (tmp_path / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    budgets = [record["budget"] for record in map(json.loads, log) if record.get("verdict") == "fail"]
+    assert "use 1e12 times their budget" in text_of(ADAPTER_PAGE)
+    assert max(budgets) == pytest.approx(1e12, rel=1.0)
 
 
 def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
