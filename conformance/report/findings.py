@@ -75,7 +75,8 @@ def headline(run: Run) -> str:
 
 
 def _judged_subjects(run: Run) -> int:
-    return len({subject for _, subject in run.cells})
+    """How many subjects were judged; dense forms are not counted among them."""
+    return len({subject for _, subject in run.cells if run.header.subjects[subject].counted})
 
 
 def _against(run: Run) -> list[str]:
