@@ -10,6 +10,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def exported(function: Function, inputs: Inputs, signature: Mapping[str, Any], f
         name: (tensor.dtype, [a if a in lengths else n for a, n in zip(axes, tensor.shape, strict=True)])
         for name, (tensor, axes) in inputs.items()
     }
-    key = json.dumps([_versions(), digest(Path(adapter)), signature, described], sort_keys=True)
+    key = json.dumps([_origin(adapter), signature, described], sort_keys=True)
     if key not in sessions:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -62,8 +63,13 @@ def exported(function: Function, inputs: Inputs, signature: Mapping[str, Any], f
     return sessions[key]
 
 
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in PACKAGES} | {"exporter": "dynamo", "opset": "default"}
+@cache
+def _origin(adapter: str) -> list[str]:
+    """What made the graph, beside the signature: versions, the exporter and its opset, the adapter's source."""
+    return [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES] + [
+        "dynamo, default",
+        digest(Path(adapter)),
+    ]
 
 
 def _kept(key: str, make: Callable[[], bytes]) -> bytes:
