@@ -77,6 +77,11 @@ def wants_weights(facts: Facts) -> bool:
     return any(name in facts.outputs for name in ("weights", "weights_mean"))
 
 
+def torch_devices() -> list[str]:
+    """The devices that torch sees."""
+    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
 def torch_evidence() -> dict[str, Any]:
     """What runs: versions, devices, threads, and the kernels that are enabled."""
     cuda = torch.cuda.is_available()

@@ -35,13 +35,20 @@ VARIANTS = {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         "REQUIRES": ["keras>=3", "tensorflow"],
+        "EXTRA": "keras,tensorflow",
     },
     "jax": {
         "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         "REQUIRES": ["keras>=3", "jax"],
+        "EXTRA": "keras,jax",
     },
-    "torch": {"summary": "on PyTorch", "env": {"KERAS_BACKEND": "torch"}, "REQUIRES": ["keras>=3", "torch"]},
+    "torch": {
+        "summary": "on PyTorch",
+        "env": {"KERAS_BACKEND": "torch"},
+        "REQUIRES": ["keras>=3", "torch"],
+        "EXTRA": "keras,torch",
+    },
 }
 
 from functools import cache
@@ -59,7 +66,7 @@ MASKS = ("value_mask", "attention_mask")
 def declare(facts: Facts) -> Declaration:
     """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
     profile = stepwise_profile if "weights" in facts.outputs else attention_profile
-    return Declaration(profile(facts.variant, facts.dtype), evidence="measured: TOLERANCE.md, section 5")
+    return Declaration(profile(facts.variant, facts.dtype), evidence="measured: docs/tolerance.md, section 5")
 
 
 def stepwise_profile(backend: str, dtype: str) -> Profile:

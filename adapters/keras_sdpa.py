@@ -40,17 +40,20 @@ VARIANTS = {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         "REQUIRES": ["keras>=3", "tensorflow"],
+        "EXTRA": "keras,tensorflow",
     },
     "jax": {
         "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         "REQUIRES": ["keras>=3", "jax"],
+        "EXTRA": "keras,jax",
         "CAPABILITIES": ["scale", "grouped_heads"],
     },
     "torch": {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
+        "EXTRA": "keras,torch",
         "SLOTS": {
             "mask": {
                 "role": "mask",
@@ -90,7 +93,7 @@ def declare(facts: Facts) -> Declaration:
     return Declaration(
         attention_profile(facts.variant, facts.dtype),
         (Deviation("result_dtype", "float32", RESULT_TYPE),) if single else (),
-        "measured: TOLERANCE.md, section 5",
+        "measured: docs/tolerance.md, section 5",
     )
 
 

@@ -40,8 +40,10 @@ from ._onnx import exported, onnx_evidence, run
 def declare(facts: Facts) -> Declaration:
     """What torch documents of the source call; the decomposed graph rounds after every operator."""
     if facts.dtype == "float16":
-        return Declaration(Profile.naive("float16"), evidence="measured: TOLERANCE.md, section 5")
-    return Declaration(Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: TOLERANCE.md, section 5")
+        return Declaration(Profile.naive("float16"), evidence="measured: docs/tolerance.md, section 5")
+    return Declaration(
+        Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: docs/tolerance.md, section 5"
+    )
 
 
 def sdpa(call: Call) -> dict[str, Any]:

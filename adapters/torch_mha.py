@@ -57,6 +57,7 @@ from ._torch import (
     mha_state,
     stepwise_profile,
     to_torch,
+    torch_devices,
     torch_evidence,
     wants_weights,
 )
@@ -106,6 +107,9 @@ def mha(call: Call) -> dict[str, Any]:
         output, weights = layer(query, key, value, **arguments)
     found = {"output": output, "weights": weights, "weights_mean": weights}
     return {name: from_torch(found[name]) for name in facts.outputs}
+
+
+devices = torch_devices
 
 
 def evidence() -> dict[str, Any]:

@@ -53,7 +53,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
-from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_evidence
+from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_devices, torch_evidence
 
 KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 
@@ -62,7 +62,7 @@ def declare(facts: Facts) -> Declaration:
     """Canonical; the kernels differ in what they round weights to in half precision."""
     if facts.variant == "math":
         return Declaration(math_profile(facts.dtype), evidence=f"intermediates in float32: {SDPA_DOCS}")
-    return Declaration(Profile.ordinary(facts.dtype), evidence="measured: TOLERANCE.md, section 5")
+    return Declaration(Profile.ordinary(facts.dtype), evidence="measured: docs/tolerance.md, section 5")
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -89,6 +89,9 @@ def _decline_on_cuda(call: Call) -> None:
         raise Unsupported(f"the CUDA flash kernel takes float16 and bfloat16, not {call.facts.dtype}")
     if "attn_mask" in call.arguments:
         raise Unsupported("the CUDA flash kernel takes no attn_mask")
+
+
+devices = torch_devices
 
 
 def evidence() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog, RunLogError
 from conformance.engine.selection import SelectionError, adapter_file, select
 from conformance.engine.session import Session, StopRun, Watch
-from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
+from conformance.gate.decide import CONFORMS, REJECTED, Decision, decide, is_green
+from conformance.gate.footer import footer
 from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
@@ -162,14 +163,16 @@ def _offered(
     for subject in chosen:
         lacking = missing(subject, environments[subject.environment])
         if device not in subject.devices:
-            lacking = (*lacking, f"device {device}")
-        if not lacking:
+            reason = f"{subject.name}: its adapter runs on {', '.join(subject.devices)}, not on {device}"
+        elif lacking:
+            reason = f"{subject.name}: needs {', '.join(lacking)}{_remedy(subject)}"
+        else:
             offered.append(subject)
             continue
-        if subject.counted and subject.environment == "default":
+        if lacking and subject.counted and subject.environment == "default":
             refused[subject.short_name] = not_offered_record(subject.adapter, subject.variant, lacking)
         if asked and subject.counted:
-            problems.append(f"{subject.name}: needs {', '.join(lacking)}{_remedy(subject)}")
+            problems.append(reason)
     if device != "cpu" and not offered:
         problems.append(f"no subject can run on device {device!r} here")
     return Offer(tuple(offered), environments, tuple(refused.values()), tuple(problems))
@@ -266,7 +269,7 @@ def open_folder(
         raise UsageError(str(error)) from error
     log.append(first)
     if arguments.out is None:
-        _point_latest(folder)
+        point_latest(folder)
     return folder, log, {}
 
 
@@ -279,7 +282,7 @@ def _done(first: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[t
     return {(record["case"], record["subject"]): record for record in records if record["type"] == "cell"}
 
 
-def _point_latest(folder: Path) -> None:
+def point_latest(folder: Path) -> None:
     """Let reports/latest be the newest run; a link, so that nothing is copied."""
     latest = folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
@@ -299,18 +302,3 @@ def rerun_command(key: tuple[str, str], offer: Offer, arguments: argparse.Namesp
     given = {found[0].absolute(): found[0] for found in map(adapter_file, arguments.subject) if found}
     subject = f"{given[adapter.path]}{name.removeprefix(adapter.name)}" if adapter.path in given else name
     return shlex.join([*words, "-a", subject, "-k", case])
-
-
-def footer(session: Session, decision: Decision, wall: float) -> dict[str, Any]:
-    """The last record of a run."""
-    return {
-        "type": "footer",
-        "finished": f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "exit_code": decision.exit_code,
-        "complete": decision.exit_code != INCOMPLETE,
-        "counts": dict(decision.counts),
-        "timing": {"wall": wall, "cpu": time.process_time()},
-        "workers": [asdict(each) for report in session.reports for each in report.usage],
-        "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},
-        "gate": decision.record(),
-    }

@@ -70,8 +70,9 @@ class Limits:
     How long what may take, in seconds, and how much is borne.
 
     start: from the start of a process to its readiness. first: the first call of a signature in a process. call: any
-    other. close: from the end of its work to its exit. deaths: how often the processes of one plan may die.
-    starts: how often one may die before it is ready. window: how many requests are on their way at once.
+    other. close: from the end of its work to its exit. deaths: how often the processes of one plan may die in a row,
+    without an answer in between. starts: how often one may die before it is ready. window: how many requests are on
+    their way at once.
     """
 
     start: float = 180.0

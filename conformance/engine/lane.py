@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
+from conformance.bridge.messages import ANSWERS
 from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.process import Process
@@ -103,7 +104,7 @@ class Lane:
                 failure = f"did not start: {error}"
             else:
                 if isinstance(more, Death) and self._deaths > self._limits.deaths:
-                    failure = f"died {self._deaths} times; the last {more.reason}"
+                    failure = f"died {self._deaths} times in a row; the last {more.reason}"
                 elif more is None:
                     return Report(self.plan, tuple(self._usage))
         self._give_up(hooks, failure)
@@ -155,6 +156,8 @@ class Lane:
         return self._backlog.take
 
     def _judge(self, hooks: Hooks, job: Job, outcome: Outcome) -> None:
+        if outcome.status in ANSWERS:
+            self._deaths = 0
         self._backlog.add(hooks.judged(job, outcome) or ())
 
     def _give_up(self, hooks: Hooks, failure: str) -> None:

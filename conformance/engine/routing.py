@@ -143,10 +143,15 @@ def _resolve_exclusions(slots: Slots, placed: dict[str, list[Group]], leftovers:
     for name in tuple(placed):
         for other in slots[name].excludes:
             if name in placed and other in placed:
-                loser = min((name, other), key=lambda n: (slots[n].role == "mask", slots[n].width))
+                loser = min((name, other), key=lambda n: _reach(slots[n]))
                 if any(group.verbatim for group in placed[loser]):
                     raise Declined(f"{name} and {other} exclude each other, and a verbatim mask is not folded")
                 leftovers.extend(placed.pop(loser))
+
+
+def _reach(slot: Slot) -> tuple[bool, int, bool]:
+    """How much an argument can carry: a mask more than a flag, then by axes, then numbers more than booleans."""
+    return slot.role == "mask", slot.width, slot.meaning("float") == "add"
 
 
 def _resolve_requirements(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> None:

@@ -240,7 +240,7 @@ def test_no_variation_of_the_table_goes_unseen(operator: str) -> None:
 
 
 MHA_ONLY = ("head_split", "head_merge", "weight_orientation", "projection_bias")
-SDPA_ONLY = ("output_axes=transposed", "scale=ignored")
+SDPA_ONLY = ("output_axes=transposed", "scale=ignored", "scale=square_root")
 EMPTY = (
     # what an argument cannot show: causal and window masks are neither numbers nor per item; padding is never square
     *(f"{family}[{slot}]" for family in ("float_mask", "number_mask") for slot in ("causal", "window")),

@@ -154,7 +154,7 @@ def test_a_plan_is_given_up_after_too_many_deaths(make_run: Any, plan_of: Plans,
     run = make_run((13,) * 6).through(plan_of("liar.py", "exit"), limits=replace(patient, deaths=2))
     assert run.statuses == ["crash"] * 3 + ["not_run"] * 3
     assert [started.status for started in run.started] == ["ready"] * 3 + ["failed"]
-    assert run.reports[0].failure == "died 3 times; the last exited with code 3, in 2:13"
+    assert run.reports[0].failure == "died 3 times in a row; the last exited with code 3, in 2:13"
     assert run.outcomes["5:13"].reason == f"its worker {run.reports[0].failure}"
 
 

@@ -270,3 +270,15 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
 def test_a_wrong_slot_says_what_is_allowed(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_slots({"m": fields})
+
+
+def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_stays() -> None:
+    fields = {"role": "mask", "axes": [["b", "h", "q", "k"]]}
+    both = parse_slots(
+        {
+            "bias": {**fields, "takes": ["additive"], "float": "add", "excludes": ["mask"]},
+            "mask": {**fields, "takes": ["attention"], "bool": "attend", "excludes": ["bias"]},
+        }
+    )
+    for groups in ((additive(), attention()), (attention(), additive())):
+        assert set(route(problem(*groups), both).arguments) == {"bias"}
