@@ -79,18 +79,29 @@ def run(arguments: argparse.Namespace) -> int:
             rerun=lambda key: rerun_command(key, offer, arguments),
             done=done,
         )
-        whole = not (arguments.case or arguments.tag or arguments.paths)
-        stopped = _judge(session, pool, arguments)
+        try:
+            stopped = _judge(session, pool, arguments)
+        except KeyboardInterrupt:
+            return _interrupted(folder, session, offer)
+    whole = not (stopped or arguments.case or arguments.tag or arguments.paths or arguments.subject)
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
-        known.problems(whole=whole and not stopped),
-        known.record(whole=whole and not stopped),
+        known.problems(whole=whole),
+        known.record(whole=whole),
         stopped=stopped,
     )
     log.append(footer(session, decision, time.monotonic() - started))
     log.close()
     return _finish(folder, decision, session.records, arguments)
+
+
+def _interrupted(folder: Path, session: Session, offer: Offer) -> int:
+    """Say so, also in verdict.json; without a footer the log can be resumed."""
+    decision = decide(session.records, offer.incomplete, (), {}, interrupted=True)
+    write_verdict(folder, decision, session.records)
+    print(f"conformance: interrupted; go on with --out {shlex.quote(str(folder))} --resume", file=sys.stderr)
+    return decision.exit_code
 
 
 def _judge(session: Session, pool: Pool, arguments: argparse.Namespace) -> bool:

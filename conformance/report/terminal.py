@@ -45,7 +45,7 @@ def print_summary(run: Run, stream: IO[str]) -> None:
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
         console.print(_subject(line, width))
-    for text in (*_findings(findings(run)), *_not_offered(run), *_notes(run)):
+    for text in (*_findings(run, findings(run)), *_not_offered(run), *_notes(run)):
         console.print(text)
     console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
     console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))
@@ -71,8 +71,12 @@ def _subject(line: SubjectLine, width: int) -> Text:
     return text
 
 
-def _findings(found: list[Finding]) -> list[Text]:
-    shown = [_finding(finding) for finding in found[:SHOWN_FINDINGS]]
+def _findings(run: Run, found: list[Finding]) -> list[Text]:
+    shown = []
+    for finding in found[:SHOWN_FINDINGS]:
+        shown.append(_finding(finding))
+        if rerun := run.cells[finding.example].rerun:
+            shown.append(Text(f"  rerun: {plain(rerun)}", style="dim"))
     if len(found) > SHOWN_FINDINGS:
         shown.append(Text(f"… and {counted(len(found) - SHOWN_FINDINGS, 'more finding')} in the report"))
     return shown

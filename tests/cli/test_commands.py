@@ -190,6 +190,21 @@ def test_a_killed_run_resumes_and_judges_only_what_is_missing(cut: Path) -> None
     assert len(records) > len(before)
 
 
+def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:
+    command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[slow]", "--out", "out"]
+    (project / "cases" / "small.yaml").write_text(SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 13]"))
+    process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    log = project / "out" / "run.jsonl"
+    while not (log.is_file() and '"cell"' in log.read_text(encoding="utf-8")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "interrupted; go on with --out out --resume" in said
+    assert json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))["exit_code"] == 2
+
+
 def test_a_run_that_asked_something_else_is_not_resumed(cut: Path) -> None:
     done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 4
