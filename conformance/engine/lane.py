@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
 from conformance.bridge.messages import ANSWERS
+from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
 from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.process import Process
