@@ -53,7 +53,7 @@ function matching() {
 function gravest(rows, column, found) {
   const cells = rows.filter((row) => found.get(row).has(column)).map((row) => CELLS[row][column]);
   if (!cells.length) return null;
-  const weight = (cell) => (cell.verdict === "unsupported" ? -100 : cell.gravity) + (isBad(cell) ? 100 : 0) - (cell.known ? 50 : 0);
+  const weight = (cell) => (cell.verdict === "unsupported" ? -100 : cell.gravity) + (isBad(cell) ? 100 : 0);
   const top = cells.reduce((worst, cell) => (weight(cell) > weight(worst) ? cell : worst));
   return { cell: top, number: cells.filter((cell) => cell.verdict === top.verdict && isBad(cell) === isBad(top)).length };
 }
