@@ -57,10 +57,11 @@ import numpy as np
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
 
+TARGET = jax.nn.dot_product_attention
 STATIC = ("scale", "is_causal", "local_window_size")
 FUNCTIONS = {
-    "jit": jax.jit(jax.nn.dot_product_attention, static_argnames=STATIC),
-    "eager": jax.nn.dot_product_attention,
+    "jit": jax.jit(TARGET, static_argnames=STATIC),
+    "eager": TARGET,
 }
 
 

@@ -86,6 +86,8 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, framework_ca
 
 from ._keras import RESULT_TYPE, attention_profile, keras_evidence, to_numpy
 
+TARGET = keras.ops.dot_product_attention
+
 
 def declare(facts: Facts) -> Declaration:
     """Canonical, but that Keras maps float64 to float32 on purpose off TensorFlow."""
@@ -103,7 +105,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
     causal = bool(call.arguments.get("is_causal", False))
     with framework_call():
-        output = keras.ops.dot_product_attention(query, key, value, **masks, scale=call.scale, is_causal=causal)
+        output = TARGET(query, key, value, **masks, scale=call.scale, is_causal=causal)
     return {"output": keras.ops.convert_to_numpy(output).swapaxes(1, 2)}
 
 

@@ -55,6 +55,7 @@ from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, f
 
 from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_devices, torch_evidence
 
+TARGET = torch.nn.functional.scaled_dot_product_attention
 KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 
 
@@ -79,7 +80,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
     }
     with torch.no_grad(), sdpa_kernel(KERNELS[facts.variant]), framework_call():
-        output = torch.nn.functional.scaled_dot_product_attention(query, key, value, **arguments)
+        output = TARGET(query, key, value, **arguments)
     return {"output": from_torch(output)}
 
 

@@ -1,8 +1,21 @@
 """
 Decide whether two attention implementations mean the same thing.
 
-Importing this package imports no framework and no adapter.
+Importing this package imports no framework and no adapter. `conformance.check` judges a function of yours
+(docs/check.md); it is loaded when it is first used.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from conformance.own.api import Result, check
+
 __version__ = "0.1.0"
-__all__ = ["__version__"]
+__all__ = ["Result", "__version__", "check"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Result", "check"):
+        return getattr(importlib.import_module("conformance.own.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,12 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from conformance.cli.errors import UsageError
 from conformance.cli.run import load_cases, make_offer
 from conformance.gate.decide import CONFORMS, USAGE
+from conformance.judge.power import has_power
 from conformance.report import RunLogError, load_run, print_summary, write_reports
+from conformance.spec.case import Case
 from conformance.spec.digest import distinct, duplicates
+from conformance.spec.features import ordinary
+from conformance.spec.materialise import materialise
 from conformance.spec.schema import text
 
 
@@ -32,13 +37,24 @@ def list_adapters(_: argparse.Namespace) -> int:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Check case files; with --strict, also that no two problems are equal."""
+    """Check case files; with --strict, also that no two problems are equal, and that every case is of use."""
     cases = load_cases(arguments.paths, (), None)
     equal = duplicates(cases)
     print(f"{len(cases)} cases, {distinct(cases)} distinct problems")
     for ids in equal:
         print(f"equal problems: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
-    return USAGE if equal and arguments.strict else CONFORMS
+    useless = _useless(cases) if arguments.strict else ()
+    for case in useless:
+        print(f"{case.source}: {case.id} {USELESS}", file=sys.stderr)
+    return USAGE if (equal and arguments.strict) or useless else CONFORMS
+
+
+USELESS = "tells no variation apart and has no feature that no other case has; see conformance audit"
+
+
+def _useless(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Cases with neither power nor a feature of their own."""
+    return tuple(case for case in ordinary(cases) if not has_power(materialise(case)))
 
 
 def schema(_: argparse.Namespace) -> int:

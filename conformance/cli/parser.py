@@ -31,8 +31,12 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
     _add_run(commands, "run", "judge subjects on cases and write a report")
     _add_run(commands, "smoke", "judge the cases tagged smoke: a minute, to see that everything works")
+    _add_check(commands)
+    _add_probe(commands)
+    _add_port(commands)
     _add_list(commands)
     _add_validate(commands)
+    _add_audit(commands)
     _add_schema(commands)
     _add_report(commands)
     return parser
@@ -98,6 +102,86 @@ def _add_run(commands: "argparse._SubParsersAction[Parser]", name: str, summary:
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
 
 
+def _add_check(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "check", "judge a function of your own", "check mine.py:attention")
+    parser.set_defaults(command="check:check")
+    parser.add_argument(
+        "target", nargs="?", metavar="FILE:FUNCTION", help="a function at the top level of a file (docs/check.md)"
+    )
+    parser.add_argument(
+        "--as", dest="like", metavar="SUBJECT", help="it is a drop-in for this subject, such as torch.sdpa"
+    )
+    parser.add_argument("--operator", choices=("sdpa", "mha"), help="what it computes (default: from its signature)")
+    parser.add_argument(
+        "--profile", metavar="P", help="its arithmetic, such as tf32 (default: calibrated on plain cases)"
+    )
+    parser.add_argument(
+        "--declare",
+        action="append",
+        default=[],
+        metavar="DECISION=NAME",
+        help="a decision that it takes on purpose, such as fully_masked_row=nan; may be repeated",
+    )
+    parser.add_argument(
+        "--example",
+        nargs="?",
+        const="sdpa",
+        choices=("sdpa", "mha"),
+        help="write a function with a mistake in it into this folder, to try the command on",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: reports/<UTC>-<id>)")
+    parser.add_argument(
+        "-k", "--case", action="append", default=[], metavar="GLOB", help="only cases with such ids; may be repeated"
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=30.0, metavar="S", help="seconds that one call may take (default: 30)"
+    )
+
+
+def _add_probe(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "probe", "read off replies what subjects mean", "probe -a 'torch.mha*'")
+    parser.set_defaults(command="probe:probe")
+    parser.add_argument(
+        "-a",
+        "--subject",
+        action="append",
+        default=[],
+        metavar="SUBJECT",
+        help="a subject, a glob (* and ?), or the path of an adapter file; may be repeated",
+    )
+    _add_probing(parser)
+
+
+def _add_port(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(
+        commands, "port", "say what to change where calls move to another subject", "port torch.mha 'keras.mha[jax]'"
+    )
+    parser.set_defaults(command="port:port")
+    parser.add_argument("source", metavar="FROM", help="the subject whose calls are to be moved")
+    parser.add_argument("target", metavar="TO", help="the subject that they are moved to")
+    _add_probing(parser)
+
+
+def _add_probing(parser: Parser) -> None:
+    """Options of the commands that ask subjects for their dialect."""
+    parser.set_defaults(paths=[], case=[], resume=False)
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=PYTHON", help="in another interpreter too")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=_at_least_one,
+        default=(os.cpu_count() or 1) + 1,
+        help="workers alive at once (default: cores + 1)",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds that one call may take (default: 60)"
+    )
+    parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found here, as JSON")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: reports/<UTC>-<id>)")
+
+
 def _add_list(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser = _command(commands, "list", "list cases or adapters", "list adapters")
     kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
@@ -112,8 +196,15 @@ def _add_list(commands: "argparse._SubParsersAction[Parser]") -> None:
 def _add_validate(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser = _command(commands, "validate", "check case files and run nothing", "validate cases/masks --strict")
     parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
-    parser.add_argument("--strict", action="store_true", help="also refuse cases whose problems are equal")
+    parser.add_argument("--strict", action="store_true", help="also refuse cases that are equal or of no use")
     parser.set_defaults(command="look:validate")
+
+
+def _add_audit(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "audit", "show which variations the cases tell apart from canonical", "audit cases")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
+    parser.set_defaults(command="audit:audit")
 
 
 def _add_schema(commands: "argparse._SubParsersAction[Parser]") -> None:

@@ -16,10 +16,11 @@ EVERY = 10.0
 
 
 class Progress:
-    """Counts cells as they are judged; red ones are named at once."""
+    """Counts cells as they are judged; red ones are named at once, unless there may be many of few causes."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], *, name_red: bool = True) -> None:
         """Write to `stream`."""
+        self._name_red = name_red
         self._console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Bar(*columns, console=self._console, transient=True)
@@ -40,7 +41,8 @@ class Progress:
         self._cells += 1
         if not is_green(record):
             self._red += 1
-            self._console.print(f"{record['verdict']}: {record['case']} on {record['subject']}")
+            if self._name_red:
+                self._console.print(f"{record['verdict']}: {record['case']} on {record['subject']}")
         self._bar.update(self._task, completed=self._cells, description=f"judging, {self._red} rejected")
         if not self._console.is_terminal and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()

@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     started = time.monotonic()
     known = Known(read_known([PACKAGED, *_existing(arguments.known)]), dt.datetime.now(tz=dt.UTC).date())
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
-    plans = sorted(plan_workers(offer.subjects, offer.environments), key=_cost)
+    plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
     limits = Limits(first=arguments.timeout, call=arguments.timeout)
     with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
         cases = load_cases(arguments.paths, arguments.case, arguments.tag)
@@ -201,7 +201,8 @@ def _existing(paths: Sequence[Path]) -> list[Path]:
     return list(paths)
 
 
-def _cost(plan: WorkerPlan) -> int:
+def cost(plan: WorkerPlan) -> int:
+    """Where a plan stands among the others: those that take longest first."""
     framework = plan.name.partition(".")[0]
     return SLOWEST_FIRST.index(framework) if framework in SLOWEST_FIRST else len(SLOWEST_FIRST)
 

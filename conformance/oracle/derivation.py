@@ -86,6 +86,9 @@ def refuse(answer: Answer, steps: Steps) -> None:
     keys = ", ".join(variation.key for variation in answer.variations if variation.stage == "steps")
     sums = answer.state.probs.sum(axis=-1)
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
+    unbounded = ", ".join(variation.key for variation in answer.variations if not variation.bounded)
+    if unbounded:
+        raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
     if step_of(steps, "softmax").apply is not softmax or not whole.all():
         raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")
     asked = "weights" in answer.reply or "weights_mean" in answer.reply

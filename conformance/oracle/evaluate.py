@@ -1,11 +1,11 @@
 """The oracle: the answer to a routed problem under a dialect."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.oracle.steps import STEPS, State, Step, insert_after, run
+from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after, run
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation
 from conformance.oracle.variations import compose
 from conformance.spec.problem import Array, Problem
@@ -32,22 +32,32 @@ def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float
 
 
 def evaluate_variations(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
-    """Answer `problem` under variations that are already in order."""
-    steps = STEPS[problem.operator]
+    """Answer `problem` under variations that are already in order; those that leave the problem as it is drop out."""
+    reached = []
     for variation in variations:
-        if variation.problem is not None:
-            problem = variation.problem(problem)
-        elif variation.steps is not None:
-            steps = variation.steps(steps, score)
-        elif variation.heads is not None:
-            before = "split" if problem.operator == "mha" else "group"
-            steps = insert_after(steps, before, Step(variation.key, variation.heads))
-    state = run(problem, steps)
+        changed = problem if variation.problem is None else variation.problem(problem)
+        if variation.problem is None or changed is not problem:
+            reached.append(variation)
+        problem = changed
+    state = run(problem, varied_steps(problem.operator, reached, score))
     reply = requested(state)
-    for variation in variations:
+    for variation in reached:
         if variation.reply is not None:
             reply = variation.reply(reply)
-    return Answer(reply, state, variations)
+    return Answer(reply, state, tuple(reached))
+
+
+def varied_steps(operator: str, variations: Iterable[Variation], score: str) -> Steps:
+    """The steps of an operator under variations in order; those of the heads run one after the other."""
+    steps = STEPS[operator]
+    before = "split" if operator == "mha" else "group"
+    for variation in variations:
+        if variation.steps is not None:
+            steps = variation.steps(steps, score)
+        elif variation.heads is not None:
+            steps = insert_after(steps, before, Step(variation.key, variation.heads))
+            before = variation.key
+    return steps
 
 
 def requested(state: State) -> Reply:

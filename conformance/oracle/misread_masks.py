@@ -5,8 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from conformance.oracle.steps import State, Steps, replace_step
 from conformance.oracle.variation import Variation
-from conformance.spec.problem import Group, Problem
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import largest, round_to
+
+WEIGHTS = ("weights", "weights_mean")
 
 
 def _on_slot(slot: str, change: Callable[[Problem, Group], Group | None]) -> Callable[[Problem], Problem]:
@@ -50,6 +54,10 @@ def _ignored_beside_others(problem: Problem, group: Group) -> Group | None:
     return None if len(problem.groups) > 1 else group
 
 
+def _ignored_with_weights(problem: Problem, group: Group) -> Group | None:
+    return None if any(name in problem.outputs for name in WEIGHTS) else group
+
+
 def _transposed(problem: Problem, group: Group) -> Group:
     if problem.seq_len_q != problem.seq_len_k or group.values.shape[-2] == 1:
         return group
@@ -58,6 +66,58 @@ def _transposed(problem: Problem, group: Group) -> Group:
 
 def _first_item(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:1]) if group.values.shape[0] > 1 else group
+
+
+def _first_head(_: Problem, group: Group) -> Group:
+    return replace(group, values=group.values[:, :1]) if group.values.shape[1] > 1 else group
+
+
+def _items_as_heads(problem: Problem, group: Group) -> Group:
+    """Exchange the axes of items and heads of a mask that spans one of them, where they are of one size."""
+    items, heads = group.values.shape[:2]
+    if problem.batch != problem.num_heads or (items > 1) == (heads > 1):
+        return group
+    return replace(group, values=group.values.swapaxes(0, 1))
+
+
+def _heads_major(problem: Problem, group: Group) -> Group:
+    """Take row b * num_heads + h of a folded axis for that of head (b * num_heads + h) // batch."""
+    batch, heads = problem.batch, problem.num_heads
+    if batch == 1 or heads == 1 or group.values.shape[:2] == (1, 1):
+        return group
+    full = np.broadcast_to(group.values, (batch, heads, *group.values.shape[2:]))
+    folded = full.reshape(heads, batch, *full.shape[2:])
+    return replace(group, values=folded.swapaxes(0, 1))
+
+
+def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
+    """Add (1 - mask) * -1e9 in place of a float mask, in the score dtype."""
+
+    def apply(steps: Steps, score: str) -> Steps:
+        def add(state: State) -> State:
+            bias = _bias_one_minus(state.problem, slot, max(-1e9, -largest(score)))
+            if bias is None:
+                return ordinary(state)
+            with np.errstate(invalid="ignore"):
+                return state.but(bias=bias, logits=round_to(state.scaled + bias, score))
+
+        ordinary = next(step.apply for step in steps if step.name == "bias")
+        return replace_step(steps, "bias", add)
+
+    return apply
+
+
+def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:
+    """The sum of all that is added, or None where `slot` is no float mask; broadcastable to the logits."""
+    if not any(group.slot == slot and group.element == "float" for group in problem.groups):
+        return None
+    added = [
+        (1.0 - group.values) * amount if group.slot == slot else group.values
+        for group in problem.groups
+        if group.element == "float"
+    ]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sum(added[1:], start=added[0]))
 
 
 def slot_variations(slot: str) -> tuple[Variation, ...]:
@@ -75,6 +135,15 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"pass a boolean {slot}",
             _float_as_bool,
         ),
+        Variation(
+            f"float_mask[{slot}]",
+            "one_minus",
+            f"takes 1 in a float {slot} for attend and adds (1 - {slot}) * -1e9 to the logits",
+            f"pass {slot} as 1 = attend and 0 = ignore",
+            "steps",
+            steps=_one_minus(slot),
+            bounded=False,
+        ),
         row(
             "number_mask",
             "added",
@@ -91,17 +160,33 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             _ignored_beside_others,
         ),
         row(
-            "mask_axes",
-            "transposed",
-            f"transposes {slot} when it is square",
-            f"transpose {slot}",
-            _transposed,
+            "use",
+            "ignored_with_weights",
+            f"ignores {slot} when weights are asked for",
+            "do not ask for weights",
+            _ignored_with_weights,
         ),
+        row("mask_axes", "transposed", f"transposes {slot} when it is square", f"transpose {slot}", _transposed),
         row(
             "mask_axes",
             "first_item",
             f"applies {slot} of the first item of the batch to every item",
             "call once per item",
             _first_item,
+        ),
+        row("mask_axes", "first_head", f"applies {slot} of the first head to every head", "", _first_head),
+        row(
+            "mask_axes",
+            "items_as_heads",
+            f"takes the items of {slot} for heads, and heads for items, when there are as many",
+            f"give {slot} all four axes",
+            _items_as_heads,
+        ),
+        row(
+            "mask_axes",
+            "heads_major",
+            f"unfolds the axis batch * num_heads of {slot} with the heads first",
+            f"repeat {slot} in the order of heads, then items",
+            _heads_major,
         ),
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.oracle.evaluate import Answer
+from conformance.oracle.evaluate import Answer, varied_steps
 from conformance.oracle.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after
+from conformance.oracle.steps import State, Step, Steps
 from conformance.spec.problem import Array
 
 NOTHING = np.zeros((1, 1, 1, 1))
@@ -34,15 +34,7 @@ class Operands:
 
 def composed(answer: Answer, score: str) -> Steps:
     """The steps that led to `answer`."""
-    operator = answer.state.problem.operator
-    steps = STEPS[operator]
-    for variation in answer.variations:
-        if variation.steps is not None:
-            steps = variation.steps(steps, score)
-        elif variation.heads is not None:
-            before = "split" if operator == "mha" else "group"
-            steps = insert_after(steps, before, Step(variation.key, variation.heads))
-    return steps
+    return varied_steps(answer.state.problem.operator, answer.variations, score)
 
 
 def step_of(steps: Steps, name: str) -> Step:

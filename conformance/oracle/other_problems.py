@@ -1,36 +1,19 @@
-"""Variations that solve another problem: other anchors, scales, and orders of the columns of weights."""
+"""Variations that solve another problem: other scales, exchanged arguments and axes."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.variation import ProblemMap, Variation
-from conformance.spec.problem import Array, Group, Problem
+from conformance.oracle.other_masks import causal, window
+from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation
+from conformance.spec.problem import Group, Problem
+
+AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
+"""The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim)."""
 
 
-def _causal(shift: Callable[[Problem], int]) -> Callable[[Problem], Problem]:
-    """Move the diagonal of a causal flag by `shift`."""
-
-    def moved(problem: Problem, group: Group) -> Group:
-        if group.offset is None or (by := shift(problem)) == 0:
-            return group
-        return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, group.offset + by))
-
-    def apply(problem: Problem) -> Problem:
-        groups = tuple(moved(problem, group) for group in problem.groups)
-        same = all(a is b for a, b in zip(groups, problem.groups, strict=True))
-        return problem if same else problem.but(groups=groups)
-
-    return apply
-
-
-def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
-    """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
-    return (np.arange(seq_len_k)[None, :] <= np.arange(seq_len_q)[:, None] + offset)[None, None]
-
-
-def _scaled_by(factor: Callable[[Problem], float]) -> Callable[[Problem], Problem]:
+def _scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
         ordinary = problem.head_dim**-0.5 if problem.scale is None else problem.scale
         scale = factor(problem)
@@ -39,39 +22,79 @@ def _scaled_by(factor: Callable[[Problem], float]) -> Callable[[Problem], Proble
     return apply
 
 
-def _interleaved_columns(heads: int, dim: int) -> Array:
-    """Head h owns columns h, h + heads, h + 2 * heads, ... instead of a run of them."""
-    return np.arange(heads * dim).reshape(dim, heads).T.reshape(-1)
-
-
-def _interleaved_split(problem: Problem) -> Problem:
-    if problem.operator != "mha" or problem.num_heads == 1:
+def _bias_scaled(problem: Problem) -> Problem:
+    """Multiply what is added by the scale: it is added before."""
+    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    if scale == 1.0 or problem.bias() is None:
         return problem
-    params = dict(problem.params)
-    for letter, heads, dim in (
-        ("q", problem.num_heads, problem.head_dim),
-        ("k", problem.num_kv_heads, problem.head_dim),
-        ("v", problem.num_kv_heads, problem.value_dim),
-    ):
-        order = _interleaved_columns(heads, dim)
-        for name in ("w" + letter, "b" + letter):
-            if name in params:
-                params[name] = params[name][..., order]
-    return problem.but(params=params)
+    with np.errstate(invalid="ignore"):
+        groups = [
+            replace(group, values=group.values * scale) if group.element == "float" else group
+            for group in problem.groups
+        ]
+    return problem.but(groups=tuple(groups))
 
 
-def _weights_transposed(problem: Problem) -> Problem:
-    square = {
-        name: np.ascontiguousarray(w.T)
-        for name, w in problem.params.items()
-        if name.startswith("w") and w.shape[0] == w.shape[1] and w.shape[0] > 1
-    }
-    return problem.but(params={**problem.params, **square}) if square else problem
+def _query_key(problem: Problem) -> Problem:
+    if problem.query is problem.key or problem.query.shape != problem.key.shape:
+        return problem
+    return problem.but(query=problem.key, key=problem.query)
 
 
-def _no_biases(problem: Problem) -> Problem:
-    kept = {name: array for name, array in problem.params.items() if not name.startswith("b")}
-    return problem if len(kept) == len(problem.params) else problem.but(params=kept)
+def _key_value(problem: Problem) -> Problem:
+    if problem.key is problem.value or problem.key.shape != problem.value.shape:
+        return problem
+    return problem.but(key=problem.value, value=problem.key)
+
+
+def _axes_exchanged(operator: str) -> ProblemMap:
+    """
+    Take the sequence for the axis before it, where shapes allow.
+
+    mha: (batch, seq_len, dim) is read as (seq_len, batch, dim). sdpa: (batch, num_heads, seq_len, head_dim) as
+    (batch, seq_len, num_heads, head_dim).
+    """
+    one, other = AXIS[operator]
+
+    def apply(problem: Problem) -> Problem:
+        if problem.operator != operator or problem.seq_len_q != problem.seq_len_k:
+            return problem
+        turned = problem.but(
+            query=problem.query.swapaxes(one, other),
+            key=problem.key.swapaxes(one, other),
+            value=problem.value.swapaxes(one, other),
+        )
+        if operator == "sdpa":
+            turned = turned.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
+        groups = tuple(_again(group, turned) for group in problem.groups)
+        kept = tuple(group for group in groups if group is not None)
+        same = turned.query.shape[other] == turned.query.shape[one] == 1
+        return problem if same or len(kept) < len(groups) else turned.but(groups=kept)
+
+    return apply
+
+
+def _again(group: Group, problem: Problem) -> Group | None:
+    """The mask for a call of other sizes: flags are made anew, an array stays as it is; None where it does not fit."""
+    queries, keys = problem.seq_len_q, problem.seq_len_k
+    if group.offset is not None:
+        return replace(group, values=causal(queries, keys, group.offset))
+    if group.window is not None:
+        return replace(group, values=window(queries, keys, *group.window))
+    fits = all(size in (1, full) for size, full in zip(group.values.shape, problem.logits_shape, strict=True))
+    return group if fits else None
+
+
+def _exchanged_back(operator: str) -> Callable[[Reply], Reply]:
+    one, other = AXIS[operator]
+
+    def apply(reply: Reply) -> Reply:
+        if "output" not in reply:
+            return reply
+        output = reply["output"]
+        return {**reply, "output": Expected(output.values.swapaxes(one, other), output.dtype)}
+
+    return apply
 
 
 def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
@@ -79,16 +102,14 @@ def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMa
     return Variation(decision, name, sentence, remedy, "problem", problem=problem)
 
 
+def exchange(name: str, sentence: str, remedy: str, operator: str) -> Variation:
+    """One row of the table that exchanges two axes of the inputs, and those of the output again."""
+    back = _exchanged_back(operator)
+    there = _axes_exchanged(operator)
+    return Variation("input_axes", name, sentence, remedy, "problem", problem=there, reply=back)
+
+
 ROWS: tuple[Variation, ...] = (
-    row(
-        "causal_alignment",
-        "bottom_right",
-        "aligns the causal flag to the last key",
-        "pass the mask",
-        _causal(lambda p: p.seq_len_k - p.seq_len_q),
-    ),
-    row("causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)),
-    row("causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)),
     row(
         "scale",
         "none",
@@ -126,12 +147,24 @@ ROWS: tuple[Variation, ...] = (
         _scaled_by(lambda p: (p.head_dim**-0.5 if p.scale is None else p.scale) ** 2),
     ),
     row(
-        "head_split",
-        "interleaved",
-        "gives head h every num_heads-th column of the projections",
-        "permute the columns of wq, wk, wv",
-        _interleaved_split,
+        "bias_scale",
+        "scaled",
+        "scales an additive mask too: it is added before the scale",
+        "divide the mask by the scale",
+        _bias_scaled,
     ),
-    row("weight_orientation", "transposed", "multiplies by the transposed weights", "pass w.T", _weights_transposed),
-    row("projection_bias", "ignored", "drops the biases of the projections", "", _no_biases),
+    row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
+    row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),
+    exchange(
+        "batch_and_sequence",
+        "takes the batch for the sequence: (seq_len, batch, dim) is expected",
+        "exchange the first two axes of inputs and output",
+        "mha",
+    ),
+    exchange(
+        "heads_and_sequence",
+        "takes the heads for the sequence: (batch, seq_len, num_heads, head_dim) is expected",
+        "exchange axes 1 and 2 of inputs and output",
+        "sdpa",
+    ),
 )

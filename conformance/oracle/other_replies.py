@@ -3,7 +3,8 @@
 from conformance.oracle.variation import Expected, Reply, ReplyMap, Variation
 
 
-def _averaged(reply: Reply) -> Reply:
+def averaged(reply: Reply) -> Reply:
+    """Weights (batch, num_heads, seq_len_q, seq_len_k) as their mean over the heads."""
     if "weights" not in reply:
         return reply
     weights = reply["weights"]
@@ -37,7 +38,7 @@ ROWS: tuple[Variation, ...] = (
         "averaged",
         "averages the returned weights over the heads",
         "ask for weights per head",
-        _averaged,
+        averaged,
     ),
     row(
         "output_axes",

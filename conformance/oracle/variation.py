@@ -44,7 +44,8 @@ class Variation:
     sentence: what an implementation does, in the present tense, after "it". remedy: what its user can do about it
     at the call site, or "" where nothing helps. The map of its stage: "problem" Problem -> Problem; "heads" State ->
     State after projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A problem or reply
-    that the variation does not concern is returned as it is (the same object).
+    that the variation does not concern is returned as it is (the same object). A variation of problem or steps may map
+    the reply as well; it does so only where it changed the problem. bounded: whether bounds hold under it.
     """
 
     decision: str
@@ -56,10 +57,11 @@ class Variation:
     heads: HeadsMap | None = None
     steps: StepsMap | None = None
     reply: ReplyMap | None = None
+    bounded: bool = True
 
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]
-        if filled != [self.stage]:
+        if filled not in ([self.stage], [self.stage, "reply"]):
             raise ValueError(f"{self.key}: a {self.stage} variation has its map there, not in {filled}")
 
     @property

@@ -5,23 +5,51 @@ Order matters: within a stage, a dialect is composed in the order of this table,
 the first is named first.
 """
 
-from conformance.oracle import other_problems, other_replies, other_steps
+from conformance.oracle import (
+    other_fills,
+    other_masks,
+    other_problems,
+    other_projections,
+    other_replies,
+    other_softmax,
+    other_steps,
+)
 from conformance.oracle.misread_masks import slot_variations
-from conformance.oracle.other_problems import causal
+from conformance.oracle.other_masks import causal
 from conformance.oracle.variation import Dialect, Variation, slot_of
 from conformance.spec.problem import Problem
 
-TABLE: tuple[Variation, ...] = (*other_problems.ROWS, *other_steps.ROWS, *other_replies.ROWS)
+TABLE: tuple[Variation, ...] = (
+    *other_masks.ROWS,
+    *other_problems.ROWS,
+    *other_projections.ROWS,
+    *other_steps.ROWS,
+    *other_softmax.ROWS,
+    *other_fills.ROWS,
+    *other_replies.ROWS,
+)
 
 CANONICAL_NAMES: dict[str, str] = {
     "causal_alignment": "top_left",
     "scale": "1/sqrt(head_dim) or as given",
+    "window_edges": "inclusive",
+    "mask_combination": "and",
+    "bias_scale": "unscaled",
+    "arguments": "query, key, value",
+    "input_axes": "as declared",
+    "projection_order": "qkv",
+    "projection_bias": "applied",
+    "projection_activation": "none",
+    "weight_orientation": "(in, out)",
+    "value_path": "the values of the head",
     "head_split": "consecutive",
     "head_merge": "consecutive",
     "grouped_heads": "repeat",
     "mask_fill": "-inf",
     "fully_masked_row": "zero",
     "softmax_axis": "keys",
+    "softmax_denominator": "the sum of exponentials",
+    "nonfinite_key": "isolated",
     "nonfinite_value": "isolated",
     "returned_weights": "per head, after the softmax",
     "result_dtype": "the input's",

@@ -67,7 +67,8 @@ class Inputs:
     """
     Where query, key and value come from.
 
-    clean: None where the case does not say. query, key, value: literal arrays in place of drawn ones; file: an npz
+    clean: None where the case does not say. poison: which of keys and values are NaN or infinite where nobody attends
+    them, "nan_keys" and so on. query, key, value: literal arrays in place of drawn ones; file: an npz
     with any of them, or of the parameters.
     """
 
@@ -75,6 +76,7 @@ class Inputs:
     seed: int = 0
     alias: Literal["none", "kv", "qkv"] = "none"
     clean: bool | None = None
+    poison: Literal["nan_keys", "nan_values", "inf_keys", "inf_values"] | None = None
     gain: float = 1.0
     query: Nested | None = None
     key: Nested | None = None

@@ -84,6 +84,19 @@ def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} leaves the range of {case.dtype}")
 
 
+def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """A number that is none can only be where no reading of a mask attends it, and in one of key and value."""
+    if case.inputs.poison is None:
+        return
+    if case.inputs.alias != "none":
+        message = f"poison {case.inputs.poison} would be in key and value, which alias {case.inputs.alias} makes one"
+        yield Fault(("inputs", "poison"), message)
+    if case.verbatim:
+        yield Fault(("inputs", "poison"), "poison is not for verbatim masks: another reading of them attends it")
+    if not case.masks:
+        yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
+
+
 def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
     """Each output is asked for once."""
     for number, name in enumerate(entry.outputs):
@@ -97,6 +110,7 @@ RULES = (
     Rule(frozenset(), elements),
     Rule(frozenset({"operator", "inputs", *SIZES, *WIDTHS}), alias),
     Rule(frozenset({"inputs", "dtype"}), gain),
+    Rule(frozenset({"inputs", "masks"}), poison),
     Rule(frozenset({"outputs"}), repeated),
 )
 

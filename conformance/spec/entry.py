@@ -135,6 +135,7 @@ def _inputs(model: document.InputFields, suite: Path) -> Inputs:
         seed=model.seed,
         alias=model.alias,
         clean=model.clean,
+        poison=model.poison,
         gain=float(model.gain),
         query=_frozen(model.query),
         key=_frozen(model.key),

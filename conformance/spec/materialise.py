@@ -23,7 +23,11 @@ HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 10
 def materialise(case: Case) -> Problem:
     """Make the problem of a case; its groups are not routed yet (slot "")."""
     given = _literals(case)
-    problem = _problem(case, given)
+    return _poisoned(case, _large(case, _problem(case, given), given))
+
+
+def _large(case: Case, problem: Problem, given: Mapping[str, Array]) -> Problem:
+    """Make keys and values that nobody attends large, where the case does not forbid it."""
     if not _hides(case, problem):
         return problem
     rows = _hidden_rows(problem)
@@ -126,6 +130,17 @@ def _hidden_rows(problem: Problem) -> Array:
         return np.asarray(~seen.any(axis=1))
     sharing = (problem.batch, problem.num_kv_heads, -1, problem.seq_len_k)
     return np.asarray(~seen.reshape(sharing).any(axis=2))
+
+
+def _poisoned(case: Case, problem: Problem) -> Problem:
+    """Put NaN or infinity in keys or values that nobody attends."""
+    if case.inputs.poison is None:
+        return problem
+    number, _, which = case.inputs.poison.partition("_")
+    rows = _hidden_rows(problem)[..., None]
+    if which == "keys":
+        return problem.but(key=np.where(rows, float(number), problem.key))
+    return problem.but(value=np.where(rows, float(number), problem.value))
 
 
 def _hide(case: Case, name: str, array: Array, rows: Array, given: Mapping[str, Array]) -> Array:

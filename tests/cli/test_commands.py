@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["smoke"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"]]
+    "command", [[], ["run"], ["smoke"], ["check"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"]]
 )
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = conformance(*command, "--help")

@@ -232,8 +232,15 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
                 assert not np.isnan(array).any(), variation.key
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
     assert refused == {
+        "float_mask[mask]=one_minus",
         "softmax_axis=queries",
         "softmax_axis=heads",
+        "softmax_denominator=plus_1e-6",
+        "softmax_denominator=plus_1e-9",
+        "softmax_denominator=plus_one",
         "mask_fill=zero_after_softmax",
+        "mask_fill=minus_1e9_before_scale",
+        "mask_fill=infinity_before_scale",
         "returned_weights=before_softmax",
+        "returned_weights=summed",
     }

@@ -302,6 +302,22 @@ def test_arrays_that_are_spelled_out_stay_as_they_are(make: Make) -> None:
     assert hidden_rows(problem, "value", "float32").any()
 
 
+@pytest.mark.parametrize("operator", ["sdpa", "mha"])
+@pytest.mark.parametrize("poison", ["nan_keys", "nan_values", "inf_keys", "inf_values"])
+def test_poison_stands_where_nobody_attends_and_nowhere_else(make: Make, operator: str, poison: str) -> None:
+    fields = {"operator": operator, "masks": [PADDED]}
+    plain = materialise(make(**fields))
+    problem = materialise(make(**fields, inputs={"poison": poison}))
+    name, other = ("key", "value") if poison.endswith("keys") else ("value", "key")
+    number = float(poison.partition("_")[0])
+    poisoned, clean = getattr(problem, name), getattr(plain, name)
+    hidden = np.zeros(clean.shape, dtype=bool)
+    hidden[1, ..., 4:, :] = True
+    np.testing.assert_array_equal(poisoned[hidden], np.full(hidden.sum(), number))
+    np.testing.assert_array_equal(poisoned[~hidden], clean[~hidden])
+    np.testing.assert_array_equal(getattr(problem, other), getattr(plain, other))
+
+
 MASKS = st.sampled_from(
     [
         {"kind": "causal"},

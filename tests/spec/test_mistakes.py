@@ -172,6 +172,8 @@ INPUTS = {
     "key: «[1, 2]": "expected 3 items, got 2",
     "«sed: 1": "did you mean 'seed'?",
     "seed: «-1": "seed: expected at least 0",
+    "poison: «nan": "poison: 'nan' is not valid",
+    "poison: «nan_keys": "poison needs a mask",
 }
 
 
@@ -186,6 +188,16 @@ def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
 
 def test_gain_cannot_be_had_by_the_query_alone_where_it_is_the_key(mistakes: Mistakes) -> None:
     check_one(mistakes, entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"), "alias qkv makes the same object")
+
+
+def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
+    text = "seq_len_q: 7\nmasks: [{kind: causal}]\ninputs: {alias: kv, poison: «nan_keys}"
+    check_one(mistakes, entry(text), "would be in key and value, which alias kv makes one")
+
+
+def test_poison_is_not_for_verbatim_masks(mistakes: Mistakes) -> None:
+    mask = "{kind: attention, verbatim: true, pattern: holes}"
+    check_one(mistakes, entry(f"masks: [{mask}]\ninputs: {{poison: «inf_values}}"), "not for verbatim masks")
 
 
 def test_one_array_is_spelled_out_once(mistakes: Mistakes) -> None:

@@ -1,0 +1,139 @@
+"""Asking subjects for their dialect: the probe set through the ordinary workers, every reply kept and read."""
+
+import argparse
+import datetime as dt
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.cli.progress import Progress
+from conformance.cli.run import Offer, cost, load_cases, make_offer, open_folder, rerun_command
+from conformance.engine.adapters import Subject
+from conformance.engine.job import Limits
+from conformance.engine.judging import Judged
+from conformance.engine.plan import plan_workers
+from conformance.engine.pool import Pool
+from conformance.engine.session import Session, Watch
+from conformance.gate.decide import Decision, decide
+from conformance.gate.footer import footer
+from conformance.gate.known import Known
+from conformance.gate.known_file import PACKAGED, read_known
+from conformance.gate.verdict_file import write_verdict
+from conformance.judge.probing import Portrait, portray
+from conformance.judge.reading import Probe
+from conformance.report import write_reports
+
+TAG = "probe"
+"""Cases with this tag are asked."""
+
+
+@dataclass(frozen=True)
+class Sitter:
+    """A subject, what was read off its replies, and its cells in the run log."""
+
+    subject: Subject
+    portrait: Portrait
+    records: tuple[Mapping[str, Any], ...]
+
+    @property
+    def undocumented(self) -> frozenset[str]:
+        """Decisions on which SLOTS say that the documentation is silent."""
+        families = {"float": "float_mask", "int": "number_mask"}
+        return frozenset(
+            f"{family}[{slot.name}]"
+            for slot in self.subject.slots.values()
+            for element, family in families.items()
+            if slot.meaning(element) == "undocumented"
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came back from all subjects, and the gate's answer."""
+
+    sitters: tuple[Sitter, ...]
+    decision: Decision
+    folder: Path
+    offer: Offer
+
+
+def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
+    """
+    Put the probe set to the subjects that the patterns ask for, write the run folder, and read the replies.
+
+    only: names of those among them that are meant; all without dense ones where it is empty.
+    """
+    started = time.monotonic()
+    arguments.subject = list(patterns)
+    known = Known(read_known([PACKAGED, *arguments.known]), dt.datetime.now(tz=dt.UTC).date())
+    offer = _restricted(make_offer(patterns, arguments.env, arguments.device), only)
+    probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
+    by_name = {subject.name: subject for subject in offer.subjects}
+
+    def review(judged: Judged) -> Mapping[str, Any]:
+        record = known.review(judged)
+        if (probe := _probe(judged, by_name[judged.subject], accepted="known" in record)) is not None:
+            probes[judged.subject].append(probe)
+        return record
+
+    limits = Limits(first=arguments.timeout, call=arguments.timeout)
+    plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+    with Pool(plans, arguments.jobs, limits) as pool:
+        cases = load_cases(arguments.paths, arguments.case, TAG)
+        folder, log, _ = open_folder(arguments, offer, cases)
+        session = Session(
+            cases=cases,
+            subjects=offer.subjects,
+            log=log,
+            folder=folder,
+            review=review,
+            rerun=lambda key: rerun_command(key, offer, arguments),
+        )
+        with Progress(sys.stderr, name_red=False) as progress:
+            session.watch = Watch(cell=progress.cell, worker=progress.worker)
+            session.run(pool)
+    decision = decide(session.records, [*offer.incomplete, *session.missing], (), known.record(whole=False))
+    log.append(footer(session, decision, time.monotonic() - started))
+    log.close()
+    write_reports(folder)
+    write_verdict(folder, decision, session.records)
+    return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
+
+
+def _restricted(offer: Offer, only: Sequence[str]) -> Offer:
+    """Keep those that are meant; of all, no dense ones unless nothing else was asked for: they are the same calls."""
+    counted = tuple(subject for subject in offer.subjects if subject.counted) or offer.subjects
+    kept = tuple(subject for subject in offer.subjects if subject.name in only) if only else counted
+    return Offer(kept, offer.environments, offer.not_offered, offer.incomplete)
+
+
+def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
+    """What a judged cell tells, or None where there is no reply to read."""
+    if judged.declared is None or judged.profile is None:
+        return None
+    opposite = frozenset(
+        mask.slot
+        for mask in judged.facts.masks
+        if not mask.verbatim and subject.slots[mask.slot].meaning(mask.element) == "ignore"
+    )
+    return Probe(
+        judged.case,
+        judged.facts,
+        judged.problem,
+        judged.declared,
+        judged.profile,
+        judged.actual,
+        accepted,
+        opposite,
+    )
+
+
+def _sitters(
+    subjects: Iterable[Subject], probes: Mapping[str, Sequence[Probe]], records: Sequence[Mapping[str, Any]]
+) -> Iterable[Sitter]:
+    for subject in subjects:
+        cells = tuple(record for record in records if record["subject"] == subject.name)
+        yield Sitter(subject, portray(probes[subject.name]), cells)

@@ -1,0 +1,85 @@
+"""`conformance check`: a function of the user's own, without an adapter written by hand."""
+
+import argparse
+import datetime as dt
+import secrets
+import sys
+from pathlib import Path
+
+from conformance.cli.errors import UsageError
+from conformance.cli.progress import Progress
+from conformance.cli.run import point_latest
+from conformance.engine.session import Watch
+from conformance.gate.decide import CONFORMS
+from conformance.own.checking import Checked, Request
+from conformance.own.checking import check as judge
+from conformance.own.declaring import parse_pairs
+from conformance.own.errors import CheckError
+from conformance.own.example import write_example
+from conformance.own.target import parse_target
+from conformance.report import print_summary
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Judge the function, or write an example of one, and return the exit code."""
+    try:
+        if arguments.example is not None:
+            return _example(arguments)
+        checked = _judged(arguments)
+    except CheckError as error:
+        raise UsageError(str(error)) from error
+    for line in checked.lines():
+        print(line)
+    print()
+    print_summary(checked.run, sys.stdout)
+    return checked.decision.exit_code
+
+
+def _example(arguments: argparse.Namespace) -> int:
+    if arguments.target is not None:
+        raise CheckError("--example writes a function of its own: leave FILE:FUNCTION out")
+    path, command = write_example(arguments.example, Path.cwd())
+    print(f"Written: {path.name}, attention in NumPy with one mistake in it. Find it with:")
+    print(command)
+    return CONFORMS
+
+
+def _judged(arguments: argparse.Namespace) -> Checked:
+    if arguments.target is None:
+        raise CheckError("what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example")
+    request = Request(
+        target=parse_target(arguments.target),
+        like=arguments.like,
+        operator=arguments.operator,
+        profile=arguments.profile,
+        declare=parse_pairs(arguments.declare),
+        globs=tuple(arguments.case),
+        timeout=arguments.timeout,
+    )
+    folder = _folder(arguments.out)
+    try:
+        with Progress(sys.stderr, name_red=False) as progress:
+            return judge(request, folder, Watch(cell=progress.cell, worker=progress.worker))
+    finally:
+        _tidy(folder, arguments.out)
+
+
+def _folder(out: Path | None) -> Path:
+    """The run folder, made here."""
+    name = f"{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    folder = out or Path("reports") / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(str(error)) from error
+    return folder
+
+
+def _tidy(folder: Path, out: Path | None) -> None:
+    """Nothing stays of a check that has not begun; of others, reports/latest is the newest."""
+    if out is not None:
+        return
+    if any(folder.iterdir()):
+        point_latest(folder)
+    else:
+        folder.rmdir()

@@ -1,0 +1,33 @@
+"""`conformance probe`: what subjects declare beside what their replies show."""
+
+import argparse
+import json
+
+from conformance.cli.asking import Sitter, ask
+from conformance.report.portrait import Pictured, markdown, record, table
+
+
+def probe(arguments: argparse.Namespace) -> int:
+    """Ask, print a table for each subject, and return the exit code: 1 where behaviour contradicts a declaration."""
+    asked = ask(arguments, arguments.subject)
+    pictures = [pictured(sitter) for sitter in asked.sitters]
+    for picture in pictures:
+        print("\n".join(table(picture)), end="\n\n")
+    for sentence in (*asked.decision.incomplete, *asked.decision.problems):
+        print(sentence)
+    (asked.folder / "probe.md").write_text("\n".join(markdown(pictures)) + "\n", encoding="utf-8")
+    text = json.dumps({"schema": 1, "subjects": [record(picture) for picture in pictures]}, indent=2) + "\n"
+    (asked.folder / "probe.json").write_text(text, encoding="utf-8")
+    if arguments.json is not None:
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(text, encoding="utf-8")
+    print(f"Report: {asked.folder / 'probe.md'}")
+    return asked.decision.exit_code
+
+
+def pictured(sitter: Sitter) -> Pictured:
+    """What is told of a subject."""
+    name = sitter.subject.name
+    broken = tuple(r["case"] for r in sitter.records if r["verdict"] in ("error", "crash", "timeout"))
+    rerun = {r["case"]: r["rerun"] for r in sitter.records if "rerun" in r}
+    return Pictured(name, sitter.portrait, sitter.undocumented, broken, rerun, len(sitter.records))

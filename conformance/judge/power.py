@@ -1,0 +1,183 @@
+"""
+What a set of cases can tell: for every variation, the cases in which it is another answer than canonical.
+
+A call is taken as it is before routing, with an argument of its own for every mask, called like its kind. Only the
+bound of the canonical answer is needed: a variation is told apart where it is at least FACTOR of these bounds away.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
+from conformance.oracle.variation import Expected, Reply, Variation
+from conformance.oracle.variations import TABLE, candidates, slot_variations
+from conformance.spec.problem import Array, Problem
+
+FACTOR = 10.0
+"""How many bounds away is told apart."""
+
+SHARP = ("float64", "float32")
+"""The dtypes in which a variation counts as pinned down."""
+
+KINDS = ("key_padding", "attention", "causal", "window", "additive")
+"""The kinds of mask, each with an argument of its own."""
+
+_BOOLEAN = "it is boolean wherever it stands"
+_NUMBERS = "its numbers are added: they have no polarity and are no truth values"
+_ONE_FOR_ALL = "it is the same for all items and heads"
+_BY_KEYS = "it has no axis of heads"
+
+INVISIBLE: Mapping[str, str] = {
+    "projection_bias=without_bk": "it adds one number to all logits of a row, which the softmax cancels",
+    "mask_axes[key_padding]=transposed": "it has no axis of queries",
+    "mask_axes[key_padding]=first_head": _BY_KEYS,
+    "polarity[additive]=ignore": _NUMBERS,
+    "number_mask[additive]=added": _NUMBERS,
+    **{
+        f"{family}[{kind}]={name}": why
+        for kind in ("causal", "window")
+        for family, name, why in (
+            ("float_mask", "cast_to_bool", _BOOLEAN),
+            ("float_mask", "one_minus", _BOOLEAN),
+            ("number_mask", "added", _BOOLEAN),
+            ("mask_axes", "first_item", _ONE_FOR_ALL),
+            ("mask_axes", "first_head", _ONE_FOR_ALL),
+            ("mask_axes", "items_as_heads", _ONE_FOR_ALL),
+            ("mask_axes", "heads_major", _ONE_FOR_ALL),
+        )
+    },
+}
+"""Variations that are canonical by nature -> why: no case can tell them apart."""
+
+FORMS = frozenset(variation.key for variation in TABLE if variation.stage == "reply")
+"""Variations of the form of a reply: a shape or a dtype shows in every case."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """
+    One case that tells a variation apart.
+
+    bounds: how far away it is, inf for another shape, dtype or pattern. size: how many logits the case has.
+    """
+
+    case: str
+    operator: str
+    dtype: str
+    bounds: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Power:
+    """
+    What a set of cases tells apart.
+
+    sights: variation -> every case that tells it apart, in any dtype; every variation that there is has a key.
+    powerless: cases that tell nothing apart but the form of the reply, which every case tells.
+    """
+
+    sights: Mapping[str, tuple[Sight, ...]]
+    powerless: tuple[str, ...]
+
+    def sharp(self, key: str) -> tuple[Sight, ...]:
+        """The cases in float64 or float32 that tell a variation apart."""
+        return tuple(sight for sight in self.sights[key] if sight.dtype in SHARP)
+
+    def simplest(self, key: str) -> Sight | None:
+        """The smallest of these cases, the first of equal ones; None if there is none."""
+        return min(self.sharp(key), key=lambda sight: sight.size, default=None)
+
+    @property
+    def unpinned(self) -> tuple[str, ...]:
+        """Variations that no case in float64 or float32 tells apart, though one could."""
+        return tuple(key for key in self.sights if key not in INVISIBLE and not self.sharp(key))
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Decisions of which not a single variation is pinned down, though one could be."""
+        could = dict.fromkeys(_decision(key) for key in self.sights if key not in INVISIBLE)
+        pinned = {_decision(key) for key in self.sights if self.sharp(key)}
+        return tuple(decision for decision in could if decision not in pinned)
+
+
+def _decision(key: str) -> str:
+    return key.rpartition("=")[0]
+
+
+def all_variations() -> tuple[Variation, ...]:
+    """Every variation that there is, those of an argument once for each kind of mask."""
+    return (*(variation for kind in KINDS for variation in slot_variations(kind)), *TABLE)
+
+
+def by_kind(problem: Problem) -> Problem:
+    """Give each mask an argument of its own, called like its kind."""
+    return problem.but(groups=tuple(replace(group, slot=group.kinds[0]) for group in problem.groups))
+
+
+def power(problems: Iterable[tuple[str, Problem]]) -> Power:
+    """Look at every pair of a case (its id and problem, not routed) and a variation."""
+    sights: dict[str, list[Sight]] = {variation.key: [] for variation in all_variations()}
+    powerless = []
+    for case, problem in problems:
+        found = told_apart(by_kind(problem))
+        for key, bounds in found.items():
+            sights[key].append(Sight(case, problem.operator, problem.dtype, bounds, prod(problem.logits_shape)))
+        if not found.keys() - FORMS:
+            powerless.append(case)
+    return Power({key: tuple(seen) for key, seen in sights.items()}, tuple(powerless))
+
+
+def told_apart(problem: Problem) -> dict[str, float]:
+    """Variation -> how many bounds away it is, for those that are at least FACTOR away."""
+    return dict(_told_apart(problem))
+
+
+def has_power(problem: Problem) -> bool:
+    """Whether a call, not routed, tells apart more than the form of its reply."""
+    return any(key not in FORMS for key, _ in _told_apart(by_kind(problem)))
+
+
+def _told_apart(problem: Problem) -> Iterator[tuple[str, float]]:
+    profile = Profile.ordinary(problem.dtype)
+    right = evaluate(problem, score=profile.score)
+    bounds = bound_reply(right, profile)
+    for variation in candidates(problem):
+        if not _reaches(variation, problem):
+            continue
+        wrong = evaluate_variations(problem, (variation,), profile.score)
+        if (away := apart(right, wrong.reply, bounds)) >= FACTOR:
+            yield variation.key, away
+
+
+def _reaches(variation: Variation, problem: Problem) -> bool:
+    """Whether the variation can change anything: what leaves the problem as it is needs no oracle."""
+    return variation.problem is None or variation.problem(problem) is not problem
+
+
+def apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:
+    """How many bounds of an answer another reply is away from it; inf where shape, dtype or pattern differ."""
+    return max(_apart(right.reply[name], wrong[name], bounds[name]) for name in right.reply)
+
+
+def _apart(right: Expected, wrong: Expected, bound: Bound) -> float:
+    if right.dtype != wrong.dtype or right.values.shape != wrong.values.shape:
+        return float("inf")
+    if right.values is wrong.values:
+        return 0.0
+    if not np.array_equal(_kinds(right.values), _kinds(wrong.values)):
+        return float("inf")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = np.nan_to_num(np.abs(right.values - wrong.values), nan=0.0)
+        return float(np.where(moved == 0.0, 0.0, moved / bound.tolerance).max(initial=0.0))
+
+
+def _kinds(values: Array) -> Array:
+    """0 for a finite number, 1 for NaN, 2 and 3 for the infinities."""
+    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)

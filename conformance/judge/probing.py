@@ -1,0 +1,162 @@
+"""
+The dialect of a subject, read off its replies alone, beside the one that it declares.
+
+A decision is observed to be taken in the way under which every reply that can show it lies within its bound. Where no
+single way does, the calls are divided by the fewest circumstances such that one does in each part.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from conformance.judge.attribution import readings
+from conformance.judge.circumstances import divided
+from conformance.judge.reading import CANONICAL, Probe, Reading, Way, declared_way, hidden_by, ways
+from conformance.oracle.variation import slot_of
+
+STATUSES = ("contradicted", "accepted", "agrees", "blinded", "not reached")
+"""
+How what is observed stands to what is declared: accepted where a live known deviation accepts every reply that
+contradicts it; blinded where what is declared hides it; not reached where no call can show it.
+"""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """
+    How a decision is taken in the calls of one circumstance.
+
+    circumstance: in words, "" for all calls. declared: the ways that are declared there. observed: the way that is
+    seen, then those that these calls do not tell apart from it; of a decision that varies, all that are seen. alike:
+    ways of other decisions that would explain the same replies. cases: what shows it, fewest elements first.
+    """
+
+    circumstance: str
+    declared: tuple[str, ...]
+    observed: tuple[str, ...]
+    alike: tuple[Way, ...]
+    cases: tuple[str, ...]
+    varies: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    What was found about one decision.
+
+    status: one of STATUSES. against: cases whose replies contradict what is declared, fewest elements first.
+    blinded_by: declared ways that hide it.
+    """
+
+    decision: str
+    status: str
+    observations: tuple[Observation, ...] = ()
+    against: tuple[str, ...] = ()
+    blinded_by: tuple[Way, ...] = ()
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """
+    All that was found about a subject.
+
+    unexplained: cases whose reply no way explains. readings: reply by reply.
+    """
+
+    lines: tuple[Line, ...]
+    unexplained: tuple[str, ...]
+    readings: tuple[Reading, ...] = field(default=(), repr=False, compare=False)
+
+    def line(self, decision: str) -> Line | None:
+        """What was found about `decision`, or None where it is none of this subject's."""
+        return next((line for line in self.lines if line.decision == decision), None)
+
+    @property
+    def contradicted(self) -> tuple[Line, ...]:
+        """The decisions that are taken otherwise than declared, and that nothing accepts."""
+        return tuple(line for line in self.lines if line.status == "contradicted")
+
+
+def portray(probes: Sequence[Probe]) -> Portrait:
+    """Read the dialect of one subject off its replies."""
+    found = readings(probes)
+    named = dict.fromkeys(decision for probe in probes for decision in ways(probe.problem, probe.dialect))
+    decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
+    unexplained = tuple(reading.probe.case for reading in found if reading.dialect is None)
+    return Portrait(tuple(_line(decision, found) for decision in decisions), unexplained, found)
+
+
+def _line(decision: str, found: Sequence[Reading]) -> Line:
+    reaching = [reading for reading in found if reading.reaches(decision)]
+    if not reaching:
+        blinds = dict.fromkeys(way for reading in found for way in hidden_by(reading.probe, decision))
+        return Line(decision, "blinded" if blinds else "not reached", blinded_by=tuple(blinds))
+    against = [reading for reading in reaching if reading.contradicts(decision)]
+    return Line(decision, _status(against), tuple(_observations(decision, reaching)), _cases(against))
+
+
+def _status(against: Sequence[Reading]) -> str:
+    if not against:
+        return "agrees"
+    return "accepted" if all(reading.probe.accepted for reading in against) else "contradicted"
+
+
+def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
+    def is_one_way(part: Sequence[Reading]) -> bool:
+        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
+
+    def is_seen_one_way(part: Sequence[Reading]) -> bool:
+        return bool(_common(decision, part))
+
+    parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
+    if parts is None:
+        yield _varying(decision, reaching)
+        return
+    merged: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, tuple[Reading, ...]]] = {}
+    for words, part in parts.items():
+        declared = _declared(decision, part)
+        merged.setdefault((declared, _ranked(decision, part)), {})[words] = part
+    for (declared, observed), by_words in merged.items():
+        together = [reading for some in by_words.values() for reading in some]
+        words = "; ".join(by_words)
+        yield Observation(words, declared, observed, _alike(decision, together), _cases(together))
+
+
+def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
+    seen = dict.fromkeys(_ranked(decision, [reading])[0] for reading in reaching)
+    return Observation("", _declared(decision, reaching), tuple(seen), (), _cases(reaching), varies=True)
+
+
+def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
+    """The ways under which all of these replies lie within their bounds."""
+    seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
+    return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
+
+
+def _declared(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(declared_way(reading.probe, decision) for reading in part))
+
+
+def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
+    """The common ways: declared ones first, then canonical, then in the order of the table."""
+    names = (name for reading in part for name in reading.open.get(decision, ()))
+    first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
+    return tuple(name for name in first if name in _common(decision, part))
+
+
+def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:
+    """Ways of other decisions that explain every one of these replies that is not as declared."""
+    against = [reading for reading in part if reading.contradicts(decision)]
+    if not against:
+        return ()
+    common = frozenset.intersection(*(reading.explained for reading in against))
+    return tuple(sorted(way for way in common if way[0] != decision))
+
+
+def _cases(part: Sequence[Reading]) -> tuple[str, ...]:
+    return tuple(reading.probe.case for reading in sorted(part, key=lambda reading: size(reading.probe)))
+
+
+def size(probe: Probe) -> int:
+    """How many logits a call has."""
+    return prod(probe.problem.logits_shape)

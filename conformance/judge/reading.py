@@ -1,0 +1,223 @@
+"""
+One reply read for every decision at once: which ways of taking it agree with what came back.
+
+What is not about one decision is held fixed: at what is declared where the reply lies within that bound, else with
+the one change that explains the reply. A way that gives the same answer here can be neither shown nor refuted.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from conformance.bridge.contract import Facts
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.judge.cell import compare_all
+from conformance.judge.compare import differs
+from conformance.judge.diagnose import SCREEN
+from conformance.judge.expectation import Expectation
+from conformance.oracle.bound import Bound
+from conformance.oracle.bounds import UnderivedBound, bound_reply
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Dialect, Reply, slot_of
+from conformance.oracle.variations import candidates
+from conformance.spec.problem import Problem
+
+CANONICAL = "canonical"
+Way = tuple[str, str]
+"""A decision and the way it is taken."""
+
+OF_ARRAYS = ("polarity", "float_mask", "number_mask")
+"""Decisions about what an array holds: a flag has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """
+    One judged reply of a subject.
+
+    problem: as routed. declared: what is expected under the declaration. accepted: whether a live known deviation
+    accepts it. opposite: mask arguments that are documented as True = ignore and were converted to that: reading them
+    otherwise is reading them as attend.
+    """
+
+    case: str
+    facts: Facts
+    problem: Problem
+    declared: Expectation
+    profile: Profile
+    actual: Mapping[str, Tensor]
+    accepted: bool = False
+    opposite: frozenset[str] = frozenset()
+
+    @property
+    def dialect(self) -> Dialect:
+        """The declared dialect."""
+        return self.declared.dialect
+
+
+@dataclass(frozen=True)
+class Reading:
+    """
+    What one reply says.
+
+    dialect: under which the reply lies within its bound; None where nothing explains it. explained: of a reply that is
+    not as declared, every way that would explain it. open: decision -> ways that it leaves open. refuted: decision ->
+    ways that are another answer than the one that came back; a decision without one is not reached.
+    """
+
+    probe: Probe
+    dialect: Dialect | None
+    explained: frozenset[Way] = frozenset()
+    open: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refuted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def reaches(self, decision: str) -> bool:
+        """Whether some way of taking the decision is another answer than the one that came back."""
+        return bool(self.refuted.get(decision))
+
+    def contradicts(self, decision: str) -> bool:
+        """Whether the decision was not taken as it is declared."""
+        return declared_way(self.probe, decision) in self.refuted.get(decision, ())
+
+
+def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
+    """Every decision that there is for this call, with the ways that can differ in it, canonical first."""
+    flags = {group.slot for group in problem.groups if group.element == "flag"}
+    found: dict[str, dict[str, None]] = {}
+    for variation in candidates(problem):
+        family, slot = slot_of(variation.decision)
+        if slot in flags and family in OF_ARRAYS:
+            continue
+        names = found.setdefault(variation.decision, {CANONICAL: None})
+        if variation.name != problem.dtype and (variation.problem is None or variation.problem(problem) is not problem):
+            names[variation.name] = None
+    for decision, name in declared.items():
+        found.setdefault(decision, {CANONICAL: None})[name] = None
+    return {decision: tuple(names) for decision, names in found.items()}
+
+
+def taking(dialect: Dialect, way: Way) -> dict[str, str]:
+    """`dialect` with one decision taken in a certain way."""
+    decision, name = way
+    rest = {each: taken for each, taken in dialect.items() if each != decision}
+    return rest if name == CANONICAL else {**rest, decision: name}
+
+
+def alternatives(probe: Probe, dialect: Dialect) -> Iterator[Way]:
+    """Every way that `dialect` does not take."""
+    for decision, names in ways(probe.problem, probe.dialect).items():
+        yield from ((decision, name) for name in names if name != dialect.get(decision, CANONICAL))
+
+
+def agrees(probe: Probe, dialect: Dialect) -> bool:
+    """Whether the reply lies within its bound under `dialect`."""
+    expected = expected_under(probe, dialect)
+    return expected is not None and all(
+        each.verdict != "fail" for each in compare_all(expected, probe.actual, probe.profile)
+    )
+
+
+def expected_under(probe: Probe, dialect: Dialect) -> Expectation | None:
+    """
+    The expectation under `dialect`, or None where a glance shows that the reply is far from it.
+
+    Where no bound is derived for it, the largest declared tolerance stands in: enough to read a way, never to declare
+    it.
+    """
+    answer = evaluate(probe.problem, dialect, probe.profile.score)
+    if not _near(probe, answer.reply):
+        return None
+    try:
+        bounds = bound_reply(answer, probe.profile)
+    except UnderivedBound:
+        bounds = {name: _flat(bound) for name, bound in probe.declared.bounds.items()}
+    return Expectation(dialect, answer.reply, bounds)
+
+
+def _near(probe: Probe, reply: Reply) -> bool:
+    for name, expected in reply.items():
+        actual, bound = probe.actual[name], probe.declared.bounds[name]
+        if actual.shape != expected.values.shape or actual.dtype != expected.dtype:
+            return False
+        with np.errstate(invalid="ignore"):
+            error = np.nanmax(np.abs(actual.float64() - expected.values), initial=0.0)
+        allowed = float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
+        if error > SCREEN * float(np.nanmax(np.abs(expected.values), initial=0.0)) + allowed:
+            return False
+    return True
+
+
+def _flat(bound: Bound) -> Bound:
+    tolerance = bound.tolerance
+    largest = np.full_like(bound.hard, np.max(tolerance, initial=0.0, where=np.isfinite(tolerance)))
+    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread, np.zeros_like(largest))
+
+
+def separates(one: Expectation, reply: Reply) -> bool:
+    """Whether another reply is another answer, beyond the bound of the first."""
+    return any(differs(one.reply[name], reply[name], one.bounds[name]) for name in one.reply)
+
+
+def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
+    """Look which ways agree where everything else is as in `dialect`."""
+    base = None if dialect is None else expected_under(probe, dialect)
+    if dialect is None or base is None:
+        return Reading(probe, None)
+    open_: dict[str, tuple[str, ...]] = {}
+    refuted: dict[str, frozenset[str]] = {}
+    for decision, names in ways(probe.problem, probe.dialect).items():
+        wrong = [name for name in names if _refutes(probe, base, dialect, (decision, name))]
+        left = [name for name in names if name not in wrong]
+        refuted[decision] = frozenset(_as_documented(probe, decision, name) for name in wrong)
+        open_[decision] = tuple(_as_documented(probe, decision, name) for name in left)
+    return Reading(probe, dialect, frozenset(explained), open_, refuted)
+
+
+def _refutes(probe: Probe, base: Expectation, dialect: Dialect, way: Way) -> bool:
+    """Whether a way would be another answer here, and not the one that came back."""
+    other = taking(dialect, way)
+    if other == dialect or not _shows_as_declared(probe, dialect, way):
+        return False
+    return separates(base, evaluate(probe.problem, other, probe.profile.score).reply) and not agrees(probe, other)
+
+
+def _shows_as_declared(probe: Probe, dialect: Dialect, way: Way) -> bool:
+    """
+    Whether a way is another answer under the declaration as well.
+
+    A row that is dead because another decision is taken otherwise says nothing about dead rows.
+    """
+    taken, declared = dialect.get(way[0]), probe.dialect.get(way[0])
+    if dialect == probe.dialect or taken != declared:
+        return True
+    return separates(probe.declared, evaluate(probe.problem, taking(probe.dialect, way), probe.profile.score).reply)
+
+
+def declared_way(probe: Probe, decision: str) -> str:
+    """How the subject says it takes a decision in this call, in the words of its documentation."""
+    return _as_documented(probe, decision, probe.dialect.get(decision, CANONICAL))
+
+
+def _as_documented(probe: Probe, decision: str, name: str) -> str:
+    """Polarity of a converted mask is that of the argument, not that of our own reading."""
+    family, slot = slot_of(decision)
+    turned = family == "polarity" and slot in probe.opposite
+    return {CANONICAL: "ignore", "ignore": CANONICAL}[name] if turned else name
+
+
+def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:
+    """Declared ways without which this call would show the decision."""
+    for declared in probe.dialect.items():
+        if declared[0] == decision or decision not in ways(probe.problem, probe.dialect):
+            continue
+        without = taking(probe.dialect, (declared[0], CANONICAL))
+        answer = evaluate(probe.problem, without, probe.profile.score)
+        try:
+            plain = Expectation(without, answer.reply, bound_reply(answer, probe.profile))
+        except UnderivedBound:
+            continue
+        others = (taking(without, (decision, name)) for name in ways(probe.problem, probe.dialect)[decision])
+        if any(separates(plain, evaluate(probe.problem, other, probe.profile.score).reply) for other in others):
+            yield declared

@@ -1,0 +1,139 @@
+"""Variations that put something else than -inf where masked, or elsewhere on the way."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.variation import StepsMap, Variation
+from conformance.spec.problem import Array
+from conformance.spec.rounding import largest, round_to
+
+
+def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable[[Steps, str], Steps]:
+    """Masked logits get a finite number, added or put in place, and are rounded to the score dtype."""
+
+    def apply(steps: Steps, score: str) -> Steps:
+        def mask(state: State) -> State:
+            fill = float(round_to(np.asarray(amount(score)), score))
+            with np.errstate(invalid="ignore"):
+                under = fill if replaces else state.logits + fill
+            filled = round_to(np.where(state.allowed, state.logits, under), score)
+            return state.but(logits=filled, absorbed=_absorbed(state, filled))
+
+        return replace_step(steps, "mask", mask)
+
+    return apply
+
+
+def _absorbed(state: State, filled: Array) -> Array:
+    """Rows without an attended key whose logits the fill made equal."""
+    none = ~state.allowed.any(axis=-1)
+    return np.asarray(none & (filled.max(axis=-1) == filled.min(axis=-1)) & np.isfinite(filled).all(axis=-1))
+
+
+def _zero_after_softmax(steps: Steps, _: str) -> Steps:
+    def zero(state: State) -> State:
+        return state.but(probs=np.where(state.allowed, state.probs, 0.0))
+
+    unmasked = replace_step(steps, "mask", lambda state: state)
+    return insert_after(unmasked, "softmax", Step("zero", zero))
+
+
+def _before_scale(amount: Callable[[str], float], *, replaces: bool = False) -> StepsMap:
+    """Masked products get a number, added or put in place, which is scaled too; an additive mask still masks."""
+
+    def apply(steps: Steps, score: str) -> Steps:
+        def scale(state: State) -> State:
+            fill = amount(score)
+            with np.errstate(invalid="ignore"):
+                under = np.asarray(fill) if replaces else state.products + fill
+                products = np.where(state.allowed, state.products, round_to(under, score))
+                return state.but(scaled=products * state.scale)
+
+        def mask(state: State) -> State:
+            return state.but(absorbed=_absorbed(state, state.logits))
+
+        return replace_step(replace_step(steps, "scale", scale), "mask", mask)
+
+    return apply
+
+
+_NUMBERS: dict[str, Callable[[str], float]] = {
+    "minus_1e4": lambda _: -1e4,
+    "minus_1e9": lambda score: max(-1e9, -largest(score)),
+    "minus_65504": lambda _: -largest("float16"),
+    "minus_45856": lambda _: -45856.0,
+    "finite_minimum": lambda score: -largest(score),
+    "plus_1e10": lambda score: min(1e10, largest(score)),
+}
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+    """One row of the table."""
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
+
+
+ROWS: tuple[Variation, ...] = (
+    row(
+        "mask_fill",
+        "minus_1e4",
+        "adds -1e4 where masked: a large logit still wins",
+        "keep logits small",
+        _fill(_NUMBERS["minus_1e4"]),
+    ),
+    row("mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", _fill(_NUMBERS["minus_1e9"])),
+    row(
+        "mask_fill",
+        "minus_65504",
+        "adds -65504, the most negative float16, where masked: in wider logits nothing is swallowed",
+        "zero fully masked rows yourself",
+        _fill(_NUMBERS["minus_65504"]),
+    ),
+    row(
+        "mask_fill",
+        "minus_45856",
+        "adds -45856, 0.7 of the most negative float16, where masked: in wider logits nothing is swallowed",
+        "zero fully masked rows yourself",
+        _fill(_NUMBERS["minus_45856"]),
+    ),
+    row(
+        "mask_fill",
+        "finite_minimum",
+        "puts the most negative finite number where masked",
+        "avoid fully masked rows",
+        _fill(_NUMBERS["finite_minimum"], replaces=True),
+    ),
+    row(
+        "mask_fill",
+        "plus_1e10",
+        "puts +1e10 where masked: masked keys win",
+        "",
+        _fill(_NUMBERS["plus_1e10"], replaces=True),
+    ),
+    row(
+        "mask_fill",
+        "zero_after_softmax",
+        "zeroes masked weights after the softmax, so that rows do not sum to one",
+        "",
+        _zero_after_softmax,
+    ),
+    Variation(
+        "mask_fill",
+        "minus_1e9_before_scale",
+        "adds -1e9 where masked before it scales: a small or negative scale loses the mask",
+        "multiply the query by the scale",
+        "steps",
+        steps=_before_scale(_NUMBERS["minus_1e9"]),
+        bounded=False,
+    ),
+    Variation(
+        "mask_fill",
+        "infinity_before_scale",
+        "puts -inf where masked before it scales: a scale of zero or less gives NaN",
+        "multiply the query by the scale",
+        "steps",
+        steps=_before_scale(lambda _: -np.inf, replaces=True),
+        bounded=False,
+    ),
+)

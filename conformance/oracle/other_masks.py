@@ -1,0 +1,148 @@
+"""Variations that read causal flags and windows otherwise, or combine masks otherwise."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.variation import ProblemMap, Variation
+from conformance.spec.masks import as_bool, is_boolean
+from conformance.spec.problem import Array, Group, Problem
+
+
+def _each(change: Callable[[Problem, Group], Group]) -> ProblemMap:
+    """Change every group; the same problem where no group changes."""
+
+    def apply(problem: Problem) -> Problem:
+        groups = tuple(change(problem, group) for group in problem.groups)
+        same = all(a is b for a, b in zip(groups, problem.groups, strict=True))
+        return problem if same else problem.but(groups=groups)
+
+    return apply
+
+
+def _causal(shift: Callable[[Problem], int]) -> ProblemMap:
+    """Move the diagonal of a causal flag by `shift`."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.offset is None or (by := shift(problem)) == 0:
+            return group
+        offset = group.offset + by
+        return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, offset), offset=offset)
+
+    return _each(moved)
+
+
+def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
+    """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
+    return (np.arange(seq_len_k)[None, :] <= np.arange(seq_len_q)[:, None] + offset)[None, None]
+
+
+def window(seq_len_q: int, seq_len_k: int, left: int | None, right: int | None) -> Array:
+    """True where query - left <= key <= query + right, shape (1, 1, seq_len_q, seq_len_k); None is unbounded."""
+    apart = np.arange(seq_len_k)[None, :] - np.arange(seq_len_q)[:, None]
+    attended = np.ones(apart.shape, dtype=bool)
+    if left is not None:
+        attended &= apart >= -left
+    if right is not None:
+        attended &= apart <= right
+    return attended[None, None]
+
+
+def _window(left: int, right: int) -> ProblemMap:
+    """Move the edges of a window outwards by so many keys; an unbounded side stays."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.window is None:
+            return group
+        first, last = group.window
+        edges = (None if first is None else first + left, None if last is None else last + right)
+        if edges == group.window:
+            return group
+        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+    return _each(moved)
+
+
+def _last_wins(problem: Problem) -> Problem:
+    return problem.but(groups=problem.groups[-1:]) if len(problem.groups) > 1 else problem
+
+
+def _any_allows(problem: Problem) -> Problem:
+    """One group in place of all boolean ones: attended where any of them attends."""
+    booleans = [group for group in problem.groups if is_boolean(group)]
+    if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
+        return problem
+    values = as_bool(booleans[0]).values
+    for group in booleans[1:]:
+        values = values | as_bool(group).values
+    kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
+    either = Group(booleans[0].slot, kinds, "bool", values)
+    return problem.but(groups=(either, *(group for group in problem.groups if not is_boolean(group))))
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
+    """One row of the table."""
+    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
+
+
+ROWS: tuple[Variation, ...] = (
+    row(
+        "causal_alignment",
+        "bottom_right",
+        "aligns the causal flag to the last key",
+        "pass the mask",
+        _causal(lambda p: p.seq_len_k - p.seq_len_q),
+    ),
+    row("causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)),
+    row("causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)),
+    row(
+        "window_edges",
+        "exclusive",
+        "counts the query itself into the window, so that it ends one key earlier on either side",
+        "ask for one key more on either side",
+        _window(-1, -1),
+    ),
+    row(
+        "window_edges",
+        "left_shorter",
+        "ends the window one key earlier on the left",
+        "ask for one key more on the left",
+        _window(-1, 0),
+    ),
+    row(
+        "window_edges",
+        "left_longer",
+        "ends the window one key later on the left",
+        "ask for one key less on the left",
+        _window(1, 0),
+    ),
+    row(
+        "window_edges",
+        "right_shorter",
+        "ends the window one key earlier on the right",
+        "ask for one key more on the right",
+        _window(0, -1),
+    ),
+    row(
+        "window_edges",
+        "right_longer",
+        "ends the window one key later on the right",
+        "ask for one key less on the right",
+        _window(0, 1),
+    ),
+    row(
+        "mask_combination",
+        "last_wins",
+        "lets the last mask replace the others",
+        "fold all masks into one",
+        _last_wins,
+    ),
+    row(
+        "mask_combination",
+        "or",
+        "attends where any mask allows it, not where all do",
+        "fold all masks into one",
+        _any_allows,
+    ),
+)

@@ -1,0 +1,129 @@
+"""Variations that take other weights or biases, or other columns of them, for a projection."""
+
+from collections.abc import Mapping
+from itertools import permutations
+
+import numpy as np
+
+from conformance.oracle.variation import ProblemMap, Variation
+from conformance.spec.problem import Array, Problem
+
+PACKED = ("q", "k", "v")
+WEIGHTS = {"wq": "query", "wk": "key", "wv": "value", "wo": "output"}
+BIASES = {"bq": "query", "bk": "key", "bv": "value", "bo": "output"}
+"""Parameter -> what its projection is called."""
+
+
+def _interleaved_columns(heads: int, dim: int) -> Array:
+    """Head h owns columns h, h + heads, h + 2 * heads, ... instead of a run of them."""
+    return np.arange(heads * dim).reshape(dim, heads).T.reshape(-1)
+
+
+def _interleaved_split(problem: Problem) -> Problem:
+    if problem.operator != "mha" or problem.num_heads == 1:
+        return problem
+    params = dict(problem.params)
+    for letter, heads, dim in (
+        ("q", problem.num_heads, problem.head_dim),
+        ("k", problem.num_kv_heads, problem.head_dim),
+        ("v", problem.num_kv_heads, problem.value_dim),
+    ):
+        order = _interleaved_columns(heads, dim)
+        for name in ("w" + letter, "b" + letter):
+            if name in params:
+                params[name] = params[name][..., order]
+    return problem.but(params=params)
+
+
+def _transposed(names: Mapping[str, str]) -> ProblemMap:
+    """Transpose those of the weights that are square and of more than one number."""
+
+    def apply(problem: Problem) -> Problem:
+        square = {
+            name: np.ascontiguousarray(w.T)
+            for name, w in problem.params.items()
+            if name in names and w.shape[0] == w.shape[1] and w.shape[0] > 1
+        }
+        return problem.but(params={**problem.params, **square}) if square else problem
+
+    return apply
+
+
+def _without(names: Mapping[str, str]) -> ProblemMap:
+    """Drop these parameters."""
+
+    def apply(problem: Problem) -> Problem:
+        kept = {name: array for name, array in problem.params.items() if name not in names}
+        return problem if len(kept) == len(problem.params) else problem.but(params=kept)
+
+    return apply
+
+
+def _packed(order: tuple[str, ...]) -> ProblemMap:
+    """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
+
+    def apply(problem: Problem) -> Problem:
+        params = dict(problem.params)
+        for read, written in zip(order, PACKED, strict=True):
+            for name in ("w", "b"):
+                if name + written in problem.params:
+                    params[name + read] = problem.params[name + written]
+        same = all(params[name].shape == array.shape for name, array in problem.params.items())
+        return problem.but(params=params) if params and same else problem
+
+    return apply
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
+    """One row of the table."""
+    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
+
+
+ROWS: tuple[Variation, ...] = (
+    row(
+        "head_split",
+        "interleaved",
+        "gives head h every num_heads-th column of the projections",
+        "permute the columns of wq, wk, wv",
+        _interleaved_split,
+    ),
+    row(
+        "weight_orientation",
+        "transposed",
+        "multiplies by the transposed weights",
+        "pass w.T",
+        _transposed(WEIGHTS),
+    ),
+    *(
+        row(
+            "weight_orientation",
+            f"{name}_transposed",
+            f"multiplies by the transposed weights of the {what} projection",
+            f"pass {name}.T",
+            _transposed({name: what}),
+        )
+        for name, what in WEIGHTS.items()
+    ),
+    row("projection_bias", "ignored", "drops the biases of the projections", "", _without(BIASES)),
+    *(
+        row(
+            "projection_bias",
+            f"without_{name}",
+            f"drops the bias of the {what} projection",
+            "",
+            _without({name: what}),
+        )
+        for name, what in BIASES.items()
+    ),
+    *(
+        row(
+            "projection_order",
+            "".join(order),
+            f"takes packed projections in the order {', '.join(order)} instead of q, k, v",
+            f"pack them in the order {', '.join(order)}",
+            _packed(order),
+        )
+        for order in permutations(PACKED)
+        if order != PACKED
+    ),
+)

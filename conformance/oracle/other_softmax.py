@@ -1,0 +1,127 @@
+"""Variations of the softmax: its axis, its denominator, and rows that have nothing to attend."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.variation import StepsMap, Variation
+from conformance.spec.masks import as_bool, is_boolean
+from conformance.spec.problem import Array, Problem
+
+
+def _dead_rows_nan(steps: Steps, _: str) -> Steps:
+    return replace_step(steps, "dead_rows", lambda state: state)
+
+
+def _dead_rows_uniform(steps: Steps, _: str) -> Steps:
+    def uniform(state: State) -> State:
+        probs = np.where(state.dead[..., None], 1.0 / state.logits.shape[-1], state.probs)
+        return state.but(probs=probs, absorbed=state.dead)
+
+    return replace_step(steps, "dead_rows", uniform)
+
+
+def _dead_rows_uniform_unpadded(steps: Steps, _: str) -> Steps:
+    def uniform(state: State) -> State:
+        keys = _unpadded(state.problem)
+        probs = np.where(state.dead[..., None], keys / keys.sum(axis=-1, keepdims=True), state.probs)
+        return state.but(probs=probs, absorbed=state.dead)
+
+    return replace_step(steps, "dead_rows", uniform)
+
+
+def _unpadded(problem: Problem) -> Array:
+    """Keys that are not padded, all keys of an item without any; True = not padded, shape of the logits."""
+    keys = np.ones(problem.logits_shape, dtype=bool)
+    for group in problem.groups:
+        if group.kinds == ("key_padding",) and is_boolean(group):
+            keys &= as_bool(group).values != 0
+    return np.asarray(keys | ~keys.any(axis=-1, keepdims=True))
+
+
+def _dead_rows_unmasked(steps: Steps, _: str) -> Steps:
+    def mask(state: State) -> State:
+        attended = state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
+        dead = ~attended.any(axis=-1, keepdims=True)
+        logits = np.where(attended | dead, state.scaled if state.bias is None else state.logits, -np.inf)
+        return state.but(logits=np.where(dead, state.scaled, logits))
+
+    return replace_step(steps, "mask", mask)
+
+
+def _softmax_over(axis: int) -> Callable[[Steps, str], Steps]:
+    def apply(steps: Steps, _: str) -> Steps:
+        def softmax(state: State) -> State:
+            dead = np.all(state.logits == -np.inf, axis=-1)
+            top = state.logits.max(axis=axis, keepdims=True)
+            exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
+            with np.errstate(invalid="ignore"):
+                probs = exponentials / exponentials.sum(axis=axis, keepdims=True)
+            return state.but(probs=np.nan_to_num(probs), dead=dead)
+
+        return replace_step(steps, "softmax", softmax)
+
+    return apply
+
+
+def _denominator(more: Callable[[Array], Array]) -> StepsMap:
+    """Add `more`, of the logit that is subtracted, to the sum of exponentials; rows then sum to less than one."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        def softmax(state: State) -> State:
+            dead = np.all(state.logits == -np.inf, axis=-1)
+            top = np.where(dead[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+            with np.errstate(invalid="ignore", over="ignore"):
+                exponentials = np.exp(state.logits - top)
+                probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
+            return state.but(probs=probs, dead=dead)
+
+        return replace_step(steps, "softmax", softmax)
+
+    return apply
+
+
+def denominator_row(name: str, sentence: str, more: Callable[[Array], Array]) -> Variation:
+    """One row of the table that changes the denominator."""
+    return Variation("softmax_denominator", name, sentence, "", "steps", steps=_denominator(more), bounded=False)
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+    """One row of the table."""
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
+
+
+ROWS: tuple[Variation, ...] = (
+    row("fully_masked_row", "nan", "returns NaN for a fully masked row", "replace those rows yourself", _dead_rows_nan),
+    row(
+        "fully_masked_row",
+        "uniform",
+        "returns the mean of all values for a fully masked row",
+        "zero those rows yourself",
+        _dead_rows_uniform,
+    ),
+    row(
+        "fully_masked_row",
+        "unmasked",
+        "ignores the mask in a fully masked row",
+        "zero those rows yourself",
+        _dead_rows_unmasked,
+    ),
+    row(
+        "fully_masked_row",
+        "uniform_unpadded",
+        "returns the mean of the values that are not padded for a fully masked row",
+        "zero those rows yourself",
+        _dead_rows_uniform_unpadded,
+    ),
+    row("softmax_axis", "queries", "normalises over the queries", "", _softmax_over(-2)),
+    row("softmax_axis", "heads", "normalises over the heads", "", _softmax_over(1)),
+    denominator_row("plus_1e-6", "adds 1e-6 to the denominator of the softmax", lambda _: np.asarray(1e-6)),
+    denominator_row("plus_1e-9", "adds 1e-9 to the denominator of the softmax", lambda _: np.asarray(1e-9)),
+    denominator_row(
+        "plus_one",
+        "adds a key of zeros without a value, that is one, to the denominator of the softmax",
+        lambda top: np.exp(-top),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
+
+from collections.abc import Mapping
+from operator import itemgetter
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.variation import Dialect
+from conformance.oracle.variations import candidates
+from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_ordinary, is_plain
+from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
+
+FIRST = 3
+"""A variation is tried on so many cells; if it explains any of them, on all."""
+
+
+def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
+    """
+    What is wrong already with plain cases, or with ordinary masks: the one variation that explains most of them.
+
+    Arithmetic and decisions without consensus are read beside it, and it is judged like any other mistake.
+    """
+    for group in (_plain(answers, BASIS), [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]):
+        small = sorted(group, key=lambda answer: answer[0].reply_limit)[:ENOUGH]
+        if small and _explained({}, small, declared, profile) <= len(small) / 2:
+            return _cause(small, declared, profile)
+    return {}
+
+
+def _explained(dialect: Dialect, answers: Answers, declared: Dialect, profile: Profile) -> int:
+    return sum(conforms(cell, outcome, {**declared, **dialect}, profile) for cell, outcome in answers)
+
+
+def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
+    rows = dict.fromkeys(row for cell, _ in answers for row in candidates(cell.route.problem))
+    found = {row.key: {row.decision: row.name} for row in rows}.values()
+    likely = [each for each in found if _explained(each, answers[:FIRST], declared, profile)]
+    count, best = max(
+        ((_explained(each, answers, declared, profile), each) for each in likely), key=itemgetter(0), default=(0, {})
+    )
+    return best if count > len(answers) / 2 else {}
+
+
+def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
+    """The name of a profile by dtype: of the candidates, the first under which most plain cases conform."""
+    return {dtype: _best(_plain(answers, dtype), dtype, dialect) for dtype in CANDIDATES}
+
+
+def _plain(answers: Answers, dtype: str) -> Answers:
+    return [(cell, outcome) for cell, outcome in answers if cell.case.dtype == dtype and is_plain(cell.case)]
+
+
+def _best(plain: Answers, dtype: str, dialect: Dialect) -> str:
+    best, most = fallback(dtype), 0
+    for name in CANDIDATES[dtype]:
+        profile = PROFILES[name](dtype)
+        found = sum(conforms(cell, outcome, dialect, profile) for cell, outcome in plain)
+        if found > most:
+            best, most = name, found
+    return best
+
+
+def fallback(dtype: str) -> str:
+    """Where nothing conforms the function is wrong: the coarsest for half precision, so that its cause is seen."""
+    return CANDIDATES[dtype][-1] if dtype in HALF else ordinary(dtype)
+
+
+def profiles_named(names: Mapping[str, str]) -> dict[str, Profile]:
+    """The profiles themselves."""
+    return {dtype: PROFILES[name](dtype) for dtype, name in names.items()}

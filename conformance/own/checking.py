@@ -1,0 +1,170 @@
+"""From a function to a verdict: settle what it is judged under, then judge it like any other subject."""
+
+import datetime as dt
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance import places
+from conformance.engine.adapters import Subject, subjects_of
+from conformance.engine.header import case_record, header, subject_record
+from conformance.engine.job import Limits
+from conformance.engine.pool import Pool
+from conformance.engine.runlog import RunLog
+from conformance.engine.session import Session, Watch
+from conformance.gate.decide import Decision, decide
+from conformance.gate.footer import footer
+from conformance.gate.known import Known
+from conformance.gate.verdict_file import write_verdict
+from conformance.own.alternatives import Alternatives
+from conformance.own.borrowing import borrow, find_loan
+from conformance.own.causes import Cause, causes
+from conformance.own.declaring import read_declared
+from conformance.own.errors import CheckError
+from conformance.own.facts import slots
+from conformance.own.planning import plan_of
+from conformance.own.profiles import PROFILES
+from conformance.own.settling import settle, write_adapter
+from conformance.own.signature import read_signature
+from conformance.own.target import Target
+from conformance.own.telling import cause_lines, headline, settled_notes
+from conformance.report import Run, load_run, write_reports
+from conformance.report.findings import findings
+from conformance.report.run import LOG
+from conformance.spec.case import Case
+from conformance.spec.digest import problem_digest
+from conformance.spec.glob import matches
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+
+TIMEOUT = 30.0
+"""Seconds that one call may take, if the user does not say."""
+
+DEATHS = 2
+"""How often the process of the function may die: one that always crashes or hangs is not waited for all day."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be checked: the options of `conformance check`."""
+
+    target: Target
+    like: str | None = None
+    operator: str | None = None
+    profile: str | None = None
+    declare: Mapping[str, str] = field(default_factory=dict)
+    globs: tuple[str, ...] = ()
+    timeout: float = TIMEOUT
+
+    def rerun(self, case: str) -> str:
+        """The command that checks one case again, quoted for a shell."""
+        words = ["conformance", "check", self.target.given]
+        for option, value in (("--as", self.like), ("--operator", self.operator), ("--profile", self.profile)):
+            words += [option, value] if value else []
+        for decision, name in self.declare.items():
+            words += ["--declare", f"{decision}={name}"]
+        return shlex.join([*words, "-k", case])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check that came to its end. notes: what was settled and observed, in sentences."""
+
+    request: Request
+    run: Run
+    decision: Decision
+    notes: tuple[str, ...]
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why it does not conform."""
+        return causes(findings(self.run))
+
+    def lines(self) -> list[str]:
+        """The check in plain words: whether it conforms, why not, and what was found on the way."""
+        found, given = self.causes, self.request.target.given
+        again = {cause.case: self.request.rerun(cause.case) for cause in found}
+        first = headline(given, self.run, found, conforms=self.decision.conforms)
+        return [first, *cause_lines(found, again), *self.notes]
+
+
+def check(request: Request, folder: Path, watch: Watch) -> Checked:
+    """
+    Judge the function, and write the run folder.
+
+    Raises:
+        CheckError: what was asked for cannot be checked. KeyboardInterrupt: what was judged so far is logged.
+    """
+    started = time.monotonic()
+    if request.profile is not None and request.profile not in PROFILES:
+        raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
+    if (folder / LOG).exists():
+        raise CheckError(f"{folder} holds a run already: choose another --out")
+    subjects, notes, chosen = _borrowed(request, folder) if request.like else _own(request, folder)
+    log = RunLog.create(folder / LOG)
+    log.append(_header(request, folder, subjects, chosen))
+    alternatives = Alternatives()
+    session = Session(chosen, subjects, log, folder, alternatives.review, lambda key: request.rerun(key[0]), watch)
+    limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
+    with Pool([plan_of(*subjects)], 1, limits) as pool:
+        session.run(pool)
+    known = Known((), dt.datetime.now(tz=dt.UTC).date())
+    decision = decide(session.records, session.missing, (), known.record(whole=False))
+    log.append(footer(session, decision, time.monotonic() - started))
+    log.close()
+    write_reports(folder)
+    write_verdict(folder, decision, session.records)
+    return Checked(request, load_run(folder), decision, (*notes, *alternatives.notes()))
+
+
+def _own(request: Request, folder: Path) -> tuple[list[Subject], tuple[str, ...], list[Case]]:
+    signature = read_signature(request.target.definition, request.operator)
+    cases = load_cases(signature.operator)
+    chosen = _chosen(cases, request.globs)
+    declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
+    settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
+    subject = write_adapter(folder, settled.files(request.target))
+    return subjects_of([subject.adapter]), settled_notes(settled), chosen
+
+
+def _borrowed(request: Request, folder: Path) -> tuple[list[Subject], tuple[str, ...], list[Case]]:
+    if request.operator is not None:
+        raise CheckError("--operator goes with a function of NumPy; with --as the subject says it")
+    loan = find_loan(str(request.like))
+    cases = load_cases(loan.operator)
+    chosen = _chosen(cases, request.globs)
+    example = materialise(cases[0])
+    subjects = borrow(loan, request.target, folder, request.declare, request.profile, example)
+    return subjects, (loan.note,), chosen
+
+
+def load_cases(operator: str) -> list[Case]:
+    """Our cases of an operator."""
+    return [case for case in load([places.cases()], places.cases()) if case.operator == operator]
+
+
+def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
+    """An exact id wins, as in `conformance run`."""
+    if not globs:
+        return list(cases)
+    exact = {glob for glob in globs if any(case.id == glob for case in cases)}
+    found = [case for case in cases if any(case.id == g if g in exact else matches(g, case.id) for g in globs)]
+    if not found:
+        raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
+    return found
+
+
+def _header(request: Request, folder: Path, subjects: Sequence[Subject], cases: Sequence[Case]) -> dict[str, Any]:
+    now = dt.datetime.now(tz=dt.UTC)
+    return header(
+        folder.name,
+        f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        shlex.split(request.rerun("*"))[:-2],
+        "cpu",
+        {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
+        {subject.name: subject_record(subject) for subject in subjects},
+        (),
+    )

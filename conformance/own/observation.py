@@ -1,0 +1,139 @@
+"""
+Decisions without consensus: which way a function takes them, read off its replies.
+
+Nothing else is ever observed: every other decision has one right answer.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from conformance.bridge.profile import Profile
+from conformance.judge.compare import differs
+from conformance.judge.expectation import Expectation, expect
+from conformance.oracle.variation import Dialect
+from conformance.oracle.variations import CANONICAL_NAMES, TABLE
+from conformance.own.declaring import Declared
+from conformance.own.probing import Answers, conforms, is_open
+from conformance.spec.problem import Problem
+
+Way = tuple[str, str] | None
+"""A decision and the name of the way in which it is taken; None is canonical."""
+
+Combination = Mapping[str, Way]
+"""A way of each decision."""
+
+ANCHOR = ("causal_alignment", "bottom_right")
+
+
+def _all_ways(decision: str) -> tuple[Way, ...]:
+    return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
+
+
+WAYS: dict[str, tuple[Way, ...]] = {
+    "fully_masked_row": _all_ways("fully_masked_row"),
+    "causal_alignment": (None, ANCHOR),
+    "nonfinite_key": _all_ways("nonfinite_key"),
+    "nonfinite_value": _all_ways("nonfinite_value"),
+}
+"""The known ways of each; other anchors of a causal mask are off by one, and mistakes."""
+
+MOST = 0.75
+"""Where less than this part of the replies is explained by any way, something else is wrong: nothing is observed."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """
+    What was seen.
+
+    dialect: decisions that are taken otherwise than canonical, the same way wherever they matter. varies: of decisions
+    that are taken now one way and now another, in words.
+    """
+
+    dialect: Mapping[str, str]
+    varies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A reply to a case on which there is no consensus, and the combinations of ways that explain it."""
+
+    case: str
+    matters: frozenset[str]
+    combinations: tuple[Combination, ...]
+
+    def ways(self, decision: str) -> list[Way]:
+        """Of one decision, the ways in those combinations."""
+        return list(dict.fromkeys(combination[decision] for combination in self.combinations))
+
+
+def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
+    """
+    Find, for each decision that is not declared, the way that explains every reply that any way explains.
+
+    cause: what is wrong with the function already on plain cases.
+    """
+    decisions = [decision for decision in WAYS if not declared.pins(decision)]
+    fits = list(_fits(answers, profiles, {**declared.dialect, **cause}, decisions))
+    dialect: dict[str, str] = {}
+    varies = []
+    for decision in decisions:
+        asked = [fit for fit in fits if decision in fit.matters]
+        seen = [fit for fit in asked if fit.combinations]
+        if len(seen) < MOST * len(asked):
+            continue
+        way = _common(decision, seen)
+        dialect |= _dialect(way or None)
+        if way is False:
+            varies.append(_variety(decision, seen))
+    return Observed(dialect, tuple(varies))
+
+
+def _fits(answers: Answers, profiles: Mapping[str, Profile], declared: Dialect, decisions: list[str]) -> Iterator[Fit]:
+    for cell, outcome in answers:
+        if not is_open(cell.case, cell.route.problem):
+            continue
+        profile = profiles[cell.case.dtype]
+        matters = [each for each in decisions if _matters(cell.route.problem, each, declared, profile)]
+        if matters:
+            every = (dict(zip(matters, ways, strict=True)) for ways in product(*(WAYS[each] for each in matters)))
+            found = [each for each in every if conforms(cell, outcome, {**declared, **_composed(each)}, profile)]
+            yield Fit(cell.case.id, frozenset(matters), tuple(found))
+
+
+def _matters(problem: Problem, decision: str, declared: Dialect, profile: Profile) -> bool:
+    """Whether any way of a decision gives another answer here."""
+    plain = expect(problem, declared, profile)
+    return any(
+        _separates(plain, expect(problem, {**declared, **_dialect(way)}, profile))
+        for way in WAYS[decision]
+        if way is not None
+    )
+
+
+def _separates(one: Expectation, other: Expectation) -> bool:
+    return any(differs(one.reply[name], other.reply[name], one.bounds[name]) for name in one.reply)
+
+
+def _dialect(way: Way) -> dict[str, str]:
+    return {} if way is None else dict([way])
+
+
+def _composed(combination: Combination) -> dict[str, str]:
+    return dict(way for way in combination.values() if way is not None)
+
+
+def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
+    """The way that explains all, the most canonical first; False if there is none."""
+    return next((way for way in WAYS[decision] if all(way in fit.ways(decision) for fit in seen)), False)
+
+
+def _variety(decision: str, seen: list[Fit]) -> str:
+    """One example of each way that was seen."""
+    examples: dict[Way, str] = {}
+    for fit in seen:
+        examples.setdefault(fit.ways(decision)[0], fit.case)
+    said = (f"{'='.join(way or (decision, CANONICAL_NAMES[decision]))} in {case}" for way, case in examples.items())
+    return "; ".join(said)

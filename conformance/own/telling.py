@@ -1,0 +1,51 @@
+"""A check in plain words: the first lines on the terminal, and what a failing assertion says."""
+
+from conformance.own.causes import Cause
+from conformance.own.profiles import ordinary
+from conformance.own.settling import Settled
+from conformance.report.findings import counted
+from conformance.report.records import Run
+
+SHOWN = 8
+"""So many causes; the report has them all."""
+
+
+def settled_notes(settled: Settled) -> tuple[str, ...]:
+    """How the function was called, and what was found about it before it was judged."""
+    signature, observed = settled.signature, settled.observed
+    notes = []
+    if signature.defaults:
+        notes.append(f"left at its default, since check does not know it: {', '.join(signature.defaults)}")
+    if signature.mask is None:
+        notes.append("it takes no mask: cases that need one are left out")
+    named = settled.profiles.items()
+    notes += [f"arithmetic: {dtype} is judged as {name}" for dtype, name in named if name != ordinary(dtype)]
+    for decision, name in observed.dialect.items():
+        notes.append(f"observed: {decision}={name} (fine; --declare {decision}={name} pins it down)")
+    if observed.varies:
+        notes.append(f"varies where there is no consensus, and must not: {'; '.join(observed.varies)}")
+    return tuple(notes)
+
+
+def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:
+    """Whether it conforms, in the first line."""
+    judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
+    if conforms:
+        left = len(run.cells) - judged
+        return f"{given} conforms: {counted(judged, 'call')} judged, {left:,} left out that it does not take."
+    if causes:
+        return f"{given} does not conform: {counted(len(causes), 'cause')} in {counted(judged, 'call')}."
+    return f"{given} was not judged{' to the end' if judged else ''}: see below."
+
+
+def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
+    """Each cause, what to change, and the command that shows it again."""
+    lines = []
+    for number, cause in enumerate(causes[:SHOWN], 1):
+        lines.append(f"{number}. {cause} ({counted(cause.count, 'verdict')})")
+        if cause.remedy:
+            lines.append(f"   fix: {cause.remedy}")
+        lines.append(f"   again: {again[cause.case]}")
+    if len(causes) > SHOWN:
+        lines.append(f"and {counted(len(causes) - SHOWN, 'more cause')} in the report")
+    return lines

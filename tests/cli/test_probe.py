@@ -1,0 +1,219 @@
+"""`conformance probe` and `conformance port` as a user meets them: subjects that lie, and real frameworks."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FAKES = Path(__file__).parents[1] / "fakes"
+VARIED = str(FAKES / "varied.py")
+LIES = ("inverted_mask", "uniform_dead_row", "zero_against_declared_uniform")
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that came to its end, with what it wrote as JSON."""
+
+    code: int
+    stdout: str
+    stderr: str
+    found: Record
+    folder: Path
+
+    @cached_property
+    def decisions(self) -> Mapping[str, Mapping[str, Record]]:
+        """Subject -> decision -> what was found."""
+        return {
+            subject["subject"]: {each["decision"]: each for each in subject["decisions"]}
+            for subject in self.found["subjects"]
+        }
+
+    def observed(self, subject: str, decision: str) -> dict[str, str]:
+        """Circumstance -> the way that is seen."""
+        seen = self.decisions[subject][decision]["observations"]
+        return {each["circumstance"]: each["observed"][0] for each in seen}
+
+    def statuses(self, subject: str) -> dict[str, str]:
+        """Decision -> status, of those that are not as declared."""
+        quiet = ("agrees", "not reached")
+        return {name: each["status"] for name, each in self.decisions[subject].items() if each["status"] not in quiet}
+
+
+def conformance(folder: Path, *words: str) -> Done:
+    command = [sys.executable, "-m", "conformance", *words, "--out", str(folder / "out"), "--json", "found.json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=folder)
+    file = folder / "found.json"
+    found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return Done(done.returncode, done.stdout, done.stderr, found, folder / "out")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    return conformance(tmp_path_factory.mktemp("probe"), "probe", "-a", f"{VARIED}[honest]")
+
+
+@pytest.fixture(scope="module")
+def lying(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    subjects = (word for lie in LIES for word in ("-a", f"{VARIED}[{lie}]"))
+    return conformance(tmp_path_factory.mktemp("probe"), "probe", *subjects)
+
+
+@pytest.mark.parametrize("command", ["probe", "port"])
+def test_help_has_an_example(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "conformance", command, "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f"example: conformance {command} " in done.stdout
+
+
+def test_an_honest_subject_conforms(honest: Done) -> None:
+    assert honest.code == 0, honest.stderr
+    assert honest.statuses("fake.varied[honest]") == {}
+    assert honest.observed("fake.varied[honest]", "polarity[attn_mask]") == {"": "attend"}
+    assert honest.observed("fake.varied[honest]", "fully_masked_row") == {"": "zero"}
+
+
+def test_the_page_and_the_terminal_say_the_same(honest: Done) -> None:
+    assert honest.stdout.startswith("fake.varied[honest]: ")
+    page = (honest.folder / "probe.md").read_text(encoding="utf-8")
+    for decision in ("polarity[attn_mask]", "causal_alignment", "fully_masked_row"):
+        (told,) = [line for line in honest.stdout.splitlines() if line.startswith(decision)]
+        (shown,) = [line for line in page.splitlines() if line.startswith(f"| `{decision}`")]
+        declared = [cell.strip().replace("\\", "") for cell in shown.split("|")][2]
+        assert declared in told
+    assert "\x1b" not in honest.stdout
+
+
+def test_the_run_folder_is_one_that_reports_are_made_of(honest: Done) -> None:
+    names = {path.name for path in honest.folder.iterdir()}
+    assert names >= {"run.jsonl", "verdict.json", "index.html", "summary.md", "probe.md", "probe.json"}
+    assert json.loads((honest.folder / "probe.json").read_text(encoding="utf-8")) == honest.found
+
+
+def test_a_contradiction_fails_and_only_its_decision_is_named(lying: Done) -> None:
+    assert lying.code == 1, lying.stderr
+    assert {lie: lying.statuses(f"fake.varied[{lie}]") for lie in LIES} == {
+        "inverted_mask": {"polarity[attn_mask]": "contradicted"},
+        "uniform_dead_row": {"fully_masked_row": "contradicted"},
+        "zero_against_declared_uniform": {"fully_masked_row": "contradicted"},
+    }
+
+
+def test_declared_stands_beside_observed(lying: Done) -> None:
+    def seen(lie: str, decision: str) -> list[tuple[str, str]]:
+        found = lying.decisions[f"fake.varied[{lie}]"][decision]["observations"]
+        return [(each["declared"][0], each["observed"][0]) for each in found]
+
+    assert seen("inverted_mask", "polarity[attn_mask]") == [("attend", "ignore")]
+    assert seen("uniform_dead_row", "fully_masked_row") == [("zero", "uniform")]
+    assert seen("zero_against_declared_uniform", "fully_masked_row") == [("uniform", "zero")]
+
+
+def test_a_contradiction_comes_with_the_command_that_shows_it(lying: Done, tmp_path: Path) -> None:
+    found = lying.decisions["fake.varied[uniform_dead_row]"]["fully_masked_row"]
+    assert f"fully_masked_row: {found['rerun']}" in lying.stdout
+    command = [sys.executable, "-m", *shlex.split(found["rerun"]), "--out", str(tmp_path / "again")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=lying.folder.parent)
+    assert done.returncode == 1
+    assert "returns the mean of all values for a fully masked row" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def ported(tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("port")
+    return conformance(folder, "port", f"{VARIED}[honest]", f"{VARIED}[inverted_mask]")
+
+
+def test_port_says_what_to_change_and_shows_it_by_one_case(ported: Done) -> None:
+    assert ported.code == 0, ported.stderr
+    (difference,) = ported.found["differences"]
+    assert difference["decision"] == {"from": "polarity[attn_mask]", "to": "polarity[attn_mask]"}
+    assert difference["observed"] == {"from": "attend", "to": "ignore"}
+    assert difference["changes"] == ["pass ~attn_mask as attn_mask"]
+    assert difference["case"].startswith("verbatim/attention/")
+    assert "change: pass ~attn_mask" in ported.stdout
+
+
+def test_port_refuses_what_is_one_subject(tmp_path: Path) -> None:
+    done = conformance(tmp_path, "port", f"{VARIED}[honest]", f"{VARIED}[honest]")
+    assert done.code == 4
+    assert "are both fake.varied[honest]" in done.stderr
+
+
+# ---- real frameworks ---------------------------------------------------------------------------------------------
+
+BY_ELEMENT = {"bool mask": "uniform", "float mask": "nan"}
+LEAKS = {"nonfinite_key": {"": "leaks"}, "nonfinite_value": {"": "leaks"}}
+ONLY_VALUES_LEAK = {"nonfinite_key": {"": "isolated"}, "nonfinite_value": {"": "leaks"}}
+MEASURED: dict[str, dict[str, dict[str, str]]] = {
+    "torch.mha[eval]": {
+        "polarity[attn_mask]": {"": "ignore"},
+        "polarity[key_padding_mask]": {"": "ignore"},
+        "float_mask[attn_mask]": {"": "added"},
+        "fully_masked_row": {
+            "without weights, three tensors": "zero",
+            "with weights, three tensors; without weights, one tensor": "nan",
+        },
+    },
+    "torch.mha[train]": {
+        "polarity[attn_mask]": {"": "ignore"},
+        "fully_masked_row": {"without weights": "zero", "with weights": "nan"},
+        "nonfinite_key": {"bool mask": "leaks", "bool mask and flag": "isolated"},
+        "nonfinite_value": {"": "leaks"},
+    },
+    "torch.sdpa[math]": {
+        "polarity[attn_mask]": {"": "attend"},
+        "float_mask[attn_mask]": {"": "added"},
+        "causal_alignment": {"": "top_left"},
+        "fully_masked_row": {"": "zero"},
+        **LEAKS,
+    },
+    "torch.sdpa[flash]": {"causal_alignment": {"": "top_left"}, "fully_masked_row": {"": "zero"}},
+    "keras.sdpa[torch]": {
+        "polarity[mask]": {"": "attend"},
+        "float_mask[mask]": {"": "cast_to_bool"},
+        "causal_alignment": {"": "top_left"},
+        "fully_masked_row": {"bool mask": "uniform", "float mask": "zero"},
+        "nonfinite_key": {"bool mask": "leaks", "flag": "isolated"},
+        "nonfinite_value": {"": "leaks"},
+    },
+    "jax.sdpa[jit]": {
+        "polarity[mask]": {"": "attend"},
+        "float_mask[bias]": {"": "added"},
+        "causal_alignment": {"": "top_left"},
+        "fully_masked_row": BY_ELEMENT,
+        **ONLY_VALUES_LEAK,
+    },
+}
+"""What frameworks were measured to do in float32, by throw-away scripts that share no code with this harness."""
+
+
+@pytest.mark.frameworks
+def test_real_frameworks_are_read_as_they_were_measured(tmp_path: Path) -> None:
+    words = [word for name in MEASURED for word in ("-a", name)]
+    done = conformance(tmp_path, "probe", *words)
+    assert done.code == 0, done.stdout
+    seen = {name: {d: done.observed(name, d) for d in decisions} for name, decisions in MEASURED.items()}
+    assert seen == MEASURED
+
+
+@pytest.mark.frameworks
+def test_port_from_torch_to_keras_and_back(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "back").mkdir()
+    there = conformance(tmp_path / "there", "port", "torch.mha", "keras.mha[torch]")
+    back = conformance(tmp_path / "back", "port", "keras.mha[torch]", "torch.mha")
+    assert (there.code, back.code) == (0, 0), there.stderr + back.stderr
+    changes = {change for each in there.found["differences"] for change in each["changes"]}
+    assert {"pass ~attn_mask as attention_mask", "pass ~key_padding_mask as value_mask"} <= changes
+    returned = {change for each in back.found["differences"] for change in each["changes"]}
+    assert {"pass ~attention_mask as attn_mask", "pass ~value_mask as key_padding_mask"} <= returned

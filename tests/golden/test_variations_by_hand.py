@@ -1,0 +1,394 @@
+"""Every variation that has a number of its own, on problems small enough to be worked by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.other_masks import causal, window
+from conformance.oracle.variations import compose
+from conformance.spec.problem import Array, Group, Problem
+
+LOG3 = float(np.log(3.0))
+EYE = np.eye(2)
+UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
+"""(x, y) to (0, x); its transpose takes it to (y, 0)."""
+
+
+def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
+    """Arrays are (batch, num_heads, seq_len, dim) lists."""
+    arrays = [np.asarray(x, dtype=np.float64) for x in (query, key, value)]
+    settings: dict[str, Any] = {"scale": 1.0, **fields}
+    heads, kv_heads, width, value_width = (arrays[i].shape[axis] for i, axis in ((0, 1), (1, 1), (0, 3), (2, 3)))
+    return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
+
+
+def two_keys(*groups: Group, **fields: Any) -> Problem:
+    """Two queries; logits 0 and ln 3 for the first, ln 3 and 0 for the second; values 4 and 8: outputs 7 and 5."""
+    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], groups=groups, **fields)
+
+
+def even(value: Any, queries: int, *groups: Group, **fields: Any) -> Problem:
+    """All logits are zero: the output is the mean of the values (batch, num_heads, seq_len, dim) that are attended."""
+    values = np.asarray(value, dtype=np.float64)
+    batch, heads, keys, _ = values.shape
+    nothing = np.zeros((batch, heads, keys, 1))
+    return sdpa(np.zeros((batch, heads, queries, 1)), nothing, values, groups=groups, **fields)
+
+
+def mha(**fields: Any) -> Problem:
+    """Two heads of width one and identity projections; weights 1/4, 3/4 in the first and 1/2, 1/2 in the second."""
+    settings: dict[str, Any] = {
+        "query": np.array([[[1.0, 0.0]]]),
+        "key": np.array([[[0.0, 0.0], [LOG3, 0.0]]]),
+        "value": np.array([[[4.0, 10.0], [8.0, 30.0]]]),
+        **fields,
+        "params": {**dict.fromkeys(("wq", "wk", "wv", "wo"), EYE), **fields.get("params", {})},
+    }
+    return Problem("mha", "float64", 2, 2, 1, 1, **settings)
+
+
+def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> Group:
+    """A boolean mask, (q, k) or four axes."""
+    array = np.asarray(values, dtype=bool)
+    return Group(slot, (kind,), "bool", array if array.ndim == 4 else array[None, None], **fields)
+
+
+def added(values: Any) -> Group:
+    return Group("mask", ("additive",), "float", np.asarray(values, dtype=np.float64)[None, None])
+
+
+def values_of(problem: Problem, name: str, dialect: dict[str, str], score: str = "float64") -> Array:
+    return evaluate(problem, dialect, score).reply[name].values
+
+
+def output(problem: Problem, *dialect: str, score: str = "float64") -> list[float]:
+    """The output under variations that are written decision=name, as a flat list."""
+    named = dict(key.split("=") for key in dialect)
+    return [float(x) for x in values_of(problem, "output", named, score).ravel()]
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_mask_is_ignored_when_weights_are_asked_for() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]))
+    lie = "use[mask]=ignored_with_weights"
+    assert output(problem, lie) == pytest.approx([4.0, 5.0])
+    assert output(problem.but(outputs=("output", "weights")), lie) == pytest.approx([7.0, 5.0])
+    assert output(problem.but(outputs=("output", "weights_mean")), lie) == pytest.approx([7.0, 5.0])
+
+
+def test_the_mask_of_the_first_head_holds_for_all() -> None:
+    problem = even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1, mask([[[[1, 0]], [[0, 1]]]]))
+    assert output(problem) == [4.0, 30.0]
+    assert output(problem, "mask_axes[mask]=first_head") == [4.0, 10.0]
+
+
+def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
+    value = [[[[1.0], [2.0]], [[3.0], [4.0]]], [[[5.0], [6.0]], [[7.0], [8.0]]]]
+    problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [1.0, 3.0, 6.0, 8.0]
+    assert output(problem, "mask_axes[mask]=items_as_heads") == [1.0, 4.0, 5.0, 8.0]
+    assert output(problem.but(groups=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [1.0, 3.0, 5.0, 7.0]
+
+
+def test_a_folded_axis_is_unfolded_with_the_heads_first() -> None:
+    # rows of the folded axis are items 0 0 0 1 1 1; of item 0 the heads are read from rows 0 2 4, of item 1 from 1 3 5
+    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+    assert output(problem, "mask_axes[mask]=heads_major") == [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
+
+
+def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
+    problem = two_keys(added([[1.0, 0.0]]))
+    lie = "float_mask[mask]=one_minus"
+    assert output(problem, lie) == pytest.approx([4.0, 4.0])
+    # 0 is then -1e9, under which float32 loses the logits; -inf still masks
+    assert output(two_keys(added([[0.0, 0.0]])), lie, score="float32") == [6.0, 6.0]
+    assert output(two_keys(added([[0.0, -np.inf]])), lie, score="float32") == [4.0, 4.0]
+    assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("edges", "mean"),
+    [
+        ("exclusive", 4.0),
+        ("left_shorter", (4 + 8) / 2),
+        ("left_longer", (1 + 2 + 4 + 8) / 4),
+        ("right_shorter", (2 + 4) / 2),
+        ("right_longer", (2 + 4 + 8 + 16) / 4),
+    ],
+)
+def test_a_window_ends_one_key_earlier_or_later(edges: str, mean: float) -> None:
+    flag = Group("window", ("window",), "flag", window(5, 5, 1, 1), window=(1, 1))
+    problem = even([[[[1.0], [2.0], [4.0], [8.0], [16.0]]]], 5, flag)
+    assert output(problem)[2] == pytest.approx((2 + 4 + 8) / 3)
+    assert output(problem, f"window_edges={edges}")[2] == pytest.approx(mean)
+
+
+def test_an_unbounded_side_of_a_window_has_no_edge() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, None, 0), window=(None, 0))
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem, "window_edges=left_longer") == output(problem) == pytest.approx([1.0, 1.5, 3.0])
+    assert output(problem, "window_edges=right_longer") == pytest.approx([1.5, 3.0, 3.0])
+
+
+def test_masks_are_combined_otherwise() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]], "one"), mask([[1, 1], [1, 0]], "other"))
+    assert output(problem) == pytest.approx([4.0, 4.0])
+    assert output(problem, "mask_combination=last_wins") == pytest.approx([7.0, 4.0])
+    assert output(problem, "mask_combination=or") == pytest.approx([7.0, 5.0])
+
+
+def test_or_leaves_additive_masks_as_they_are() -> None:
+    one, other = mask([[1, 0], [1, 0]], "one"), mask([[0, 1], [0, 1]], "other")
+    problem = two_keys(one, added([[2 * LOG3, 0.0], [0.0, 0.0]]), other)
+    assert output(problem) == [0.0, 0.0]
+    assert output(problem, "mask_combination=or") == pytest.approx([5.0, 5.0])
+
+
+# ---- scale, arguments, axes ------------------------------------------------------------------------------------
+
+
+def test_a_bias_is_scaled_too() -> None:
+    problem = two_keys(added([[LOG3, 0.0], [0.0, 0.0]]), scale=2.0)
+    assert output(problem) == pytest.approx([7.0, 4.4])
+    assert output(problem, "bias_scale=scaled") == pytest.approx([6.0, 4.4])
+
+
+def test_the_values_are_scaled_instead_of_the_logits() -> None:
+    assert output(two_keys(scale=0.5), "scale=on_values") == pytest.approx([3.5, 2.5])
+
+
+def test_query_and_key_are_exchanged() -> None:
+    problem = sdpa([[[[1, 0], [0, 0]]]], [[[[0, 0], [LOG3, 0]]]], [[[[4.0], [8.0]]]])
+    assert output(problem) == pytest.approx([7.0, 6.0])
+    assert output(problem, "arguments=query_key") == pytest.approx([6.0, 5.0])
+
+
+def test_key_and_value_are_exchanged() -> None:
+    problem = sdpa([[[[1, 0]]]], [[[[0, 0], [LOG3, 0]]]], [[[[0, 4], [LOG3, 8]]]])
+    assert output(problem) == pytest.approx([0.75 * LOG3, 7.0])
+    assert output(problem, "arguments=key_value") == pytest.approx([0.75 * LOG3, 0.0])
+
+
+def test_the_batch_is_taken_for_the_sequence() -> None:
+    value = np.array([[[1.0, 2.0]], [[3.0, 4.0]]])
+    problem = mha(query=np.zeros((2, 1, 2)), key=np.zeros((2, 1, 2)), value=value)
+    assert output(problem) == [1.0, 2.0, 3.0, 4.0]
+    assert output(problem, "input_axes=batch_and_sequence") == [2.0, 3.0, 2.0, 3.0]
+    lie = values_of(problem, "output", {"input_axes": "batch_and_sequence"})
+    assert lie.shape == (2, 1, 2)
+
+
+def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> None:
+    zeros = np.zeros((2, 3, 2))
+    square = mha(query=zeros, key=zeros, value=np.arange(12.0).reshape(2, 3, 2))
+    lie = "input_axes=batch_and_sequence"
+    masked = square.but(groups=(mask(np.tri(3)),))
+    assert output(masked, lie) == output(masked)
+    flagged = square.but(groups=(Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
+    # the first item sees itself, the second sees both
+    assert output(flagged, lie) == pytest.approx([0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8])
+
+
+def test_the_heads_are_taken_for_the_sequence() -> None:
+    problem = even([[[[1.0]], [[3.0]]]], 1)
+    assert output(problem) == [1.0, 3.0]
+    assert output(problem, "input_axes=heads_and_sequence") == [2.0, 2.0]
+    assert values_of(problem, "output", {"input_axes": "heads_and_sequence"}).shape == (1, 2, 1, 1)
+
+
+# ---- projections and heads -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weight", "key", "right", "wrong"),
+    [
+        ("wq", [[0.0, 0.0], [0.0, LOG3]], [6.0, 25.0], [6.0, 20.0]),
+        ("wk", [[0.0, 0.0], [0.0, LOG3]], [6.0, 20.0], [7.0, 20.0]),
+        ("wv", [[0.0, 0.0], [LOG3, 0.0]], [0.0, 6.0], [25.0, 0.0]),
+        ("wo", [[0.0, 0.0], [LOG3, 0.0]], [0.0, 7.0], [20.0, 0.0]),
+    ],
+)
+def test_the_weights_of_one_projection_are_transposed(
+    weight: str, key: list[list[float]], right: list[float], wrong: list[float]
+) -> None:
+    problem = mha(params={weight: UPPER}, key=np.array([key]))
+    assert output(problem) == pytest.approx(right)
+    assert output(problem, f"weight_orientation={weight}_transposed") == pytest.approx(wrong)
+
+
+@pytest.mark.parametrize(
+    ("bias", "amount", "right", "wrong"),
+    [
+        ("bq", [1.0, 0.0], [7.6, 20.0], [7.0, 20.0]),
+        ("bv", [0.0, 1.0], [7.0, 21.0], [7.0, 20.0]),
+        ("bo", [2.0, 3.0], [9.0, 23.0], [7.0, 20.0]),
+        ("bk", [5.0, 5.0], [7.0, 20.0], [7.0, 20.0]),
+    ],
+)
+def test_the_bias_of_one_projection_is_dropped(
+    bias: str, amount: list[float], right: list[float], wrong: list[float]
+) -> None:
+    problem = mha(params={bias: np.array(amount)})
+    assert output(problem) == pytest.approx(right)
+    assert output(problem, f"projection_bias=without_{bias}") == pytest.approx(wrong)
+
+
+@pytest.mark.parametrize(
+    ("order", "product", "factor"),
+    [("qvk", 3, 2), ("kqv", 2, 3), ("kvq", 3, 2), ("vqk", 6, 1), ("vkq", 6, 1)],
+)
+def test_packed_projections_are_taken_in_another_order(order: str, product: int, factor: int) -> None:
+    # query, key and value are multiplied by 1, 2 and 3: logits 0 and 2 ln 3 in the first head
+    problem = mha(params={"wq": EYE, "wk": 2 * EYE, "wv": 3 * EYE})
+    assert output(problem)[0] == pytest.approx(3 * 7.6)
+    odds = 3.0**product
+    expected = factor * (4 + 8 * odds) / (1 + odds)
+    assert output(problem, f"projection_order={order}")[0] == pytest.approx(expected)
+
+
+def test_the_projections_of_query_and_key_are_exchanged() -> None:
+    problem = mha(params={"wq": UPPER}, query=np.array([[[1.0, 1.0]]]))
+    assert output(problem) == pytest.approx([6.0, 20.0])
+    assert output(problem, "projection_order=kqv") == pytest.approx([6.0, 25.0])
+
+
+def test_projections_of_different_shapes_cannot_be_exchanged() -> None:
+    wide = mha(params={"wv": np.ones((3, 2))}, value=np.ones((1, 2, 3)))
+    assert output(wide, "projection_order=vkq") == output(wide)
+    assert output(wide, "projection_order=kqv") == pytest.approx(output(wide))
+
+
+def test_projections_pass_through_relu() -> None:
+    problem = mha(value=np.array([[[-4.0, 10.0], [8.0, -30.0]]]))
+    assert output(problem) == pytest.approx([5.0, -10.0])
+    assert output(problem, "projection_activation=relu") == pytest.approx([6.0, 5.0])
+
+
+def two_positions() -> Problem:
+    """Two positions of two heads, all logits zero."""
+    zeros = np.zeros((1, 2, 2))
+    return mha(query=zeros, key=zeros, value=np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+
+
+def test_heads_are_split_without_a_transposition() -> None:
+    assert output(two_positions()) == [2.0, 3.0, 2.0, 3.0]
+    assert output(two_positions(), "head_split=untransposed") == [1.5, 3.5, 1.5, 3.5]
+
+
+def test_the_values_of_the_next_head_are_weighed() -> None:
+    assert output(mha(), "value_path=next_head") == pytest.approx([25.0, 6.0])
+
+
+def test_variations_of_the_heads_act_one_after_the_other() -> None:
+    lies = ("value_path=next_head", "head_split=untransposed")
+    assert output(two_positions(), *lies) == output(two_positions(), *reversed(lies)) == [3.5, 1.5, 3.5, 1.5]
+    positions = mha(
+        query=np.zeros((1, 1, 2)), key=np.zeros((1, 1, 2)), value=np.array([[[-1.0, 2.0]]]), params={"bv": EYE[0]}
+    )
+    assert output(positions, "value_path=next_head", "projection_activation=relu") == [2.0, 0.0]
+
+
+# ---- softmax, fills, non-finite numbers, weights ---------------------------------------------------------------
+
+
+def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> None:
+    strict = Group("is_causal", ("causal",), "flag", causal(3, 3, -1), offset=-1)
+    padding = mask([[[[1, 1, 0]]]], "padding", "key_padding")
+    problem = even([[[[3.0], [5.0], [13.0]]]], 3, padding, strict)
+    assert output(problem) == pytest.approx([0.0, 3.0, 4.0])
+    assert output(problem, "fully_masked_row=uniform")[0] == pytest.approx(7.0)
+    assert output(problem, "fully_masked_row=uniform_unpadded") == pytest.approx([4.0, 3.0, 4.0])
+    nothing = even([[[[3.0], [5.0], [13.0]]]], 1, mask([[[[0, 0, 0]]]], "padding", "key_padding"))
+    assert output(nothing, "fully_masked_row=uniform_unpadded") == pytest.approx([7.0])
+
+
+def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
+    assert output(two_keys(), "softmax_denominator=plus_one") == pytest.approx([5.6, 4.0])
+    # the largest exponential is 1, so that the sum is 4/3
+    assert output(two_keys(), "softmax_denominator=plus_1e-6")[0] == pytest.approx(7 / (1 + 0.75e-6), rel=1e-14)
+    assert output(two_keys(), "softmax_denominator=plus_1e-9")[0] == pytest.approx(7 / (1 + 0.75e-9), rel=1e-14)
+    dead = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(dead, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
+
+
+def test_a_fill_before_the_scale_is_scaled() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]), scale=0.0)
+    assert output(problem) == pytest.approx([4.0, 6.0])
+    assert output(problem, "mask_fill=minus_1e9_before_scale") == pytest.approx([6.0, 6.0])
+    assert np.isnan(output(problem, "mask_fill=infinity_before_scale")).tolist() == [True, False]
+    negative = problem.but(scale=-1.0)
+    assert output(negative, "mask_fill=minus_1e9_before_scale")[0] == pytest.approx(8.0)
+    assert np.isnan(output(negative, "mask_fill=infinity_before_scale")[0])
+    positive = problem.but(scale=2.0)
+    assert output(positive, "mask_fill=infinity_before_scale") == pytest.approx([4.0, 4.4])
+
+
+def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
+    problem = two_keys(mask([[1, 0], [1, 0]]))
+    assert output(problem, "nonfinite_key=leaks") == [4.0, 4.0]
+    poisoned = problem.but(key=np.array([[[[0.0, LOG3], [np.nan, 0.0]]]]))
+    assert output(poisoned) == [4.0, 4.0]
+    assert np.isnan(output(poisoned, "nonfinite_key=leaks")).all()
+    assert output(poisoned, "nonfinite_key=zeroes") == [0.0, 0.0]
+    assert output(problem, "nonfinite_key=zeroes") == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("name", ["weights", "weights_mean"])
+def test_the_weights_of_all_heads_are_added(name: str) -> None:
+    problem = mha(outputs=("output", name))
+    summed = values_of(problem, name, {"returned_weights": "summed"})
+    assert summed == pytest.approx(np.array([[[0.75, 1.25]]]))
+    assert output(problem, "returned_weights=summed") == pytest.approx([7.0, 20.0])
+
+
+# ---- composition -----------------------------------------------------------------------------------------------
+
+
+def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
+    one = {
+        "returned_weights": "summed",
+        "mask_fill": "minus_1e4",
+        "softmax_denominator": "plus_one",
+        "value_path": "next_head",
+        "projection_order": "kqv",
+        "input_axes": "batch_and_sequence",
+        "bias_scale": "scaled",
+        "mask_combination": "or",
+        "window_edges": "exclusive",
+        "use[mask]": "ignored_with_weights",
+        "float_mask[mask]": "one_minus",
+        "mask_axes[mask]": "heads_major",
+        "result_dtype": "float32",
+    }
+    keys = [variation.key for variation in compose(one)]
+    assert keys == [
+        "mask_axes[mask]=heads_major",
+        "use[mask]=ignored_with_weights",
+        "window_edges=exclusive",
+        "mask_combination=or",
+        "bias_scale=scaled",
+        "input_axes=batch_and_sequence",
+        "projection_order=kqv",
+        "float_mask[mask]=one_minus",
+        "value_path=next_head",
+        "returned_weights=summed",
+        "softmax_denominator=plus_one",
+        "mask_fill=minus_1e4",
+        "result_dtype=float32",
+    ]
+    assert [v.key for v in compose(dict(reversed(one.items())))] == keys
+
+
+def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
+    first = mask([[1, 0, 0], [1, 0, 0], [1, 0, 0]], "first")
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, first, flag)
+    # or: the diagonal and the first key; with one key more on the right, one more to each
+    assert output(problem, "mask_combination=or") == pytest.approx([1.0, 1.5, 3.5])
+    both = ("mask_combination=or", "window_edges=right_longer")
+    assert output(problem, *both) == pytest.approx([1.5, 3.0, 3.5])

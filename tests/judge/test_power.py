@@ -1,0 +1,121 @@
+"""What cases tell apart: told, not told, canonical by nature, without power."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.judge.power import (
+    FACTOR,
+    INVISIBLE,
+    Power,
+    Sight,
+    all_variations,
+    apart,
+    by_kind,
+    has_power,
+    power,
+    told_apart,
+)
+from conformance.oracle.bound import Bound
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Expected
+from conformance.spec.problem import SLOTLESS, Array, Group, Problem
+from conformance.spec.rounding import round_to
+
+BATCH, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 4
+
+
+def problem(dtype: str = "float32", **fields: Any) -> Problem:
+    generator = np.random.default_rng(0)
+    query, key, value = (
+        round_to(generator.normal(size=(BATCH, HEADS, length, DIM)), dtype) for length in (QUERIES, KEYS, KEYS)
+    )
+    return Problem("sdpa", dtype, HEADS, HEADS, DIM, DIM, query, key, value, **fields)
+
+
+def padding() -> Group:
+    kept = np.arange(KEYS) < np.array([4, 6])[:, None]
+    return Group(SLOTLESS, ("key_padding",), "bool", kept[:, None, None, :])
+
+
+def empty() -> Problem:
+    """One key of zeros: nothing but the form of the reply can be seen."""
+    zeros = np.zeros((1, 1, 1, 2))
+    return Problem("sdpa", "float32", 1, 1, 2, 2, zeros, zeros, zeros)
+
+
+def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:
+    found = told_apart(by_kind(problem(groups=(padding(),))))
+    assert {"polarity[key_padding]=ignore", "use[key_padding]=ignored", "mask_axes[key_padding]=first_item"} <= set(
+        found
+    )
+    assert {"use[key_padding]=ignored_beside_others", "causal_alignment=bottom_right"}.isdisjoint(found)
+    assert min(found.values()) >= FACTOR
+
+
+def test_an_argument_is_called_like_the_kind_of_its_mask() -> None:
+    folded = replace(padding(), slot="attn_mask", kinds=("key_padding", "causal"))
+    assert by_kind(problem(groups=(folded,))).groups[0].slot == "key_padding"
+
+
+def test_other_dtypes_are_seen_and_do_not_pin_down() -> None:
+    found = power([("half", problem("float16")), ("whole", problem())])
+    assert {sight.dtype for sight in found.sights["scale=none"]} == {"float16", "float32"}
+    assert [sight.case for sight in found.sharp("scale=none")] == ["whole"]
+    assert "scale=none" in power([("half", problem("float16"))]).unpinned
+
+
+def test_every_variation_is_listed_also_those_that_nothing_shows() -> None:
+    found = power([("plain", problem())])
+    assert set(found.sights) == {variation.key for variation in all_variations()}
+    assert "fully_masked_row=nan" in found.unpinned
+    assert "scale=none" not in found.unpinned
+    assert "fully_masked_row" in found.undecided
+    assert "scale" not in found.undecided
+
+
+def test_what_is_canonical_by_nature_is_a_variation_and_not_missed() -> None:
+    found = power([("plain", problem())])
+    assert set(INVISIBLE) <= set(found.sights)
+    assert set(INVISIBLE).isdisjoint(found.unpinned)
+    assert "number_mask[window]" not in found.undecided
+    assert all(INVISIBLE.values())
+
+
+def test_a_case_in_which_only_the_form_of_the_reply_shows_has_no_power() -> None:
+    found = power([("plain", problem()), ("empty", empty())])
+    assert found.powerless == ("empty",)
+    assert has_power(problem())
+    assert not has_power(empty())
+    assert "empty" in [sight.case for sight in found.sights["result_dtype=float64"]]
+
+
+def test_the_simplest_case_is_the_smallest_then_the_first() -> None:
+    sights = [Sight("large", "sdpa", "float32", 11.0, 9), Sight("half", "sdpa", "float16", 11.0, 1)]
+    sights += [Sight("first", "mha", "float64", 11.0, 4), Sight("second", "sdpa", "float32", 99.0, 4)]
+    simplest = Power({"scale=none": tuple(sights)}, ()).simplest("scale=none")
+    assert simplest is not None
+    assert simplest.case == "first"
+    assert Power({"scale=none": ()}, ()).simplest("scale=none") is None
+
+
+def moved(values: Array, tolerance: float, dtype: str = "float32") -> float:
+    """How far a reply of `values` is from that of two keys, whose bound is `tolerance` everywhere."""
+    right = evaluate(problem())
+    shape = right.reply["output"].values.shape
+    flat = np.full(shape, tolerance)
+    bound = Bound(flat, np.zeros(shape), flat, np.ones(shape, dtype=bool), np.ones(shape), np.zeros(shape))
+    return apart(right, {"output": Expected(values, dtype)}, {"output": bound})
+
+
+def test_distance_counts_in_bounds_and_is_infinite_for_another_form() -> None:
+    values = evaluate(problem()).reply["output"].values
+    assert moved(values.copy(), 1.0) == 0.0
+    assert moved(values.copy(), 0.0) == 0.0
+    assert moved(values + 3.0, 0.5) == pytest.approx(6.0)
+    assert moved(values, 1.0, "float64") == np.inf
+    assert moved(values[0], 1.0) == np.inf
+    assert moved(np.where(values == values.max(), np.nan, values), 1.0) == np.inf
+    assert moved(np.where(values == values.max(), np.inf, values), 1.0) == np.inf

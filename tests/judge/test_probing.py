@@ -1,0 +1,263 @@
+"""The dialect of a liar is read off its replies: each decision right, contradictions found, ties told."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.bridge.contract import Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.judge.expectation import expect
+from conformance.judge.probing import Line, Portrait, portray
+from conformance.judge.reading import CANONICAL, Probe
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.other_masks import causal
+from conformance.oracle.variation import Dialect
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+Q, K = 5, 7
+SLOT = "attn_mask"
+
+
+def problem(
+    *groups: Group,
+    outputs: tuple[str, ...] = ("output",),
+    heads: tuple[int, int] = (4, 4),
+    dtype: str = "float32",
+    scale: float | None = None,
+    square: bool = False,
+) -> Problem:
+    rng = np.random.default_rng(7)
+    query_heads, kv_heads = heads
+    queries = K if square else Q
+    shapes = ((2, query_heads, queries, 11), (2, kv_heads, K, 11), (2, kv_heads, K, 11))
+    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
+    return Problem(
+        "sdpa", dtype, query_heads, kv_heads, 11, 11, query, key, value, groups=groups, scale=scale, outputs=outputs
+    )
+
+
+def boolean(*, dead: bool = False, verbatim: bool = False, square: bool = False) -> Group:
+    allowed = np.random.default_rng(5).random((1, 1, K if square else Q, K)) < 0.6
+    allowed[..., 0] = np.arange(allowed.shape[-2]) % 2 == 0
+    allowed[..., 1] = ~allowed[..., 0]
+    if dead:
+        allowed[0, 0, 2] = False
+    return Group(SLOT, ("attention",), "bool", allowed, verbatim=verbatim)
+
+
+def floats(*, dead: bool = False) -> Group:
+    allowed = boolean(dead=dead).values
+    return Group(SLOT, ("attention",), "float", np.where(allowed, 0.0, -np.inf), verbatim=True)
+
+
+def flag() -> Group:
+    return Group("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+
+
+CALLS: dict[str, Problem] = {
+    "plain": problem(),
+    "with_weights": problem(outputs=("output", "weights")),
+    "verbatim": problem(boolean(verbatim=True)),
+    "converted": problem(boolean()),
+    "square": problem(boolean(square=True), square=True),
+    "float": problem(floats()),
+    "dead": problem(boolean(dead=True)),
+    "dead_float": problem(floats(dead=True)),
+    "dead_with_weights": problem(boolean(dead=True), outputs=("output", "weights")),
+    "causal": problem(flag()),
+    "both": problem(boolean(), flag()),
+    "both_in_another_order": problem(flag(), boolean()),
+    "grouped": problem(heads=(4, 2)),
+    "scaled": problem(scale=2.5),
+    "double": problem(dtype="float64"),
+}
+DEAD = ("dead", "dead_float", "dead_with_weights")
+
+
+def facts(asked: Problem) -> Facts:
+    masks = tuple(MaskFacts(group.slot, group.kinds, group.element, group.verbatim) for group in asked.groups)
+    return Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
+
+
+def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted: bool = False) -> Probe:
+    """One call answered under `lie` by a subject that declares `declared`."""
+    asked = CALLS[case]
+    profile = Profile.uniform(asked.dtype)
+    answer = evaluate(asked, lie, asked.dtype).reply
+    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    expected = expect(asked, declared or {}, profile)
+    return Probe(case, facts(asked), asked, expected, profile, actual, accepted)
+
+
+def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> Portrait:
+    return portray([probe(case, lie, declared) for case in cases])
+
+
+def line(found: Portrait, decision: str) -> Line:
+    got = found.line(decision)
+    assert got is not None
+    return got
+
+
+def observed(found: Portrait, decision: str) -> dict[str, str]:
+    """Circumstance -> the way that is seen."""
+    return {each.circumstance: each.observed[0] for each in line(found, decision).observations}
+
+
+def test_an_honest_subject_agrees_everywhere() -> None:
+    found = portrait({})
+    assert found.contradicted == ()
+    assert found.unexplained == ()
+    assert {line.status for line in found.lines} == {"agrees", "not reached"}
+    assert all(each.observed[0] == CANONICAL for one in found.lines for each in one.observations)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        ("polarity[attn_mask]", "ignore"),
+        ("float_mask[attn_mask]", "cast_to_bool"),
+        ("use[attn_mask]", "ignored"),
+        ("use[attn_mask]", "ignored_beside_others"),
+        ("mask_axes[attn_mask]", "transposed"),
+        ("causal_alignment", "bottom_right"),
+        ("causal_alignment", "strict"),
+        ("mask_combination", "last_wins"),
+        ("scale", "none"),
+        ("scale", "ignored"),
+        ("fully_masked_row", "nan"),
+        ("fully_masked_row", "uniform"),
+        ("fully_masked_row", "unmasked"),
+        ("grouped_heads", "tile"),
+        ("returned_weights", "averaged"),
+        ("softmax_axis", "queries"),
+        ("value_path", "reversed"),
+        ("result_dtype", "float32"),
+    ],
+    ids="=".join,
+)
+def test_each_decision_is_read_and_its_contradiction_found(lie: tuple[str, str]) -> None:
+    decision, name = lie
+    found = portrait({decision: name})
+    assert found.unexplained == ()
+    assert [line.decision for line in found.contradicted] == [decision]
+    assert name in observed(found, decision).values()
+    assert line(found, decision).against
+
+
+def test_what_is_declared_and_done_agrees() -> None:
+    found = portrait({"fully_masked_row": "nan"}, {"fully_masked_row": "nan"})
+    assert line(found, "fully_masked_row").status == "agrees"
+    assert observed(found, "fully_masked_row") == {"": "nan"}
+
+
+def test_a_stale_declaration_is_contradicted() -> None:
+    found = portrait({}, {"fully_masked_row": "uniform"})
+    (contradicted,) = found.contradicted
+    assert contradicted.decision == "fully_masked_row"
+    assert contradicted.observations[0].declared == ("uniform",)
+    assert observed(found, "fully_masked_row") == {"": CANONICAL}
+    assert set(contradicted.against) == set(DEAD)
+
+
+def test_two_decisions_are_told_apart_where_a_call_shows_both() -> None:
+    found = portrait({"scale": "none", "fully_masked_row": "nan"})
+    assert {line.decision for line in found.contradicted} == {"scale", "fully_masked_row"}
+    assert observed(found, "fully_masked_row") == {"": "nan"}
+    assert found.unexplained == ()
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (("dead_with_weights",), {"with weights": "nan", "without weights": CANONICAL}),
+        (("dead_float",), {"float mask": "nan", "bool mask": CANONICAL}),
+    ],
+)
+def test_a_decision_that_depends_on_the_call_is_told_with_its_circumstance(
+    where: tuple[str, ...], words: dict[str, str]
+) -> None:
+    nan = {"fully_masked_row": "nan"}
+    found = portray([probe(case, nan if case in where else {}) for case in CALLS])
+    assert observed(found, "fully_masked_row") == words
+    assert line(found, "fully_masked_row").against == where
+
+
+def test_a_decision_that_no_circumstance_explains_varies() -> None:
+    twin = replace(probe("dead", {"fully_masked_row": "nan"}), case="dead_again")
+    found = portray([probe("dead", {}), twin])
+    (seen,) = line(found, "fully_masked_row").observations
+    assert seen.varies
+    assert set(seen.observed) == {CANONICAL, "nan"}
+
+
+def test_what_no_call_tells_apart_is_told() -> None:
+    found = portrait({}, cases=("plain", "converted"))
+    assert line(found, "scale").observations[0].observed == (CANONICAL, "square_root")
+    assert line(found, "grouped_heads").status == "not reached"
+    assert line(found, "fully_masked_row").status == "not reached"
+
+
+def test_a_way_of_another_decision_that_explains_the_same_is_told() -> None:
+    found = portrait({"mask_fill": "finite_minimum"}, cases=("plain", "converted", "dead"))
+    (seen,) = line(found, "fully_masked_row").observations
+    assert seen.observed[0] == "uniform"
+    assert ("mask_fill", "finite_minimum") in seen.alike
+
+
+def test_two_ways_that_only_another_order_of_masks_tells_apart_are_a_tie_without_it() -> None:
+    found = portrait({"mask_combination": "last_wins"}, cases=("plain", "both"))
+    (seen,) = line(found, "use[attn_mask]").observations
+    assert "ignored_beside_others" in seen.observed
+    assert ("mask_combination", "last_wins") in seen.alike
+
+
+def test_a_known_deviation_is_accepted_and_still_told() -> None:
+    nan = {"fully_masked_row": "nan"}
+    found = portray([probe(case, nan, accepted=case in DEAD) for case in CALLS])
+    assert line(found, "fully_masked_row").status == "accepted"
+    assert found.contradicted == ()
+    assert observed(found, "fully_masked_row") == {"": "nan"}
+
+
+def test_a_reply_that_nothing_explains_is_unexplained() -> None:
+    wrong = probe("plain", {})
+    doubled = {"output": replace(wrong.actual["output"], bits=wrong.actual["output"].bits * np.float32(2))}
+    found = portray([replace(wrong, actual=doubled), probe("dead", {})])
+    assert found.unexplained == ("plain",)
+
+
+def test_what_a_declaration_hides_is_blinded() -> None:
+    ignored = {"use[attn_mask]": "ignored"}
+    found = portrait(ignored, ignored, ("plain", "dead"))
+    hidden = line(found, "fully_masked_row")
+    assert (hidden.status, hidden.blinded_by) == ("blinded", (("use[attn_mask]", "ignored"),))
+
+
+@pytest.mark.parametrize("reads", ["ignore", CANONICAL])
+def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(reads: str) -> None:
+    documented = {"polarity[attn_mask]": "ignore"}
+    verbatim = probe("verbatim", {} if reads == CANONICAL else documented, documented)
+    lie: Dialect = (
+        {} if reads == "ignore" else documented
+    )  # read against its documentation, a converted mask is inverted
+    converted = replace(probe("converted", lie), opposite=frozenset({SLOT}))
+    found = portray([verbatim, converted])
+    assert observed(found, "polarity[attn_mask]") == {"": reads}
+    assert line(found, "polarity[attn_mask]").status == ("agrees" if reads == "ignore" else "contradicted")
+
+
+def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> None:
+    ignored = {"polarity[attn_mask]": "ignore"}
+    everything = Group(SLOT, ("attention",), "bool", np.ones((1, 1, Q, K), dtype=bool))
+    asked = problem(everything)
+    profile = Profile.uniform("float32")
+    answer = evaluate(asked, ignored, "float32").reply
+    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    inverted = Probe("all", facts(asked), asked, expect(asked, {}, profile), profile, actual)
+    found = portray([inverted, probe("converted", ignored), probe("dead", ignored)])
+    assert [line.decision for line in found.contradicted] == ["polarity[attn_mask]"]
+    assert line(found, "fully_masked_row").status == "not reached"

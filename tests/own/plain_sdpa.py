@@ -1,0 +1,182 @@
+"""Attention as people write it in NumPy: right, and wrong in one way each. `tests/own` checks them."""
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def softmax(logits: Array, axis: int = -1) -> Array:
+    """Zero where nothing is left."""
+    peak = logits.max(axis=axis, keepdims=True)
+    weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
+    total = weights.sum(axis=axis, keepdims=True)
+    return np.asarray(weights / np.where(total == 0, 1, total))
+
+
+def logits_of(query: Array, key: Array) -> Array:
+    return np.asarray(query @ key.swapaxes(-1, -2) * query.shape[-1] ** -0.5)
+
+
+def hidden(logits: Array, mask: Array | None, fill: float = -np.inf) -> Array:
+    return logits if mask is None else np.where(mask, logits, fill)
+
+
+def right(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ value)
+
+
+def right_with_everything(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+    scale: float | None = None,
+    bias: Array | None = None,
+    key_padding_mask: Array | None = None,
+    num_kv_heads: int | None = None,
+    window: tuple[int | None, int | None] | None = None,
+    softcap: float | None = None,
+    dropout_p: float = 0.0,
+    need_weights: bool = False,
+    average_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    assert softcap is None
+    assert dropout_p == 0.0
+    repeats = query.shape[1] // (num_kv_heads or query.shape[1])
+    key, value = np.repeat(key, repeats, axis=1), np.repeat(value, repeats, axis=1)
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = query @ key.swapaxes(-1, -2) * factor
+    if bias is not None:
+        logits = logits + bias
+    queries, keys = logits.shape[-2:]
+    behind = np.arange(queries)[:, None] - np.arange(keys)[None, :]
+    if is_causal:
+        shift = keys - queries if causal_alignment == "bottom_right" else 0
+        logits = hidden(logits, behind + shift >= 0)
+    if window is not None:
+        left, right_ = (keys + queries if side is None else side for side in window)
+        logits = hidden(logits, (behind <= left) & (-behind <= right_))
+    if key_padding_mask is not None:
+        logits = hidden(logits, key_padding_mask[:, None, None, :])
+    weights = softmax(hidden(logits, mask))
+    output = np.asarray(weights @ value)
+    if not need_weights:
+        return output
+    return output, weights.mean(axis=1) if average_weights else weights
+
+
+def inverted_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return right(query, key, value, None if mask is None else ~mask)
+
+
+def no_scale(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(hidden(query @ key.swapaxes(-1, -2), mask)) @ value)
+
+
+def softmax_over_queries(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(hidden(logits_of(query, key), mask), axis=-2) @ value)
+
+
+def small_fill(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    logits = logits_of(query, key)
+    return np.asarray(
+        softmax(logits if mask is None else logits + np.where(mask, 0, -1e4).astype(logits.dtype)) @ value
+    )
+
+
+def mask_ignored(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:  # noqa: ARG001
+    return right(query, key, value)
+
+
+def causal_ignored(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,  # noqa: ARG001
+) -> Array:
+    return right(query, key, value, mask)
+
+
+def causal_at_the_end(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    queries, keys = query.shape[2], key.shape[2]
+    seen = np.tri(queries, keys, keys - queries, dtype=bool)
+    if is_causal:
+        mask = seen if mask is None else mask & seen
+    return right(query, key, value, mask)
+
+
+def half_inside(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    logits = hidden(logits_of(query, key), mask).astype(np.float16).astype(query.dtype)
+    return np.asarray(softmax(logits) @ value)
+
+
+def tf32_operands(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    if query.dtype != np.float32:
+        return right(query, key, value, mask)
+    return right(_tf32(query), _tf32(key), _tf32(value), mask)
+
+
+def _tf32(array: Array) -> Array:
+    return ((array.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def key_not_transposed(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    batch, heads, length, dim = key.shape
+    logits = query @ key.reshape(batch, heads, dim, length) * query.shape[-1] ** -0.5
+    return np.asarray(softmax(hidden(logits, mask)) @ value)
+
+
+def mean_of_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(hidden(logits_of(query, key), mask, float(np.finfo(query.dtype).min))) @ value)
+
+
+def nan_in_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    with np.errstate(invalid="ignore"):
+        logits = hidden(logits_of(query, key), mask)
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
+
+
+def dead_rows_by_chance(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return (nan_in_dead_rows if query.shape[0] % 2 else right)(query, key, value, mask)
+
+
+def float32_inside(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    work = (query, key, value)
+    if query.dtype == np.float64:
+        work = (query.astype(np.float32), key.astype(np.float32), value.astype(np.float32))
+    return right(*work, mask).astype(query.dtype)
+
+
+def raises_with_a_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    if mask is not None:
+        raise NotImplementedError("masks come later")
+    return right(query, key, value)
+
+
+def dies_on_one_query(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    if query.shape[2] == 1:
+        os._exit(3)
+    return right(query, key, value, mask)
+
+
+def hangs_on_one_query(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    while query.shape[2] == 1:
+        time.sleep(1)
+    return right(query, key, value, mask)
+
+
+def returns_a_pair(query: Array, key: Array, value: Array, mask: Array | None = None) -> tuple[Array, Array]:
+    output = right(query, key, value, mask)
+    return output, output

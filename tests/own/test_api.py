@@ -1,0 +1,67 @@
+"""conformance.check in a user's own test-suite."""
+
+import asyncio
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import conformance
+from conformance.own.errors import CheckError
+
+
+@pytest.fixture(scope="module")
+def plain() -> ModuleType:
+    path = Path(__file__).parent / "plain_sdpa.py"
+    specification = importlib.util.spec_from_file_location("plain_sdpa_of_the_test", path)
+    assert specification
+    assert specification.loader
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_a_right_function_conforms_and_leaves_nothing_behind(plain: ModuleType) -> None:
+    result = conformance.check(plain.right, cases=["shapes/*"])
+    assert result.conforms
+    assert result.exit_code == 0
+    assert result.folder is None
+    assert result.findings == ()
+    result.assert_conforms()
+
+
+def test_a_wrong_one_fails_the_assertion_with_its_cause(plain: ModuleType, tmp_path: Path) -> None:
+    result = conformance.check(plain.no_scale, cases=["shapes/cross*"], out=tmp_path / "out")
+    assert not result.conforms
+    assert result.findings[0].sentence == "does not scale the logits"
+    assert result.folder == tmp_path / "out"
+    assert (tmp_path / "out" / "index.html").is_file()
+    with pytest.raises(AssertionError, match=r"(?s)it does not scale the logits.*fix: multiply the query.*Report: "):
+        result.assert_conforms()
+
+
+def test_decisions_can_be_declared(plain: ModuleType) -> None:
+    conformance.check(
+        plain.nan_in_dead_rows, declare={"fully_masked_row": "nan"}, cases=["degenerate/*"]
+    ).assert_conforms()
+
+
+def test_it_works_where_an_event_loop_runs(plain: ModuleType) -> None:
+    async def notebook() -> bool:
+        return conformance.check(plain.right, cases=["shapes/cross*"]).conforms
+
+    assert asyncio.run(notebook())
+
+
+def test_a_local_function_is_refused_with_a_reason() -> None:
+    def local(query: object, key: object, value: object) -> object:
+        return (query, key, value)
+
+    with pytest.raises(CheckError, match="must be defined with def at the top level of a file"):
+        conformance.check(local)
+
+
+def test_there_is_no_other_attribute() -> None:
+    with pytest.raises(AttributeError, match="module 'conformance' has no attribute 'chekc'"):
+        _ = conformance.chekc

@@ -1,0 +1,186 @@
+"""Functions in plain NumPy: the right ones conform, mistakes are found and named, what has no consensus is observed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.adapters import read_adapter
+from conformance.gate import decide
+from conformance.own.adapter_text import ADAPTER
+from conformance.own.checking import Checked
+from conformance.own.errors import CheckError
+
+Check = Callable[..., Checked]
+
+
+def sentences(checked: Checked) -> list[str]:
+    return [str(cause) for cause in checked.causes]
+
+
+@pytest.mark.parametrize(
+    "given", ["plain_sdpa:right", "plain_sdpa:right_with_everything", "plain_sdpa:float32_inside", "plain_mha:right"]
+)
+def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> None:
+    done = checked(given)
+    assert done.lines()[0].startswith(f"{done.request.target.given} conforms: ")
+    assert done.decision.exit_code == decide.CONFORMS
+    assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 100
+    assert not done.causes
+
+
+def test_every_argument_that_is_named_is_used(checked: Check) -> None:
+    done = checked("plain_sdpa:right_with_everything", "causal/*", "parameters/*", "masks/additive*", "combined/*")
+    assert done.decision.conforms, done.lines()
+    log = [json.loads(line) for line in (done.run.folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+    slots = {mask["slot"] for record in log for mask in record.get("route", ())}
+    assert slots == {"is_causal", "is_causal_bottom_right", "window", "bias", "key_padding_mask", "mask"}
+    unsupported = {case for (case, _), cell in done.run.cells.items() if cell.verdict == "unsupported"}
+    assert not {case for case in unsupported if case.startswith("parameters/")}
+
+
+NAMED = {
+    "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
+    "plain_sdpa:no_scale": "it does not scale the logits",
+    "plain_sdpa:softmax_over_queries": "it normalises over the queries",
+    "plain_sdpa:small_fill": "it adds -1e4 where masked: a large logit still wins",
+    "plain_sdpa:mask_ignored": "it ignores mask",
+    "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
+    "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
+}
+
+
+@pytest.mark.parametrize("given", sorted(NAMED))
+def test_a_mistake_is_named(checked: Check, given: str) -> None:
+    done = checked(given, "shapes/[cs]*", "shapes/cross*", "shapes/self*", "masks/*", "numerics/logits*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert sentences(done)[0] == NAMED[given]
+    assert not done.run.conforms
+
+
+def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
+    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores is_causal"]
+
+
+@pytest.mark.parametrize("given", ["plain_sdpa:key_not_transposed", "plain_sdpa:half_inside"])
+def test_a_mistake_without_a_name_is_found(checked: Check, given: str) -> None:
+    done = checked(given, "shapes/*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert sentences(done)[0].startswith("fail, ")
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [
+        ("plain_sdpa:nan_in_dead_rows", "fully_masked_row=nan"),
+        ("plain_sdpa:mean_of_dead_rows", "fully_masked_row=uniform"),
+        ("plain_sdpa:causal_at_the_end", "causal_alignment=bottom_right"),
+    ],
+)
+def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str) -> None:
+    done = checked(given, "degenerate/*", "causal/*")
+    assert done.decision.conforms, done.lines()
+    assert f"observed: {seen} (fine; --declare {seen} pins it down)" in done.notes
+
+
+def test_what_is_declared_is_held_against_it(checked: Check) -> None:
+    done = checked("plain_sdpa:nan_in_dead_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
+    assert sentences(done) == ["it returns NaN for a fully masked row"]
+    assert "--declare fully_masked_row=zero -k" in done.lines()[3]
+
+
+def test_what_varies_fails(checked: Check) -> None:
+    done = checked("plain_sdpa:dead_rows_by_chance", "degenerate/*")
+    assert done.decision.exit_code == decide.REJECTED
+    (said,) = [note for note in done.notes if note.startswith("varies where there is no consensus, and must not: ")]
+    assert "fully_masked_row=nan in " in said
+    assert "fully_masked_row=zero in " in said
+
+
+def test_what_true_means_can_be_declared(checked: Check) -> None:
+    assert checked("plain_sdpa:inverted_mask", "masks/*", declare={"polarity[mask]": "ignore"}).decision.conforms
+
+
+def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
+    done = checked("plain_sdpa:tf32_operands", "shapes/*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert any("would conform under tf32" in note and "if intended, --profile tf32" in note for note in done.notes)
+
+
+def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
+    assert checked("plain_sdpa:tf32_operands", "shapes/*", profile="tf32").decision.conforms
+
+
+def test_float64_that_is_computed_in_float32_is_told(checked: Check) -> None:
+    assert "arithmetic: float64 is judged as float32" in checked("plain_sdpa:float32_inside", "numerics/*").notes
+
+
+def test_an_exception_is_an_error_with_its_text(checked: Check) -> None:
+    done = checked("plain_sdpa:raises_with_a_mask", "masks/attention_2d/*")
+    assert sentences(done) == ["error: NotImplementedError: masks come later"]
+
+
+def test_more_than_the_output_is_an_error_that_says_how(checked: Check) -> None:
+    (said,) = sentences(checked("plain_sdpa:returns_a_pair", "shapes/cross*"))
+    assert "returned 2 things; without need_weights in its signature it returns the output" in said
+
+
+def test_a_crash_costs_the_calls_that_crash(checked: Check) -> None:
+    done = checked("plain_sdpa:dies_on_one_query", "causal/rectangular/*")
+    verdicts = {cell.verdict for cell in done.run.cells.values()}
+    assert verdicts == {"pass", "crash"}
+    assert sentences(done)[0].startswith("crash: ")
+
+
+def test_a_hang_costs_the_calls_that_hang(checked: Check) -> None:
+    done = checked("plain_sdpa:hangs_on_one_query", "causal/rectangular/*", timeout=1.0)
+    assert {cell.verdict for cell in done.run.cells.values()} == {"pass", "timeout"}
+
+
+def test_a_module_that_cannot_be_imported_is_incomplete(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import nowhere_to_be_found\ndef f(q, k, v, mask): ...\n", encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:f", "shapes/*")
+    assert done.decision.exit_code == decide.INCOMPLETE
+    assert "nowhere_to_be_found" in " ".join(done.decision.incomplete)
+    assert done.lines()[0].endswith("was not judged: see below.")
+
+
+def test_what_stands_beside_the_function_is_found(checked: Check, tmp_path: Path) -> None:
+    right = (Path(__file__).parent / "plain_sdpa.py").read_text(encoding="utf-8")
+    (tmp_path / "kernels.py").write_text(right, encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        "from kernels import right\n\ndef attend(q, k, v, mask=None):\n    return right(q, k, v, mask)\n",
+        encoding="utf-8",
+    )
+    assert checked(f"{tmp_path / 'mine.py'}:attend", "shapes/*").decision.conforms
+
+
+def test_the_adapter_that_was_written_stays_and_can_be_used(checked: Check) -> None:
+    done = checked("plain_sdpa:right", "shapes/cross*")
+    adapter = read_adapter(done.run.folder / ADAPTER)
+    assert adapter.name == "plain_sdpa.right"
+
+
+def test_one_case_can_be_checked_again(checked: Check) -> None:
+    case = "shapes/cross_attention/three_tensors[operator=sdpa]"
+    done = checked("plain_sdpa:no_scale", case)
+    assert list(done.run.cells) == [(case, "plain_sdpa.no_scale")]
+    assert done.lines()[3].endswith(f"-k '{case}'")
+
+
+@pytest.mark.parametrize(
+    ("globs", "options", "said"),
+    [
+        (("nothing/*",), {}, "no sdpa case matches nothing/\\*; see conformance list cases"),
+        ((), {"profile": "tf3"}, "there is no profile 'tf3', only uniform, "),
+        ((), {"like": "numpy.sdpa"}, "numpy.sdpa is no function that another can stand in for, as jax.sdpa, "),
+        ((), {"like": "torhc.sdpa"}, "--as: no subject matches 'torhc.sdpa'; the nearest name is 'torch.sdpa"),
+        ((), {"like": "torch.sdpa", "operator": "sdpa"}, "--operator goes with a function of NumPy"),
+    ],
+)
+def test_what_cannot_be_done_says_why(
+    checked: Check, globs: tuple[str, ...], options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(CheckError, match=said):
+        checked("plain_sdpa:right", *globs, **options)

@@ -1,0 +1,100 @@
+"""`conformance check` as a user meets it."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+
+
+EXAMPLES = {
+    "sdpa": ("conformance check my_attention.py:attention", "reads True in mask as: ignore this key"),
+    "mha": (
+        "conformance check my_multi_head_attention.py:multi_head_attention",
+        "gives head h every num_heads-th column of the projections",
+    ),
+}
+
+
+def told(text: str) -> str:
+    """Without what changes with the number of cases."""
+    return re.sub(r"\d+ (?=calls|verdicts)|(?<=-k ).*", "# ", text)
+
+
+def test_the_page_shows_what_is_said(tmp_path: Path) -> None:
+    page = (HERE.parents[1] / "docs" / "check.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    said = ""
+    for command in re.findall(r"^\$ conformance (.*)$", shown, re.MULTILINE):
+        done = conformance(*shlex.split(command), cwd=tmp_path)
+        said += f"$ conformance {command}\n{done.stdout.partition(chr(10) * 2)[0].rstrip()}\n"
+    assert told(said) == told(shown)
+
+
+@pytest.mark.parametrize("operator", sorted(EXAMPLES))
+def test_the_example_is_written_once_and_its_mistake_is_named(tmp_path: Path, operator: str) -> None:
+    command, cause = EXAMPLES[operator]
+    written = conformance("check", "--example", operator, cwd=tmp_path)
+    assert written.returncode == 0
+    assert written.stdout.splitlines()[-1] == command
+    done = conformance(*shlex.split(command)[1:], cwd=tmp_path)
+    assert done.returncode == 1
+    first, cause_line, fix, again, *_ = done.stdout.splitlines()
+    assert first.startswith(f"{shlex.split(command)[-1]} does not conform: 1 cause in ")
+    assert cause_line.startswith(f"1. it {cause} (")
+    assert fix.startswith("   fix: ")
+    assert again.startswith(f"   again: {command} -k ")
+    assert (tmp_path / "reports" / "latest" / "index.html").is_file()
+    assert done.stdout.splitlines()[-1].startswith("Report: reports/")
+    second = conformance("check", "--example", operator, cwd=tmp_path)
+    assert second.returncode == 4
+    assert "exists already: it is left as it is" in second.stderr
+
+
+def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
+    conformance("check", "--example", cwd=tmp_path)
+    path = tmp_path / "my_attention.py"
+    source = path.read_text(encoding="utf-8")
+    path.write_text(
+        source.replace("np.where(mask, -np.inf, logits)", "np.where(mask, logits, -np.inf)"), encoding="utf-8"
+    )
+    done = conformance("check", "my_attention.py:attention", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("my_attention.py:attention conforms: ")
+    assert "Conforms: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example"),
+        (["nowhere.py:f"], "there is no file nowhere.py"),
+        (["nowhere.py:f", "--example"], "--example writes a function of its own: leave FILE:FUNCTION out"),
+        (["plain_sdpa.py:rihgt"], "did you mean right?"),
+        (["plain_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
+        (["plain_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
+    ],
+)
+def test_wrong_usage_says_what_is_wrong_and_leaves_nothing(tmp_path: Path, arguments: list[str], said: str) -> None:
+    (tmp_path / "plain_sdpa.py").write_bytes((HERE / "plain_sdpa.py").read_bytes())
+    done = conformance("check", *arguments, cwd=tmp_path)
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.glob("reports/*"))
+
+
+def test_a_run_folder_is_not_written_over(tmp_path: Path) -> None:
+    again = ("check", str(HERE / "plain_sdpa.py:right"), "-k", "shapes/cross*", "--out", "out")
+    assert conformance(*again, cwd=tmp_path).returncode == 0
+    done = conformance(*again, cwd=tmp_path)
+    assert (done.returncode, "out holds a run already: choose another --out" in done.stderr) == (4, True)

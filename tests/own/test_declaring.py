@@ -1,0 +1,50 @@
+"""--declare DECISION=NAME: what is understood, and what is refused."""
+
+import re
+
+import pytest
+
+from conformance.own.checking import load_cases
+from conformance.own.declaring import Declared, parse_pairs, read_declared
+from conformance.own.errors import CheckError
+from conformance.spec.materialise import materialise
+
+
+def declared(*words: str) -> Declared:
+    return read_declared(parse_pairs(words), ("mask",), materialise(load_cases("sdpa")[0]))
+
+
+def test_a_decision_is_part_of_the_dialect() -> None:
+    assert declared("fully_masked_row=nan") == Declared({"fully_masked_row": "nan"})
+
+
+@pytest.mark.parametrize("name", ["zero", "canonical"])
+def test_canonical_is_pinned_down(name: str) -> None:
+    found = declared(f"fully_masked_row={name}")
+    assert found.dialect == {}
+    assert found.pins("fully_masked_row")
+
+
+def test_what_true_means_is_for_the_caller() -> None:
+    assert declared("polarity[mask]=ignore").polarity == {"mask": "ignore"}
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("fully_masked_row", "--declare fully_masked_row: expected DECISION=NAME"),
+        ("fully_masked_row=nul", "--declare fully_masked_row=nul: it is one of nan, uniform"),
+        ("fully_masked_row=nul", "(or zero)"),
+        ("dead_row=nan", "there is no decision 'dead_row'"),
+        ("polarity[maks]=ignore", "the function has no argument maks, only mask"),
+        ("softmax_axis=queries", "diagnosed, not declared"),
+    ],
+)
+def test_what_is_refused_says_why(word: str, said: str) -> None:
+    with pytest.raises(CheckError, match=re.escape(said)):
+        declared(word)
+
+
+def test_a_decision_cannot_be_declared_twice() -> None:
+    with pytest.raises(CheckError, match="--declare scale stands twice"):
+        parse_pairs(["scale=none", "scale=ignored"])

@@ -1,0 +1,65 @@
+"""FILE:FUNCTION, and functions themselves."""
+
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conformance.own.errors import CheckError
+from conformance.own.target import parse_target, target_of
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "my-file.py"
+    path.write_text("def attention(q, k, v, mask): ...\n\n\ndef other(): ...\n", encoding="utf-8")
+    return path
+
+
+def test_a_function_is_found_without_running_its_file(mine: Path) -> None:
+    mine.write_text("raise SystemExit\n" + mine.read_text(encoding="utf-8"), encoding="utf-8")
+    target = parse_target(f"{mine}:attention")
+    assert (target.function, target.name) == ("attention", "my_file.attention")
+    assert target.package == (mine.parent, "my-file")
+
+
+def test_a_module_in_a_package_is_imported_from_its_root(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    (inner / "module.py").write_text("def f(q, k, v): ...\n", encoding="utf-8")
+    assert parse_target(f"{inner / 'module.py'}:f").package == (tmp_path, "outer.inner.module")
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        (":attenton", "defines no function attenton at its top level; did you mean attention?"),
+        (":zzz", "defines no function zzz at its top level; it defines attention, other"),
+        ("", "expected FILE:FUNCTION, such as "),
+    ],
+)
+def test_what_is_not_there_names_what_is(mine: Path, rest: str, said: str) -> None:
+    with pytest.raises(CheckError, match=re.escape(said)):
+        parse_target(f"{mine}{rest}")
+
+
+def test_a_file_that_is_not_there_or_no_python(tmp_path: Path) -> None:
+    with pytest.raises(CheckError, match=r"there is no file nowhere\.py; expected FILE:FUNCTION"):
+        parse_target("nowhere.py:attention")
+    (tmp_path / "bad.py").write_text("x = 1\ndef (:\n", encoding="utf-8")
+    with pytest.raises(CheckError, match=r"bad\.py:2: no Python"):
+        parse_target(f"{tmp_path / 'bad.py'}:f")
+
+
+def test_a_function_is_known_by_its_file() -> None:
+    assert target_of(test_a_function_is_known_by_its_file).path == Path(__file__)
+
+
+@pytest.mark.parametrize("function", [lambda: None, np.dot, functools.partial(print), str.upper])
+def test_what_a_worker_cannot_load_is_refused(function: object) -> None:
+    with pytest.raises(CheckError, match="must be defined with def at the top level of a file"):
+        target_of(function)  # type: ignore[arg-type]
