@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.cli.choice import load_cases
+from conformance.cli.folder import open_folder
+from conformance.cli.offer import Offer, cost, make_offer
 from conformance.cli.progress import Progress
-from conformance.cli.run import Offer, cost, load_cases, make_offer, open_folder, rerun_command
+from conformance.cli.run import rerun_command
 from conformance.engine.adapters import Subject
 from conformance.engine.job import Limits
 from conformance.engine.judging import Judged

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from conformance.cli.run import load_cases
+from conformance.cli.choice import load_cases
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.judge.power import FACTOR, INVISIBLE, SHARP, Power, Sight, power
 from conformance.spec.materialise import materialise

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
+from conformance.cli.folder import point_latest
 from conformance.cli.progress import Progress
-from conformance.cli.run import point_latest
 from conformance.engine.session import Watch
 from conformance.gate.decide import CONFORMS
 from conformance.own.checking import Checked, Request

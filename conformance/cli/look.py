@@ -4,8 +4,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from conformance.cli.choice import load_cases
 from conformance.cli.errors import UsageError
-from conformance.cli.run import load_cases, make_offer
+from conformance.cli.offer import make_offer
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.judge.power import has_power
 from conformance.report import RunLogError, load_run, print_summary, write_reports

@@ -5,8 +5,8 @@ import json
 
 from conformance.cli.asking import Sitter, ask
 from conformance.cli.errors import UsageError
+from conformance.cli.offer import make_offer
 from conformance.cli.probe import pictured
-from conformance.cli.run import make_offer
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.report.port_text import lines, record
 from conformance.report.porting import Side

@@ -1,0 +1,51 @@
+"""Which cases were asked for: by path, by id, by tag."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance import places
+from conformance.cli.errors import UsageError
+from conformance.spec.case import Case
+from conformance.spec.glob import matches
+from conformance.spec.loader import load
+
+
+def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> tuple[Case, ...]:
+    """
+    Load the cases that were asked for.
+
+    Raises:
+        CaseFileErrors: with every mistake of every file. UsageError: nothing matches.
+    """
+    if paths:
+        for path in paths:
+            if not path.exists():
+                raise UsageError(f"there is no case file or folder {path}")
+        root = case_root(paths)
+    else:
+        root = places.cases()
+    cases = load(list(paths) or [root], root)
+    if tag is not None:
+        cases = tuple(case for case in cases if tag in case.tags)
+    if globs:
+        exact = {glob for glob in globs if any(case.id == glob for case in cases)}
+        cases = tuple(case for case in cases if any(case.id == g if g in exact else matches(g, case.id) for g in globs))
+    if not cases:
+        raise UsageError(f"no case matches {', '.join(globs) or 'the paths given'}; see conformance list cases")
+    return cases
+
+
+def case_root(paths: Sequence[Path]) -> Path:
+    """
+    The case folder that holds all paths: ours, or the nearest folder above them named `cases`, or their parent.
+
+    A suite is named by its path in that folder.
+    """
+    first = paths[0].absolute()
+    ours = places.cases().absolute()
+    if first == ours or ours in first.parents:
+        return ours
+    for folder in (first, *first.parents):
+        if folder.name == "cases" and folder.is_dir():
+            return folder
+    return first if first.is_dir() else first.parent

@@ -1,0 +1,72 @@
+"""The folder of a run: made with a header, or taken up where a run was cut."""
+
+import argparse
+import datetime as dt
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.cli.errors import UsageError
+from conformance.cli.offer import Offer
+from conformance.engine.header import case_record, header, subject_record
+from conformance.engine.runlog import RunLog, RunLogError
+from conformance.report.run import LOG
+from conformance.spec.case import Case
+from conformance.spec.digest import problem_digest
+from conformance.spec.materialise import materialise
+
+
+def open_folder(
+    arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case]
+) -> tuple[Path, RunLog, dict[tuple[str, str], dict[str, Any]]]:
+    """
+    Make the run folder and its log with a header, or take up the one that was cut.
+
+    Raises:
+        UsageError: there is nothing to resume, what was asked has changed since, or a run stands there already.
+    """
+    now = dt.datetime.now(tz=dt.UTC)
+    name = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    folder = arguments.out or Path("reports") / name
+    first = header(
+        folder.name,
+        f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        ["conformance", *sys.argv[1:]],
+        arguments.device,
+        {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
+        {subject.name: subject_record(subject) for subject in offer.subjects},
+        offer.not_offered,
+    )
+    try:
+        if arguments.resume:
+            log, records = RunLog.resume(folder / LOG)
+            return folder, log, _done(first, records)
+        folder.mkdir(parents=True, exist_ok=True)
+        log = RunLog.create(folder / LOG)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} holds a run already: choose another --out, or --resume it") from error
+    except (RunLogError, OSError) as error:
+        raise UsageError(str(error)) from error
+    log.append(first)
+    if arguments.out is None:
+        point_latest(folder)
+    return folder, log, {}
+
+
+def _done(first: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The cells of a cut run, if it asked what this one asks."""
+    before = records[0] if records else {}
+    for what in ("cases", "subjects", "judge", "device"):
+        if before.get(what) != first[what]:
+            raise UsageError(f"cannot resume: the {what} of that run were others; start a new run without --resume")
+    return {(record["case"], record["subject"]): record for record in records if record["type"] == "cell"}
+
+
+def point_latest(folder: Path) -> None:
+    """Let reports/latest be the newest run; a link, so that nothing is copied."""
+    latest = folder.parent / "latest"
+    if latest.is_symlink() or not latest.exists():
+        latest.unlink(missing_ok=True)
+        latest.symlink_to(folder.name, target_is_directory=True)

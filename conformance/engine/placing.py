@@ -1,0 +1,138 @@
+"""Which argument or flag takes which mask: its own where that is documented, else folded without loss into another."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from conformance.engine.slots import Slot
+from conformance.spec.masks import covers, fold, is_boolean
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to
+
+Slots = Mapping[str, Slot]
+
+
+class Declined(Exception):  # noqa: N818 - an answer, not an error
+    """A subject's arguments cannot express the call; the text says which mask, and why."""
+
+
+def place(problem: Problem, slots: Slots) -> tuple[dict[str, list[Group]], tuple[str, ...]]:
+    """Assign groups to slots natively, resolve exclusions and requirements, fold what is left."""
+    placed: dict[str, list[Group]] = {}
+    leftovers: list[Group] = []
+    for group in problem.groups:
+        slot = _own_slot(problem, slots, group, placed)
+        if slot is None:
+            leftovers.append(group)
+        else:
+            placed.setdefault(slot, []).append(group)
+    hints = _take_hints(slots, placed, leftovers)
+    _resolve_exclusions(slots, placed, leftovers)
+    _resolve_requirements(slots, placed, leftovers)
+    fold_leftovers(problem, slots, placed, leftovers)
+    return placed, hints
+
+
+def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str, Sequence[Group]]) -> str | None:
+    for slot in slots.values():
+        if slot.role != "mask" and slot.name not in placed and _is_flag_for(problem, slot, group):
+            return slot.name
+    for slot in slots.values():
+        taken = placed.get(slot.name, ())
+        if slot.role == "mask" and group.kinds[0] in slot.takes and expressible(problem, slot, [*taken, group]):
+            return slot.name
+    if group.verbatim:
+        kinds = ", ".join(group.kinds)
+        raise Declined(f"no argument documents a verbatim {group.element} mask of kind {kinds} and this shape")
+    return None
+
+
+def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
+    if group.verbatim or len(group.kinds) != 1 or slot.role != group.kinds[0]:
+        return False
+    if slot.role == "window":
+        return True
+    start = 0 if slot.alignment == "top_left" else problem.seq_len_k - problem.seq_len_q
+    return group.offset == start
+
+
+def _take_hints(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> tuple[str, ...]:
+    """A hint never carries its mask: write the mask out, and remember the flag."""
+    hints = tuple(name for name in placed if slots[name].hint)
+    for name in hints:
+        leftovers.extend(placed.pop(name))
+    return hints
+
+
+def _resolve_exclusions(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> None:
+    for name in tuple(placed):
+        for other in slots[name].excludes:
+            if name in placed and other in placed:
+                loser = min((name, other), key=lambda n: _reach(slots[n]))
+                if any(group.verbatim for group in placed[loser]):
+                    raise Declined(f"{name} and {other} exclude each other, and a verbatim mask is not folded")
+                leftovers.extend(placed.pop(loser))
+
+
+def _reach(slot: Slot) -> tuple[bool, int, bool]:
+    """How much an argument can carry: a mask more than a flag, then by axes, then numbers more than booleans."""
+    return slot.role == "mask", slot.width, slot.meaning("float") == "add"
+
+
+def _resolve_requirements(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> None:
+    for name in tuple(placed):
+        missing = [other for other in slots[name].requires if other not in placed]
+        if missing:
+            if any(group.verbatim for group in placed[name]):
+                raise Declined(f"{name} requires {missing[0]}, which this call does not fill")
+            leftovers.extend(placed.pop(name))
+
+
+def fold_leftovers(problem: Problem, slots: Slots, placed: dict[str, list[Group]], leftovers: Sequence[Group]) -> None:
+    """Fold what has no argument of its own into the widest mask argument that can express it."""
+    if not leftovers:
+        return
+    masks = sorted((slot for slot in slots.values() if slot.role == "mask"), key=lambda slot: -slot.width)
+    blocked = {other for name in placed for other in slots[name].excludes}
+    for slot in masks:
+        together = [*placed.get(slot.name, ()), *leftovers]
+        if slot.name not in blocked and expressible(problem, slot, together):
+            placed[slot.name] = together
+            return
+    kinds = " and ".join(dict.fromkeys(kind for group in leftovers for kind in group.kinds))
+    spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
+    verbatim = any(group.verbatim for members in placed.values() for group in members)
+    beside = " beside a verbatim mask, which is never folded" if verbatim else " beside the others" if placed else ""
+    raise Declined(
+        f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "
+        f"seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}{beside}"
+    )
+
+
+def expressible(problem: Problem, slot: Slot, groups: Sequence[Group]) -> bool:
+    """Whether an argument can carry some masks together, without changing what any of them means."""
+    if len(groups) > 1 and any(group.verbatim for group in groups):
+        return False
+    folded = fold(groups, slot.name)
+    if folded.element == "float" and not np.array_equal(round_to(folded.values, problem.dtype), folded.values):
+        return False  # the sum of two additive masks need not be a number of the dtype
+    return element_of(slot, folded) is not None and form_of(slot, folded) is not None
+
+
+def form_of(slot: Slot, group: Group) -> tuple[str, ...] | None:
+    """The narrowest axes of the argument that cover the mask."""
+    return next((form for form in slot.axes if covers(form, group.values)), None)
+
+
+def element_of(slot: Slot, group: Group) -> str | None:
+    """The element type to hand over: the mask's own where that is documented, else one without loss."""
+    if group.verbatim:
+        return group.element if slot.meaning(group.element) else None
+    if group.element == "float":
+        if slot.meaning("float") == "add":
+            return "float"
+        if not is_boolean(group):
+            return None
+    choices = [group.element, "bool", "int", "float"]
+    written = {"bool": ("attend", "ignore"), "int": ("attend", "ignore"), "float": ("add", "attend")}
+    return next((e for e in choices if slot.meaning(e) in written[e]), None)
