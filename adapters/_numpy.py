@@ -36,7 +36,14 @@ def softmax(logits: Array) -> Array:
     return np.asarray(exponentials / total)
 
 
-def attend(query: Array, key: Array, value: Array, scale: float | None, mask: Array | None, causal: bool) -> Any:  # noqa: FBT001
+def attend(
+    query: Array,
+    key: Array,
+    value: Array,
+    scale: float | None,
+    mask: Array | None,
+    causal: bool,  # noqa: FBT001 - a flag, as entry points have it
+) -> Any:
     """
     Output and weights of (batch, num_heads, seq_len, head_dim) arrays.
 

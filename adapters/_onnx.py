@@ -33,7 +33,7 @@ Inputs = Mapping[str, tuple[Tensor, str]]
 sessions: dict[str, Any] = {}
 
 
-class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]
+class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
     """A function of named tensors as a module of positional ones, which is what can be exported."""
 
     def __init__(self, function: Function, names: tuple[str, ...]) -> None:

@@ -154,4 +154,4 @@ def judge_digest() -> str:
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write the tensors of a cell, compressed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
