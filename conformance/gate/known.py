@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from conformance.bridge.profile import Profile
 from conformance.engine.judging import CONFORMING, Judged
-from conformance.gate.conditions import Condition, always
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import differs
+from conformance.judge.conditions import Condition, always
 from conformance.judge.expectation import Expectation, expect
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import find

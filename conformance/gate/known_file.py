@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from conformance.gate.conditions import Condition
 from conformance.gate.known import Accept, Delta, Entry, KnownFile
+from conformance.judge.conditions import Condition
 from conformance.spec import syntax
 from conformance.spec.mistakes import CaseFileErrors, Mistake
 from conformance.spec.wording import faults

@@ -1,0 +1,50 @@
+"""Conditions in words, and two of them together; that each can hold and fail is tested with known deviations."""
+
+import pytest
+
+from conformance.judge.conditions import Condition, always
+
+WORDS = [
+    ({}, ""),
+    ({"dtype": ["float16", "bfloat16"]}, "in float16 or bfloat16"),
+    ({"operator": "mha", "alias": ["kv"]}, "of mha and with key as value"),
+    ({"outputs": ["weights"], "without_outputs": ["weights_mean"]}, "with weights asked for and without weights_mean"),
+    ({"masks": False, "scaled": True}, "with a scale given and without a mask"),
+    ({"slots": ["bias"], "without_slots": ["mask"]}, "with bias given and without mask"),
+    ({"elements": {"bias": "float"}, "verbatim": True}, "with masks as they are written and with a float bias"),
+    (
+        {"kinds": ["causal"], "without_kinds": ["additive"], "dead_row": True},
+        "with a mask of kind causal and without a mask of kind additive and with a fully masked row",
+    ),
+    (
+        {"sizes": {"batch": 1}, "sizes_differ": [("seq_len_q", "seq_len_k")]},
+        "with batch = 1 and with seq_len_q != seq_len_k",
+    ),
+    (
+        {"sizes_above": {"seq_len_k": 16}, "sizes_up_to": {"seq_len_q": 8}},
+        "with seq_len_k > 16 and with seq_len_q <= 8",
+    ),
+    (
+        {"sizes_multiple": {"head_dim": 8}, "sizes_not_multiple": {"seq_len_k": 64}, "sizes_equal": [("kdim", "vdim")]},
+        "with kdim = vdim and with head_dim a multiple of 8 and with seq_len_k not a multiple of 64",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "words"), WORDS)
+def test_every_condition_has_words(fields: dict[str, object], words: str) -> None:
+    assert Condition.model_validate(fields).words == words
+
+
+def test_two_conditions_together_ask_for_both() -> None:
+    one = Condition(dtype=["float16"], sizes={"batch": 1}, kinds=["causal"])
+    other = Condition(masks=True, sizes={"head_dim": 3}, kinds=["window"])
+    assert one.and_also(other) == Condition(
+        dtype=["float16"], sizes={"batch": 1, "head_dim": 3}, kinds=["causal", "window"], masks=True
+    )
+    assert one.and_also(always()) == one
+
+
+def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
+    assert always().record() == {}
+    assert Condition(sizes={"batch": 1}, dead_row=False).record() == {"sizes": {"batch": 1}, "dead_row": False}
