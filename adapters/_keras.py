@@ -1,23 +1,17 @@
-"""Tensors to Keras and back, bit for bit, and what ran: shared by keras.mha and keras.sdpa on every backend."""
+"""Keras' arithmetic and what ran: shared by keras.mha and keras.sdpa on every backend."""
 
 import importlib.metadata
 import os
 from typing import Any
 
 import keras
-import ml_dtypes
 import numpy as np
 
-from conformance.bridge import Profile, Tensor
+from conformance.bridge import Profile
 
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
-
-
-def to_numpy(tensor: Tensor) -> Any:
-    """The same bits as a NumPy array; Keras takes NumPy arrays everywhere."""
-    return tensor.bits.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else tensor.bits
 
 
 def attention_profile(backend: str, dtype: str) -> Profile:

@@ -52,10 +52,11 @@ import os
 from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._arrays import to_numpy
 
 TARGET = jax.nn.dot_product_attention
 STATIC = ("scale", "is_causal", "local_window_size")
@@ -85,11 +86,6 @@ def sdpa(call: Call) -> dict[str, Any]:
     with framework_call():
         output = FUNCTIONS[call.facts.variant](query, key, value, **masks, **flags)
     return {"output": np.asarray(output).swapaxes(1, 2)}
-
-
-def to_numpy(tensor: Tensor) -> Any:
-    """The same bits as a NumPy array, which JAX takes."""
-    return tensor.bits.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else tensor.bits
 
 
 def evidence() -> dict[str, Any]:

@@ -58,7 +58,8 @@ import keras
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
-from ._keras import attention_profile, keras_evidence, to_numpy
+from ._arrays import to_numpy
+from ._keras import attention_profile, keras_evidence
 
 MASKS = ("value_mask", "attention_mask")
 

@@ -84,7 +84,8 @@ import keras
 
 from conformance.bridge import Call, Declaration, Deviation, Facts, framework_call
 
-from ._keras import RESULT_TYPE, attention_profile, keras_evidence, to_numpy
+from ._arrays import to_numpy
+from ._keras import RESULT_TYPE, attention_profile, keras_evidence
 
 TARGET = keras.ops.dot_product_attention
 
