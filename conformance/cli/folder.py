@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import Offer
-from conformance.engine.header import case_record, header, subject_record
+from conformance.engine.header import case_record, environment_record, header, subject_record
 from conformance.engine.runlog import RunLog, RunLogError
 from conformance.report.run import LOG
 from conformance.spec.case import Case
@@ -37,6 +37,7 @@ def open_folder(
         arguments.device,
         {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
         {subject.name: subject_record(subject) for subject in offer.subjects},
+        {name: environment_record(found) for name, found in offer.used.items()},
         offer.not_offered,
     )
     try:
@@ -58,7 +59,7 @@ def open_folder(
 def _done(first: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
     """The cells of a cut run, if it asked what this one asks."""
     before = records[0] if records else {}
-    for what in ("cases", "subjects", "judge", "device"):
+    for what in ("cases", "subjects", "environments", "judge", "device"):
         if before.get(what) != first[what]:
             raise UsageError(f"cannot resume: the {what} of that run were others; start a new run without --resume")
     return {(record["case"], record["subject"]): record for record in records if record["type"] == "cell"}

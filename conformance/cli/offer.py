@@ -1,17 +1,19 @@
 """Who can be judged here: the subjects that were asked for, and what is missing for the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance import places
 from conformance.cli.errors import UsageError
+from conformance.cli.project import declared_environments
 from conformance.engine.adapters import AdapterError, Subject, read_adapters, subjects_of
 from conformance.engine.environments import (
     Environment,
     Unusable,
     examine,
+    install_command,
     missing,
     our_own,
     parse_environments,
@@ -33,10 +35,18 @@ class Offer:
     not_offered: tuple[dict[str, Any], ...]
     incomplete: tuple[str, ...]
 
+    @property
+    def used(self) -> dict[str, Environment]:
+        """The environments in which one of the subjects runs."""
+        names = dict.fromkeys(subject.environment for subject in self.subjects)
+        return {name: self.environments[name] for name in names}
+
 
 def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str) -> Offer:
     """
     Choose the subjects that were asked for; without a choice, all whose packages are installed.
+
+    environments: `NAME=PYTHON`, beside those of the project; `default=PYTHON` stands for our own interpreter.
 
     Raises:
         UsageError: an adapter file, a pattern or an environment that cannot be used as it is written.
@@ -44,56 +54,74 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     named = [adapter_file(pattern) for pattern in patterns]
     files = list(dict.fromkeys(found[0] for found in named if found))
     ours = [places.adapters()] if not patterns or None in named else []
-    usable, incomplete = _environments(environments)
     try:
+        given = dict(parse_environments(environments))
+        interpreters = declared_environments(Path.cwd()) | given
         adapters = read_adapters([*ours, *existing(files)])
-        chosen = select(subjects_of(adapters, device, list(usable)), patterns)
-    except (AdapterError, SelectionError) as error:
+        names = list(dict.fromkeys(["default", *interpreters]))
+        chosen = select(subjects_of(adapters, device, names), patterns)
+    except (AdapterError, SelectionError, ValueError) as error:
         raise UsageError(str(error)) from error
-    return _offered(chosen, usable, incomplete, asked=bool(patterns), device=device)
+    wanted = dict.fromkeys([*given, *(subject.environment for subject in chosen)])
+    found = [examine(name, interpreters[name]) if name in interpreters else our_own() for name in wanted]
+    return _offered(chosen, found, asked=bool(patterns), device=device)
 
 
-def _environments(given: Sequence[str]) -> tuple[dict[str, Environment], list[str]]:
-    try:
-        pairs = parse_environments(given)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    found = [examine(name, python) for name, python in pairs]
+def _offered(chosen: Sequence[Subject], found: Sequence[Environment | Unusable], *, asked: bool, device: str) -> Offer:
+    """See who can run, and in which of the environments that were found."""
     usable = {each.name: each for each in found if isinstance(each, Environment)}
-    unusable = [f"environment {each.name}: {each.reason}" for each in found if isinstance(each, Unusable)]
-    return {"default": our_own(), **usable}, unusable
-
-
-def _offered(
-    chosen: Sequence[Subject],
-    environments: Mapping[str, Environment],
-    incomplete: Sequence[str],
-    *,
-    asked: bool,
-    device: str,
-) -> Offer:
-    offered, refused, problems = [], {}, list(incomplete)
+    problems = [f"environment {each.name}: {each.reason}" for each in found if isinstance(each, Unusable)]
+    offered, lacks = [], []
     for subject in chosen:
-        lacking = missing(subject, environments[subject.environment])
+        if subject.environment not in usable:
+            continue
         if device not in subject.devices:
-            reason = f"{subject.name}: its adapter runs on {', '.join(subject.devices)}, not on {device}"
-        elif lacking:
-            reason = f"{subject.name}: needs {', '.join(lacking)}{_remedy(subject)}"
+            if asked and subject.counted:
+                runs = ", ".join(subject.devices)
+                problems.append(f"{subject.name}: its adapter runs on {runs}, not on {device}")
+        elif lacking := missing(subject, usable[subject.environment]):
+            lacks.append((subject, lacking))
         else:
             offered.append(subject)
-            continue
-        if lacking and subject.counted and subject.environment == "default":
-            refused[subject.short_name] = not_offered_record(subject.adapter, subject.variant, lacking)
-        if asked and subject.counted:
-            problems.append(reason)
+    if asked:
+        elsewhere = {subject.short_name for subject in offered}
+        problems += _lacking([each for each in lacks if not _spared(each[0], elsewhere)], usable)
     if device != "cpu" and not offered:
         problems.append(f"no subject can run on device {device!r} here")
-    return Offer(tuple(offered), environments, tuple(refused.values()), tuple(problems))
+    return Offer(tuple(offered), usable, _refused(lacks), tuple(problems))
 
 
-def _remedy(subject: Subject) -> str:
-    extra = subject.extra
-    return f": python -m pip install 'attention-conformance[{extra}]'" if extra else ""
+_Lacks = Sequence[tuple[Subject, tuple[str, ...]]]
+
+
+def _spared(subject: Subject, elsewhere: Container[str]) -> bool:
+    """Whether nobody misses it: our own environment need not have what was asked for in another."""
+    return subject.environment == "default" and subject.short_name in elsewhere
+
+
+def _refused(lacks: _Lacks) -> tuple[dict[str, Any], ...]:
+    """What our own environment lacks, for the run log; others are not there to be completed."""
+    return tuple(
+        not_offered_record(subject.adapter, subject.variant, lacking)
+        for subject, lacking in lacks
+        if subject.counted and subject.environment == "default"
+    )
+
+
+def _lacking(lacks: _Lacks, environments: Mapping[str, Environment]) -> list[str]:
+    """One sentence for all that an environment lacks in the same way, with what to type."""
+    groups: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    for subject, lacking in lacks:
+        if subject.counted:
+            groups.setdefault((subject.environment, lacking, subject.extra), []).append(subject.name)
+    found = []
+    for (environment, lacking, extra), names in groups.items():
+        ours = environments[environment] == our_own()
+        remedy = install_command(environments[environment].python, lacking)
+        if ours:
+            remedy = f"python -m pip install 'attention-conformance[{extra}]'" if extra else ""
+        found.append(f"{', '.join(names)}: needs {', '.join(lacking)}{f': {remedy}' if remedy else ''}")
+    return found
 
 
 def existing(paths: Sequence[Path]) -> list[Path]:

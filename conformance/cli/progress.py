@@ -21,7 +21,7 @@ class Progress:
     def __init__(self, stream: IO[str], *, name_red: bool = True) -> None:
         """Write to `stream`."""
         self._name_red = name_red
-        self._console = Console(file=stream, highlight=False, markup=False, soft_wrap=True)
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Bar(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task("judging", total=None)

@@ -3,6 +3,7 @@
 import functools
 import importlib.metadata
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Unusable:
-    """An environment that was asked for and cannot serve: the run is incomplete."""
+    """An environment that was asked for and cannot serve: the run is incomplete; the reason ends with what to do."""
 
     name: str
     python: str
@@ -74,22 +75,29 @@ def parse_environments(given: Iterable[str]) -> list[tuple[str, str]]:
     pairs: dict[str, str] = {}
     for text in given:
         name, equals, python = text.partition("=")
-        if not (equals and python and _NAME.fullmatch(name)):
+        if not (equals and python and is_name(name)):
             raise ValueError(f"--env {text!r}: expected NAME=PYTHON, the name of letters, digits, _ . and -")
-        if name in pairs or name == "default":
+        if name in pairs:
             raise ValueError(f"--env {text!r}: the name {name!r} is taken")
         pairs[name] = python
     return list(pairs.items())
 
 
+def is_name(text: str) -> bool:
+    """Whether an environment can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
+@functools.cache
 def examine(name: str, python: str) -> Environment | Unusable:
     """Ask an interpreter (or the one of a virtual environment's folder) for its version and distributions, once."""
-    path = _interpreter(python)
+    path = interpreter(python)
     command = [str(path), "-I", "-c", _LISTING]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False, stdin=subprocess.DEVNULL)
     except OSError as error:
-        return Unusable(name, str(path), f"{path} cannot be run: {error.strerror or error}")
+        remedy = "give an interpreter, such as .venv/bin/python, or the folder of a virtual environment"
+        return Unusable(name, str(path), f"{path} cannot be run: {error.strerror or error}; {remedy}")
     except subprocess.TimeoutExpired:
         return Unusable(name, str(path), f"{path} did not answer within {_PATIENCE:g} s")
     try:
@@ -103,7 +111,8 @@ def examine(name: str, python: str) -> Environment | Unusable:
         )
 
 
-def _interpreter(python: str) -> Path:
+def interpreter(python: str) -> Path:
+    """The interpreter that is meant: the path itself, or the one in the folder of a virtual environment."""
     path = Path(python).expanduser().absolute()
     return path / "bin" / "python" if path.is_dir() else path
 
@@ -113,13 +122,20 @@ def _usable(
 ) -> Environment | Unusable:
     text = ".".join(map(str, version))
     if version < OLDEST_PYTHON:
-        return Unusable(name, python, f"Python {text} is too old: workers need {'.'.join(map(str, OLDEST_PYTHON))}")
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        reason = f"{python} is Python {text}, which is too old: make the environment with {oldest} or later"
+        return Unusable(name, python, reason)
     numpy = _version(distributions.get("numpy", ""))
     if numpy is None or numpy < OLDEST_NUMPY:
-        return Unusable(
-            name, python, f"it has {f'NumPy {numpy}' if numpy else 'no NumPy'}: workers need {OLDEST_NUMPY}"
-        )
+        found = f"NumPy {numpy}" if numpy else "no NumPy"
+        remedy = install_command(python, [f"numpy>={OLDEST_NUMPY}"])
+        return Unusable(name, python, f"it has {found}, workers need {OLDEST_NUMPY} or later: {remedy}")
     return Environment(name, python, text, distributions)
+
+
+def install_command(python: str, requirements: Iterable[str]) -> str:
+    """What to type so that an environment has what it lacks; of a choice the first is taken."""
+    return shlex.join([python, "-m", "pip", "install", *(text.partition(" or ")[0] for text in requirements)])
 
 
 def _canonical(distributions: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance import __version__
 from conformance.engine.adapters import Adapter, Subject
+from conformance.engine.environments import Environment
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case
 
@@ -71,6 +72,15 @@ def subject_record(subject: Subject) -> dict[str, Any]:
     }
 
 
+def environment_record(environment: Environment) -> dict[str, Any]:
+    """An environment for the run log: its interpreter, and every distribution that is installed in it."""
+    return {
+        "python": environment.python,
+        "version": environment.version,
+        "packages": dict(sorted(environment.distributions.items())),
+    }
+
+
 def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -> dict[str, Any]:
     """An adapter that is not offered, with what it lacks and the extra that would add it."""
     name = Subject(adapter, variant).name
@@ -84,6 +94,7 @@ def header(
     device: str,
     cases: Mapping[str, dict[str, Any]],
     subjects: Mapping[str, dict[str, Any]],
+    environments: Mapping[str, dict[str, Any]],
     not_offered: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """The header record."""
@@ -107,5 +118,6 @@ def header(
         "judge": judge_digest(),
         "cases": dict(cases),
         "subjects": dict(subjects),
+        "environments": dict(environments),
         "not_offered": list(not_offered),
     }

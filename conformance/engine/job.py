@@ -7,7 +7,7 @@ from typing import Any, Literal
 from conformance.bridge.contract import Call, Declaration
 from conformance.bridge.messages import Answer
 from conformance.bridge.tensor import Tensor
-from conformance.engine.plan import WorkerPlan
+from conformance.engine.plan import WorkerPlan, settings
 
 Status = Literal["reply", "unsupported", "error", "crash", "timeout", "not_run"]
 
@@ -112,6 +112,7 @@ class Started:
             "python": hello.get("python", ""),
             "versions": hello.get("versions", {}),
             "evidence": hello.get("evidence", {}),
+            "settings": settings(plan),
             "start_seconds": round(self.seconds, 3),
             "stderr": self.stderr,
         }

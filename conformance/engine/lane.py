@@ -1,5 +1,6 @@
 """One plan's way through a run: its jobs, and the processes that serve them one after another."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -101,7 +102,7 @@ class Lane:
                 self._failed_starts += 1
                 if error.worth_another and self._failed_starts < self._limits.starts:
                     continue
-                failure = f"did not start: {error}"
+                failure = f"did not start: {error}{_where(self._stderr) if error.worth_another else ''}"
             else:
                 if isinstance(more, Death) and self._deaths > self._limits.deaths:
                     failure = f"died {self._deaths} times in a row; the last {more.reason}"
@@ -165,3 +166,11 @@ class Lane:
         hooks.started(Started(self.plan, "failed", reason=failure, stderr=self._stderr))
         while (job := self._backlog.take() or self._backlog.take_fresh()) is not None:
             hooks.judged(job, Outcome("not_run", reason=f"its worker {failure}"))
+
+
+def _where(stderr: str) -> str:
+    """What was being imported when a process died, as Python's fault handler tells it, and what to do about it."""
+    imported = re.search(r'File "([^"]+)", line \d+ in <module>', stderr)
+    if imported is None:
+        return ""
+    return f", while it imported {imported[1]}: what is installed there is broken or does not fit together"

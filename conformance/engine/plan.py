@@ -75,6 +75,16 @@ def _name(members: list[Subject], *, alone: bool) -> str:
     return f"{first.adapter.name}{where}" if alone or not variants else f"{first.adapter.name}[{variants}]{where}"
 
 
+_NUMERIC = ("OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "XLA_", "JAX_", "TF_", "TORCH_", "KERAS_", "NVIDIA_TF32")
+"""How variables begin that choose threads, instruction sets, kernels, precision or a backend."""
+
+
+def settings(plan: WorkerPlan) -> dict[str, str]:
+    """The environment variables of a worker on which its numbers may depend, the user's own included."""
+    variables = environ(plan, Path())
+    return {name: variables[name] for name in sorted(variables) if name.startswith(_NUMERIC) and name != "KERAS_HOME"}
+
+
 def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
     """
     The environment variables of a worker: ours, one thread, no settings of the user's Python or framework.

@@ -10,7 +10,8 @@ from typing import Any
 
 from conformance import places
 from conformance.engine.adapters import Subject, subjects_of
-from conformance.engine.header import case_record, header, subject_record
+from conformance.engine.environments import our_own
+from conformance.engine.header import case_record, environment_record, header, subject_record
 from conformance.engine.job import Limits
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
@@ -166,5 +167,6 @@ def _header(request: Request, folder: Path, subjects: Sequence[Subject], cases: 
         "cpu",
         {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
         {subject.name: subject_record(subject) for subject in subjects},
+        {"default": environment_record(our_own())},
         (),
     )

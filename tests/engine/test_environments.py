@@ -51,9 +51,13 @@ def test_a_virtual_environment_may_be_named_by_its_folder(tmp_path: Path) -> Non
 
 
 ANSWERS = {
-    'echo \'{"python": [3, 9, 18], "distributions": {"numpy": "2.0"}}\'': "Python 3.9.18 is too old: workers need 3.10",
-    'echo \'{"python": [3, 11, 0], "distributions": {"NumPy": "1.25.2"}}\'': "it has NumPy 1.25.2: workers need 1.26",
-    'echo \'{"python": [3, 11, 0], "distributions": {}}\'': "it has no NumPy: workers need 1.26",
+    'echo \'{"python": [3, 9, 18], "distributions": {"numpy": "2.0"}}\'': (
+        "is Python 3.9.18, which is too old: make the environment with 3.10 or later"
+    ),
+    'echo \'{"python": [3, 11, 0], "distributions": {"NumPy": "1.25.2"}}\'': (
+        "it has NumPy 1.25.2, workers need 1.26 or later: "
+    ),
+    'echo \'{"python": [3, 11, 0], "distributions": {}}\'': "python -m pip install 'numpy>=1.26'",
     "echo hello": "answered as no Python of ours would (exit code 0)",
     "echo '[]'": "answered as no Python of ours would",
     "echo first >&2; echo no such module >&2; exit 3": (
@@ -73,12 +77,22 @@ def test_an_interpreter_that_cannot_serve_is_told_with_its_reason(tmp_path: Path
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
     nowhere = examine("odd", str(tmp_path / "nowhere"))
     assert nowhere == Unusable(
-        "odd", str(tmp_path / "nowhere"), f"{tmp_path}/nowhere cannot be run: No such file or directory"
+        "odd",
+        str(tmp_path / "nowhere"),
+        f"{tmp_path}/nowhere cannot be run: No such file or directory; give an interpreter, such as .venv/bin/python, "
+        "or the folder of a virtual environment",
     )
     (tmp_path / "text").write_text("no program", encoding="utf-8")
     forbidden = examine("odd", str(tmp_path / "text"))
     assert isinstance(forbidden, Unusable)
     assert "cannot be run: Permission denied" in forbidden.reason
+
+
+def test_an_interpreter_is_asked_once(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    python = script(tmp_path, f'echo x >> {asked}; echo \'{{"python": [3, 11, 0], "distributions": {{}}}}\'')
+    assert examine("one", python) == examine("one", python)
+    assert asked.read_text(encoding="utf-8") == "x\n"
 
 
 def test_an_interpreter_that_does_not_answer_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +103,8 @@ def test_an_interpreter_that_does_not_answer_is_not_waited_for(tmp_path: Path, m
 
 
 def test_arguments() -> None:
-    assert parse_environments(["old=/opt/python", "new.2=a=b"]) == [("old", "/opt/python"), ("new.2", "a=b")]
+    given = ["old=/opt/python", "new.2=a=b", "default=mine"]
+    assert parse_environments(given) == [("old", "/opt/python"), ("new.2", "a=b"), ("default", "mine")]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +115,6 @@ def test_arguments() -> None:
         (["=python"], "expected NAME=PYTHON"),
         (["a b=python"], "expected NAME=PYTHON"),
         (["a=p", "a=q"], "the name 'a' is taken"),
-        (["default=p"], "the name 'default' is taken"),
     ],
 )
 def test_arguments_of_another_form_are_wrong_usage(given: list[str], message: str) -> None:

@@ -18,6 +18,9 @@ from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool, default_workers
 from conformance.engine.process import STDERR_TAIL
 
+FAKES = Path(__file__).parents[1] / "fakes"
+BROKEN = "what is installed there is broken or does not fit together"
+
 Plans = Callable[..., WorkerPlan]
 Calls = Callable[..., Call]
 
@@ -160,7 +163,10 @@ def test_a_plan_is_given_up_after_too_many_deaths(make_run: Any, plan_of: Plans,
 
 STARTS = {
     "import_raises.py": ("did not start: ImportError: libframework.so.7: cannot open shared object file", 1),
-    "import_dies.py": ("did not start: was killed by SIGILL before it was ready", 2),
+    "import_dies.py": (
+        f"did not start: was killed by SIGILL before it was ready, while it imported {FAKES}/import_dies.py: {BROKEN}",
+        2,
+    ),
     "import_hangs.py": ("did not start: was not ready after 2 s", 1),
 }
 

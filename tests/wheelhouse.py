@@ -1,0 +1,103 @@
+"""
+A folder of wheels from which pip installs without a network: `fakeframe` in several versions, and the NumPy of here.
+
+The NumPy wheel holds a line that leads to the installed one, so that making an environment costs a second.
+"""
+
+import base64
+import hashlib
+import importlib.metadata
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+
+SOURCE = """\
+import numpy as np
+
+
+def attention(query, key, value, scale, mask, causal):
+    {first}
+    queries, keys = query.shape[2], key.shape[2]
+    logits = query @ key.swapaxes(-1, -2) * query.dtype.type(scale)
+    if mask is not None:
+        logits = np.where(mask, logits, -np.inf)
+    if causal:
+        logits = np.where(np.tri(queries, keys, {diagonal}, dtype=bool), logits, -np.inf)
+    peak = logits.max(axis=-1, keepdims=True)
+    weights = np.exp(logits - np.where(peak == -np.inf, 0, peak))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total) @ value
+"""
+
+RIGHT = SOURCE.format(first="pass", diagonal="0")
+BOTTOM_RIGHT = SOURCE.format(first="pass", diagonal="keys - queries")
+RAISES = SOURCE.format(first="raise ValueError('causal is gone') if causal else None", diagonal="0")
+DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
+
+
+def write_wheel(
+    folder: Path, name: str, version: str, files: Mapping[str, str], requires: tuple[str, ...] = ()
+) -> Path:
+    """Write a wheel of these files; any of `requires` becomes its Requires-Dist."""
+    info = f"{name}-{version}.dist-info"
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    content = {
+        **files,
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    listing = "".join(f"{path},sha256={_digest(text)},{len(text.encode())}\n" for path, text in content.items())
+    wheel = folder / f"{name}-{version}-py3-none-any.whl"
+    with ZipFile(wheel, "w") as archive:
+        for path, text in {**content, f"{info}/RECORD": f"{listing}{info}/RECORD,,\n"}.items():
+            archive.writestr(path, text)
+    return wheel
+
+
+def _digest(text: str) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+def write_numpy(folder: Path) -> None:
+    """Write the wheel that stands for the NumPy of here."""
+    installed = Path(np.__file__).parents[1]
+    beside = folder / "numpy-here"
+    beside.mkdir(parents=True)
+    for path in (*installed.glob("numpy"), *installed.glob("numpy.libs")):
+        (beside / path.name).symlink_to(path)
+    write_wheel(folder, "numpy", importlib.metadata.version("numpy"), {"numpy_here.pth": f"{beside}\n"})
+
+
+def wheelhouse(folder: Path, versions: Mapping[str, str]) -> Path:
+    """Write wheels of `fakeframe` (version -> source) and of NumPy; tells the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_numpy(folder)
+    for version, source in versions.items():
+        write_wheel(folder, "fakeframe", version, {"fakeframe.py": source}, ("numpy",))
+    return folder
+
+
+def offline(wheels: Path) -> dict[str, str]:
+    """Variables under which pip sees these wheels and nothing else."""
+    return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), "PIP_CONFIG_FILE": "/dev/null"}
+
+
+def environment(folder: Path, frame: str | None = None) -> Path:
+    """Make an environment by hand with NumPy and, unless None, `fakeframe` 1.0 of this source; its interpreter."""
+    site = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    site.mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    home = Path(sys.executable).resolve().parent
+    (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n", encoding="utf-8")
+    write_numpy(folder / "wheels")
+    for wheel in [
+        *(folder / "wheels").glob("*.whl"),
+        *([] if frame is None else [write_wheel(folder, "fakeframe", "1.0", {"fakeframe.py": frame})]),
+    ]:
+        with ZipFile(wheel) as archive:
+            archive.extractall(site)
+    return folder / "bin" / "python"
