@@ -39,6 +39,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_audit(commands)
     _add_schema(commands)
     _add_report(commands)
+    _add_compare(commands)
     return parser
 
 
@@ -216,6 +217,30 @@ def _add_report(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser = _command(commands, "report", "write the reports of a run folder again", "report reports/latest")
     parser.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
     parser.set_defaults(command="look:report")
+
+
+def _add_compare(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(
+        commands,
+        "compare",
+        "tell what changed between two runs",
+        "compare reports/before reports/after --out reports/diff",
+    )
+    parser.add_argument("base", type=Path, metavar="BASE", help="a run folder, or a baseline file")
+    parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder that is judged against it")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/compare-<UTC>-<id>)")
+    parser.add_argument(
+        "--skip-budget", type=_at_least_none, default=0, metavar="N", help="cells that may lose support (default: 0)"
+    )
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    parser.set_defaults(command="compare:compare")
+
+
+def _at_least_none(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{number} is less than none")
+    return number
 
 
 def _at_least_one(text: str) -> int:

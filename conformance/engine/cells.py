@@ -1,6 +1,7 @@
 """Cells: one case put to one subject, as a call, or declined with a reason before any framework is asked."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,4 +152,17 @@ def call_digest(call: Call) -> str:
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
     for tensor in tensors:
         digest.update(np.ascontiguousarray(tensor.bits).tobytes())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def outputs_digest(outputs: Mapping[str, Tensor]) -> str:
+    """sha256 of the bits that came back, with names, dtypes and shapes; every NaN counts as the same one."""
+    digest = hashlib.sha256()
+    for name in sorted(outputs):
+        tensor = outputs[name]
+        digest.update(f"{name} {_form(tensor)} ".encode())
+        bits = tensor.float64() if tensor.dtype == "bfloat16" else tensor.bits
+        if np.issubdtype(bits.dtype, np.floating):
+            bits = np.where(np.isnan(bits), bits.dtype.type(np.nan), bits)
+        digest.update(np.ascontiguousarray(bits).tobytes())
     return f"sha256:{digest.hexdigest()}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.engine.adapters import Subject
-from conformance.engine.cells import Cell, Refused, call_digest, make_cell
+from conformance.engine.cells import Cell, Refused, call_digest, make_cell, outputs_digest
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import (
     Judge,
@@ -182,7 +182,7 @@ class Session:
         return Judged(cell.case.id, cell.subject.name, versions, facts, problem, outcome.status, outcome.reason)
 
     def _about(self, cell: Cell, outcome: Outcome) -> Record:
-        record: Record = {"route": cell.route.record(), "digests": self._digests(cell)}
+        record: Record = {"route": cell.route.record(), "digests": self._digests(cell, outcome)}
         if cell.dropped:
             record["dropped_outputs"] = list(cell.dropped)
         if outcome.declaration is not None:
@@ -193,13 +193,14 @@ class Session:
             record["error"] = dict(outcome.error)
         return record
 
-    def _digests(self, cell: Cell) -> dict[str, str]:
-        return {
+    def _digests(self, cell: Cell, outcome: Outcome) -> dict[str, str]:
+        digests = {
             "problem": self.problem(cell.case)[1],
             "call": call_digest(cell.call),
             "adapter": cell.subject.adapter.digest,
             "judge": judge_digest(),
         }
+        return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})
 
     def _record(self, key: Key, about: Mapping[str, Any]) -> None:
         case, subject = key

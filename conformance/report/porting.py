@@ -8,9 +8,10 @@ from conformance.engine.adapters import Subject
 from conformance.engine.slots import KINDS, Slot
 from conformance.judge.probing import Line, size
 from conformance.judge.reading import OF_ARRAYS, Reading, Way
+from conformance.judge.telling import sentence
 from conformance.oracle.variation import slot_of
 from conformance.report.portrait import Pictured, declared_text, observed_text
-from conformance.report.wording import change, sentence
+from conformance.report.wording import change
 
 Shown = list[tuple[str, tuple[Way, Way]]]
 """Cases that show a difference, with the way of either side."""

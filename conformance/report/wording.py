@@ -1,27 +1,8 @@
-"""Sentences about the ways of a decision, for readers who move calls from one subject to another."""
+"""What to change at the call site, for readers who move calls from one subject to another."""
 
 from conformance.judge.reading import CANONICAL, Way
 from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import CANONICAL_NAMES, find
-
-SENTENCES = {
-    "polarity": "reads True in {slot} as: attend this key",
-    "float_mask": "adds a float {slot} to the logits",
-    "number_mask": "reads what is not zero in {slot} as: attend this key",
-    "use": "uses {slot} in every call",
-    "mask_axes": "reads the axes of {slot} as they are given",
-    "causal_alignment": "aligns the causal flag to the first key",
-    "fully_masked_row": "returns zeros for a fully masked row",
-    "mask_fill": "hides masked keys altogether",
-    "result_dtype": "returns the dtype of the input",
-    "returned_weights": "returns weights per head, after the softmax",
-    "grouped_heads": "shares key and value heads consecutively (repeat)",
-    "window_edges": "counts both ends into a window",
-    "mask_combination": "attends where every mask allows it",
-    "nonfinite_value": "keeps non-finite values at masked positions from the output",
-    "nonfinite_key": "keeps non-finite keys at masked positions from the output",
-}
-"""What canonical does, after "it"; the ways beside it have sentences of their own."""
+from conformance.oracle.variations import find
 
 SYMMETRIC = (
     "polarity",
@@ -42,16 +23,6 @@ BACK = {
     "nonfinite_value": "",
 }
 """What to do on the way back to canonical; "" where what helped before does no harm."""
-
-
-def sentence(decision: str, name: str) -> str:
-    """What a subject does that takes a decision in this way."""
-    if name != CANONICAL:
-        return find(decision, name).sentence
-    family, slot = slot_of(decision)
-    if family in SENTENCES:
-        return SENTENCES[family].format(slot=slot)
-    return f"takes {decision} as usual: {CANONICAL_NAMES.get(decision, CANONICAL)}"
 
 
 def change(here: Way, there: Way) -> str:

@@ -38,7 +38,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["run"], ["smoke"], ["check"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"]]
+    "command",
+    [[], ["run"], ["smoke"], ["check"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"], ["compare"]],
 )
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = conformance(*command, "--help")

@@ -1,0 +1,56 @@
+"""The command that tells what changed between two runs, or between a baseline and a run."""
+
+import argparse
+import datetime as dt
+import secrets
+import sys
+from pathlib import Path
+
+from conformance.cli.errors import UsageError
+from conformance.engine.runlog import RunLogError
+from conformance.gate.comparison import Comparison
+from conformance.gate.comparison import compare as compare_sides
+from conformance.gate.decide import CONFORMS, REJECTED
+from conformance.gate.side import LOG, AmbiguousRunError, Side, read_side
+from conformance.report.comparison import print_comparison, write_comparison
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Compare what was given, write the page, and return the exit code."""
+    out = (
+        arguments.out or Path("reports") / f"compare-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    )
+    found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
+    if found.exit_code == REJECTED and arguments.exit_zero:
+        return CONFORMS
+    return found.exit_code
+
+
+def compare_folders(base: Path, candidate: Path, out: Path, *, skip_budget: int = 0) -> Comparison:
+    """
+    Compare two run folders (or a baseline and one), write the reports into `out`, and tell it on stdout.
+
+    Raises:
+        UsageError: one of them is no run and no baseline.
+    """
+    found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
+    write_comparison(found.record(), out)
+    print_comparison(found.record(), sys.stdout, out)
+    return found
+
+
+def load_side(path: Path) -> Side:
+    """
+    Read a run folder or a baseline.
+
+    Raises:
+        UsageError: it is neither, with what to do.
+    """
+    try:
+        if path.is_dir() and not (path / LOG).is_file():
+            raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
+        return read_side(path)
+    except (RunLogError, AmbiguousRunError) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,150 @@
+"""What changed between two observations of one cell: its kind, and in which way."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from conformance.gate.side import Observed
+
+KINDS: dict[str, str] = {
+    "regressed": "conformed, and does no longer",
+    "fails_otherwise": "failed, and fails in another way",
+    "dialect_changed": "takes a decision in another way than before, whatever its verdict",
+    "support_lost": "was judged, and is declined now",
+    "fixed": "did not conform, and does now",
+    "support_gained": "was declined, and is judged now",
+    "drifted": "conforms as before, with other numbers",
+    "added": "was not there before",
+    "deleted": "is not there any more",
+    "case_changed": "another problem under the same id: not compared",
+    "judge_changed": "differs, and the judging code differs: not compared",
+}
+"""Every kind of change, the gravest first, with what it says."""
+
+FAILING = ("regressed", "fails_otherwise", "dialect_changed", "support_lost")
+"""Kinds that the gate rejects; the others are reported only."""
+
+DRIFT = 2.0
+"""The factor by which a budget has to move to be worth a line."""
+
+FLOOR = 0.1
+"""Budgets below this part of the bound are noise: they move by factors without meaning anything."""
+
+DECLINED = "unsupported"
+
+
+@dataclass(frozen=True)
+class Change:
+    """
+    One cell that changed.
+
+    text: what changed where no way says it (of drifted cells: `budget` or `bits`).
+    """
+
+    kind: str
+    case: str
+    subject: str
+    base: Observed | None
+    candidate: Observed | None
+    text: str = ""
+
+
+def change_of(base: Observed, candidate: Observed, *, same_machine: bool) -> tuple[str, str] | None:
+    """The kind of a change and, of a drift, what drifted; None where both show the same."""
+    kind = _kind(base, candidate)
+    if kind is not None:
+        return kind, ""
+    if base.conforms and candidate.conforms:
+        if moved(base.budget, candidate.budget):
+            return "drifted", "budget"
+        if same_machine and base.bits and candidate.bits and base.bits != candidate.bits:
+            return "drifted", "bits"
+    return None
+
+
+def moved(base: float | None, candidate: float | None) -> bool:
+    """Whether a budget moved by more than DRIFT, above FLOOR."""
+    low, high = sorted((base or 0.0, candidate or 0.0))
+    return high > FLOOR and high > DRIFT * max(low, FLOOR / DRIFT)
+
+
+def _kind(base: Observed, candidate: Observed) -> str | None:
+    if DECLINED in (base.verdict, candidate.verdict):
+        return _support(base, candidate)
+    if base.conforms != candidate.conforms:
+        return "fixed" if candidate.conforms else "regressed"
+    if base.conforms:
+        return None if same_dialect(base, candidate) else "dialect_changed"
+    return None if same_failure(base, candidate) else _another_failure(base, candidate)
+
+
+def _support(base: Observed, candidate: Observed) -> str | None:
+    if base.verdict == candidate.verdict:
+        return None
+    if candidate.verdict == DECLINED:
+        return "support_lost"
+    return "support_gained" if candidate.conforms or candidate.known else "regressed"
+
+
+def _another_failure(base: Observed, candidate: Observed) -> str:
+    """Where the gate accepts both as known deviations, nothing is red: another decision is taken, no more."""
+    accepted = base.known and candidate.known and base.ways and candidate.ways
+    return "dialect_changed" if accepted else "fails_otherwise"
+
+
+def effective(observed: Observed) -> Mapping[str, str]:
+    """The decisions that a conforming reply was seen to take otherwise than canonical."""
+    return observed.declared if observed.verdict == "dialect" else {}
+
+
+def same_dialect(base: Observed, candidate: Observed) -> bool:
+    """Whether two conforming replies take the same decisions; where declarations differ, the arrays tell."""
+    if base.bits and base.bits == candidate.bits:
+        return True
+    if effective(base) == effective(candidate):
+        return True
+    return base.verdict == candidate.verdict and bool(same_arrays(base, candidate))
+
+
+def same_failure(base: Observed, candidate: Observed) -> bool:
+    """Whether two replies that do not conform fail in the same way."""
+    if base.verdict != candidate.verdict:
+        return False
+    if base.verdict != "fail":
+        return base.error == candidate.error
+    if base.bits and base.bits == candidate.bits:
+        return True
+    if base.ways or candidate.ways:
+        return bool(set(base.ways) & set(candidate.ways))
+    same = same_arrays(base, candidate)
+    return base.klass == candidate.klass and (not moved(base.budget, candidate.budget) if same is None else same)
+
+
+def same_arrays(base: Observed, candidate: Observed) -> bool | None:
+    """Whether the candidate's arrays lie within the base's tolerance of the base's; None where they are not kept."""
+    before, now = _actual(base.tensors), _actual(candidate.tensors)
+    if not before or before.keys() != now.keys():
+        return None
+    return all(_close(before[name][0], now[name][0], before[name][1]) for name in before)
+
+
+def _actual(path: Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    if path is None or not path.is_file():
+        return {}
+    with np.load(path) as arrays:
+        names = [name.removesuffix(".actual") for name in arrays.files if name.endswith(".actual")]
+        return {name: (arrays[f"{name}.actual"], arrays[f"{name}.tolerance"]) for name in names}
+
+
+def _close(before: np.ndarray, now: np.ndarray, tolerance: np.ndarray) -> bool:
+    if before.shape != now.shape:
+        return False
+    finite = np.isfinite(before)
+    if not np.array_equal(before[~finite], now[~finite], equal_nan=True) or not np.isfinite(now[finite]).all():
+        return False
+    allowed = np.broadcast_to(tolerance, before.shape) if tolerance.ndim == 0 else tolerance
+    if allowed.shape != before.shape:
+        return bool(np.array_equal(before[finite], now[finite]))
+    return bool((np.abs(before - now)[finite] <= allowed[finite]).all())

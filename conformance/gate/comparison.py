@@ -1,0 +1,198 @@
+"""Comparing two sides: what changed, grouped and told, and what it means for the exit code."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.gate.change import DRIFT, FAILING, FLOOR, KINDS, Change, change_of
+from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
+from conformance.gate.groups import Group, group
+from conformance.gate.side import Key, Observed, Side
+
+SCHEMA = 1
+"""Of comparison.json (docs/comparing.md)."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """
+    What changed from base to candidate.
+
+    groups: the gravest first. compared: cells that both sides have. unchanged: of these, those that show the same.
+    incomplete: what is missing for a verdict. notes: what a reader has to know, each once. skip_budget: how many cells
+    may lose their support.
+    """
+
+    base: Side
+    candidate: Side
+    groups: tuple[Group, ...]
+    compared: int
+    unchanged: int
+    incomplete: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    skip_budget: int = 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many cells changed in each kind that occurs, the gravest first."""
+        tally = Counter(change.kind for found in self.groups for change in found.changes)
+        return {kind: tally[kind] for kind in KINDS if tally[kind]}
+
+    @property
+    def rejected(self) -> tuple[Group, ...]:
+        """The groups that the gate does not accept."""
+        spared = {"support_lost"} if self.counts.get("support_lost", 0) <= self.skip_budget else set()
+        return tuple(found for found in self.groups if found.kind in FAILING and found.kind not in spared)
+
+    @property
+    def exit_code(self) -> int:
+        """As in docs/exit-codes.md: 7 before 1 before 5 before 0."""
+        if self.incomplete:
+            return INCOMPLETE
+        if self.rejected:
+            return REJECTED
+        return CONFORMS if self.compared else NOTHING
+
+    @property
+    def headline(self) -> str:
+        """The first line: what changed, the gravest first."""
+        if self.incomplete:
+            told = f"; so far: {self._told()}" if self.groups else ""
+            return f"Incomplete: {self.incomplete[0]}{told}"
+        if not self.compared:
+            return "Nothing was compared: the two sides have no case and subject in common"
+        return self._told()
+
+    def _told(self) -> str:
+        if not self.groups:
+            subjects = len(_subjects(self.candidate))
+            return f"Unchanged: {_number(self.unchanged, 'verdict')} on {_number(subjects, 'subject')}"
+        first = (self.rejected or self.groups)[0]
+        others = len(self.groups) - 1
+        more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
+        said = f"{title(first.kind)}: {first.sentence}{more}"
+        return said if self.rejected else f"Nothing regressed. {said}"
+
+    def record(self) -> dict[str, Any]:
+        """The content of comparison.json (docs/comparing.md)."""
+        sources = {**self.base.sources, **self.candidate.sources}
+        code = self.exit_code
+        return {
+            "schema": SCHEMA,
+            "headline": self.headline,
+            "exit_code": code,
+            "conforms": code == CONFORMS,
+            "complete": code != INCOMPLETE,
+            "base": _about(self.base),
+            "candidate": _about(self.candidate),
+            "settings": {"drift": DRIFT, "floor": FLOOR, "skip_budget": self.skip_budget},
+            "counts": self.counts,
+            "compared": self.compared,
+            "unchanged": self.unchanged,
+            "incomplete": list(self.incomplete),
+            "notes": list(self.notes),
+            "groups": [
+                {**found.record(sources), "rejected": found in self.rejected, "meaning": KINDS[found.kind]}
+                for found in self.groups
+            ],
+        }
+
+
+def title(kind: str) -> str:
+    """A kind as a heading."""
+    return {"fails_otherwise": "Fails in another way"}.get(kind, kind.replace("_", " ").capitalize())
+
+
+def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
+    """Compare two sides, cell by cell."""
+    same_machine = {name: _same_machine(name, base, candidate) for name in base.asked.keys() & candidate.asked.keys()}
+    same_judge = base.judge == candidate.judge
+    changes: list[Change] = []
+    compared = unchanged = 0
+    for key in dict.fromkeys((*candidate.cells, *base.cells)):
+        before, now = base.cells.get(key), candidate.cells.get(key)
+        if before is None or now is None:
+            changes += _one_sided(key, before, now, base, candidate)
+            continue
+        compared += 1
+        found = _compared(key, before, now, same_machine=same_machine.get(key[1], False), same_judge=same_judge)
+        changes += found
+        unchanged += not found
+    return Comparison(
+        base,
+        candidate,
+        group(changes, base, candidate),
+        compared,
+        unchanged,
+        (*base.missing, *candidate.missing, *_absent(base, candidate), *_absent(candidate, base)),
+        tuple(_notes(base, candidate, same_machine)),
+        skip_budget,
+    )
+
+
+def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, same_judge: bool) -> list[Change]:
+    case, subject = key
+    if before.problem and now.problem and before.problem != now.problem:
+        return [Change("case_changed", case, subject, before, now)]
+    found = change_of(before, now, same_machine=same_machine)
+    if found is None:
+        return []
+    kind, text = found
+    if not same_judge and kind != "drifted":
+        return [Change("judge_changed", case, subject, before, now, kind)]
+    return [Change(kind, case, subject, before, now, text)]
+
+
+def _one_sided(
+    key: Key, before: Observed | None, now: Observed | None, base: Side, candidate: Side
+) -> Iterable[Change]:
+    """A cell that one side lacks: added or deleted, unless it was asked for there, which is reported as missing."""
+    case, subject = key
+    other = candidate if now is None else base
+    if case in other.cases and subject in other.asked:
+        return []
+    return [Change("deleted" if now is None else "added", case, subject, before, now)]
+
+
+def _absent(side: Side, other: Side) -> list[str]:
+    """What `side` owes: cells that `other` has, and that were asked for here."""
+    owed = [key for key in other.cells if key not in side.cells and key[0] in side.cases and key[1] in side.asked]
+    owed = [key for key in owed if not key[1].removesuffix("]").endswith("dense")]  # these depend on the route
+    if not owed:
+        return []
+    case, subject = owed[0]
+    return [f"{side.name}: {_verdicts(len(owed))} missing, first {case} on {subject}: run it again"]
+
+
+def _number(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _verdicts(number: int) -> str:
+    return "1 verdict is" if number == 1 else f"{number:,} verdicts are"
+
+
+def _same_machine(subject: str, base: Side, candidate: Side) -> bool:
+    return base.asked[subject].machine == candidate.asked[subject].machine
+
+
+def _notes(base: Side, candidate: Side, same_machine: Mapping[str, bool]) -> Iterable[str]:
+    if base.judge != candidate.judge:
+        yield "the judging code differs: verdicts that differ are not compared; judge both sides with one version"
+    foreign = sorted(name for name, same in same_machine.items() if not same)
+    if foreign:
+        told = "every subject" if len(foreign) == len(same_machine) else ", ".join(foreign)
+        yield f"bits not comparable: other CPU features, threads or devices for {told}"
+    for name in sorted(same_machine):
+        if base.asked[name].adapter and base.asked[name].adapter != candidate.asked[name].adapter:
+            yield f"the adapter of {name} differs between the two: what changed may be the adapter's doing"
+
+
+def _about(side: Side) -> dict[str, Any]:
+    versions = {name: dict(about.versions) for name, about in side.asked.items()}
+    return {"name": side.name, "judge": side.judge, "subjects": dict(sorted(versions.items()))}
+
+
+def _subjects(side: Side) -> set[str]:
+    return {subject for _, subject in side.cells}

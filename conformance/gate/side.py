@@ -1,0 +1,195 @@
+"""One side of a comparison: what was observed of every case x subject, in which environment."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.engine.runlog import Record, RunLogError, read_log
+
+LOG = "run.jsonl"
+CONFORMING = ("pass", "dialect")
+Key = tuple[str, str]
+"""Case id, and the subject's name without its environment."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """
+    What one cell showed.
+
+    ways: the variations (`decision=name`) that explain a fail, the preferred one first. declared: decisions that are
+    declared otherwise than canonical. klass: of a fail. error: the type of an exception. text: what happened, in one
+    line. bits: digest of the output bits. problem: digest of what was asked. known: why the gate accepts it, if it
+    does by a known deviation. tensors: the file that holds its arrays.
+    """
+
+    verdict: str
+    budget: float | None = None
+    ways: tuple[str, ...] = ()
+    declared: Mapping[str, str] = field(default_factory=dict)
+    klass: str = ""
+    error: str = ""
+    text: str = ""
+    bits: str = ""
+    problem: str = ""
+    uncalibrated: bool = False
+    known: str = ""
+    rerun: str = ""
+    tensors: Path | None = None
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it is as declared, as far as can be judged."""
+        return self.verdict in CONFORMING or (self.verdict == "inconclusive" and self.uncalibrated)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """Where a subject was judged: versions of distributions, and what output bits depend on beside them."""
+
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    adapter: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """
+    A run, or what a baseline remembers of one.
+
+    cases: id -> digest of its problem, or "". asked: subjects that were to be judged. missing: why not everything was,
+    in sentences. sources: id -> `file:line` of the case.
+    """
+
+    name: str
+    judge: str
+    cases: Mapping[str, str]
+    asked: Mapping[str, Circumstances]
+    cells: Mapping[Key, Observed]
+    missing: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+class AmbiguousRunError(ValueError):
+    """A run that judged one subject in several environments: it is not clear which is meant."""
+
+
+def read_side(folder: Path) -> Side:
+    """
+    Read a run folder.
+
+    Raises:
+        RunLogError: its log is no run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
+    """
+    log = read_log(folder / LOG)
+    command = _remedy(folder, log.records[0])
+    cut = () if log.complete else (f"{folder / LOG}: the run was cut before its end: {command}",)
+    try:
+        return side_of(str(folder), log.records, folder, cut)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunLogError(
+            f"{folder / LOG}: a record lacks what this version expects ({error!r}); run it again"
+        ) from error
+
+
+def _remedy(folder: Path, header: Record) -> str:
+    command = " ".join(header.get("command", ())) or "conformance run ..."
+    given = f" --out {folder}" if "--out" not in command else ""
+    return f"go on with `{command}{given} --resume`, or run it again"
+
+
+def side_of(name: str, records: tuple[Record, ...], folder: Path, missing: tuple[str, ...] = ()) -> Side:
+    """
+    The side that the records of a run log tell.
+
+    Raises:
+        AmbiguousRunError: a subject was judged in several environments.
+    """
+    header = records[0]
+    names = _plain_names(header["subjects"], name)
+    cells = [record for record in records if record["type"] == "cell"]
+    footer = records[-1] if records[-1]["type"] == "footer" else {}
+    gate = footer.get("gate", {})
+    return Side(
+        name=name,
+        judge=header.get("judge", ""),
+        cases={case: about.get("digest", "") for case, about in header["cases"].items()},
+        asked=_circumstances(header, records, names),
+        cells={(record["case"], names[record["subject"]]): observed(record, folder) for record in cells},
+        missing=(*missing, *(f"{name}: {text}" for text in gate.get("incomplete", ()))),
+        sources={case: about.get("source", "") for case, about in header["cases"].items()},
+    )
+
+
+def _plain_names(subjects: Mapping[str, Record], side: str) -> dict[str, str]:
+    """Names without environments, so that `x@cpu:base` here and `x@cpu:candidate` there are one subject."""
+    plain = {}
+    for name, about in subjects.items():
+        environment = about.get("environment", "default")
+        bare = name.removesuffix(f":{environment}")
+        plain[name] = bare.removesuffix("@cpu") if bare != name else name
+    if len(set(plain.values())) < len(plain):
+        twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
+        raise AmbiguousRunError(
+            f"{side}: {twice} was judged in several environments; run each into a folder of its own"
+        )
+    return plain
+
+
+def _circumstances(header: Record, records: tuple[Record, ...], names: Mapping[str, str]) -> dict[str, Circumstances]:
+    place = header.get("platform", {})
+    found = {}
+    for name, about in header["subjects"].items():
+        ready = [
+            record
+            for record in records
+            if record["type"] == "worker" and record["status"] == "ready" and name in record["subjects"]
+        ]
+        worker = ready[-1] if ready else {}
+        evidence = worker.get("evidence", {})
+        machine = {
+            "platform": f"{place.get('system')}-{place.get('machine')}",
+            "cpu_features": " ".join(place.get("cpu_features", ())),
+            "device": evidence.get("device", about.get("device", "")),
+            "threads": evidence.get("threads"),
+        }
+        versions = {**evidence.get("versions", {}), **worker.get("versions", {})}
+        python = {"python": worker["python"]} if worker.get("python") else {}
+        found[names[name]] = Circumstances({**versions, **python}, machine, about.get("digest", ""))
+    return found
+
+
+def observed(record: Mapping[str, Any], folder: Path | None = None) -> Observed:
+    """What a cell's record says."""
+    explanation = record.get("explanation", {})
+    ways = (f"{explanation['decision']}={explanation['name']}", *record.get("ties", ())) if explanation else ()
+    error = record.get("error", {})
+    digests = record.get("digests", {})
+    tensors = record.get("tensors")
+    return Observed(
+        verdict=record["verdict"],
+        budget=_number(record.get("budget")),
+        ways=tuple(ways),
+        declared={each["decision"]: each["name"] for each in record.get("declared", {}).get("dialect", ())},
+        klass=record.get("class", ""),
+        error=error.get("type", ""),
+        text=_line(error.get("message") or record.get("reason", "")),
+        bits=digests.get("outputs", ""),
+        problem=digests.get("problem", ""),
+        uncalibrated=bool(record.get("uncalibrated")),
+        known=record.get("known", {}).get("reason", ""),
+        rerun=record.get("rerun", ""),
+        tensors=folder / tensors if folder is not None and tensors else None,
+    )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _line(text: str) -> str:
+    """The first line that says anything, without what changes from run to run (addresses)."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]

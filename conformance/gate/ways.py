@@ -1,0 +1,131 @@
+"""The two ways that a changed cell shows, in words: what it does now, and what it did."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from conformance.gate.change import Change, effective
+from conformance.gate.side import Key, Observed
+from conformance.judge.attribution import SEEN
+from conformance.judge.causes import fewest
+from conformance.judge.reading import CANONICAL
+from conformance.judge.telling import sentence, turned
+
+SHOWN = 160
+"""Characters of a message."""
+
+
+@dataclass(frozen=True)
+class Ways:
+    """
+    From what to what: keys that cells of one cause share (`fully_masked_row=nan`), and sentences after "it".
+
+    short: "a fully masked row is zero", "NaN" where the decision is one and has short names.
+    """
+
+    before: str
+    now: str
+    before_text: str
+    now_text: str
+    short: tuple[str, str] | None = None
+
+
+def ways_of(changes: Iterable[Change]) -> dict[Key, Ways]:
+    """
+    The ways of every change, of as few causes as possible.
+
+    Where several variations explain a cell, it goes to the one that explains most of the subject's other cells.
+    """
+    by_key = {(change.case, change.subject): change for change in changes}
+    before = _chosen({key: _likely(change.base, change.candidate) for key, change in by_key.items()})
+    now = _chosen({key: _likely(change.candidate, change.base) for key, change in by_key.items()})
+    return {key: _ways(change, before.get(key, ""), now.get(key, "")) for key, change in by_key.items()}
+
+
+def _likely(cell: Observed | None, other: Observed | None) -> tuple[str, ...]:
+    """
+    The ways of one side that are worth telling.
+
+    First those of a decision that the other side takes in another way, then those that a reply shows by itself: a
+    fill that would come to the same is only concluded.
+    """
+    ways = cell.ways if cell is not None else ()
+    elsewhere = {_decision(way) for way in (other.ways if other is not None else ())}
+    for told in (elsewhere, SEEN):
+        if chosen := tuple(way for way in ways if _decision(way) in told):
+            return chosen
+    return ways
+
+
+def _decision(way: str) -> str:
+    return way.partition("=")[0]
+
+
+def _chosen(cells: Mapping[Key, tuple[str, ...]]) -> dict[Key, str]:
+    by_subject: dict[str, dict[Key, tuple[str, ...]]] = {}
+    for key, ways in cells.items():
+        by_subject.setdefault(key[1], {})[key] = ways
+    return {key: way for found in by_subject.values() for key, way in fewest(found).items()}
+
+
+def _ways(change: Change, before: str, now: str) -> Ways:
+    base, candidate = change.base, change.candidate
+    if base is None or candidate is None:
+        return Ways("", "", "", "")
+    if change.kind in ("drifted", "judge_changed", "case_changed"):
+        return Ways("", change.text, "", DRIFTS.get(change.text, ""))
+    decisions = [_decision(way) for way in (now, before) if way]
+    if not decisions and base.conforms and candidate.conforms:
+        decisions = sorted(_differing(effective(base), effective(candidate)))
+    first, second = _side(base, before, decisions), _side(candidate, now, decisions)
+    return Ways(first[0], second[0], first[1], second[1], _short(first[0], second[0]))
+
+
+DRIFTS = {"budget": "uses another part of the bound", "bits": "returns other bits, within the bound"}
+
+
+def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    return {d for d in {*before, *now} if before.get(d, CANONICAL) != now.get(d, CANONICAL)}
+
+
+def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]:
+    """Key and sentence of one side."""
+    if way:
+        return way, _sentence(way)
+    if observed.conforms and decisions:
+        taken = [f"{decision}={observed.declared.get(decision, CANONICAL)}" for decision in dict.fromkeys(decisions)]
+        return ", ".join(taken), ", ".join(map(_sentence, taken))
+    if observed.conforms:
+        return "conforms", "conforms"
+    kind = f"{observed.verdict}, {observed.klass}" if observed.klass else observed.verdict
+    return f"{kind}: {observed.error}" if observed.error else kind, _happened(observed)
+
+
+def _sentence(way: str) -> str:
+    decision, _, name = way.partition("=")
+    try:
+        return sentence(decision, name)
+    except KeyError:  # written by another version of the table
+        return f"takes {decision} as {name}"
+
+
+def _happened(observed: Observed) -> str:
+    text = observed.text[:SHOWN]
+    match observed.verdict:
+        case "unsupported":
+            return f"is declined: {text}"
+        case "error":
+            return f"raises {observed.error}: {text}" if observed.error else f"raises an error: {text}"
+        case "crash":
+            return f"dies: {text}"
+        case "timeout":
+            return "does not answer in time"
+        case "inconclusive":
+            return f"cannot be judged: {text}"
+    return f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
+
+
+def _short(before: str, now: str) -> tuple[str, str] | None:
+    decision, _, name = now.partition("=")
+    other, _, earlier = before.partition("=")
+    same = decision == other and name and earlier and "," not in before + now
+    return turned(decision, earlier, name) if same else None

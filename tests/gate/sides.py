@@ -1,0 +1,26 @@
+"""Sides of a comparison made by hand: a few cells, no run."""
+
+from typing import Any
+
+from conformance.gate.side import Circumstances, Observed, Side
+
+MACHINE = {"platform": "Linux-x86_64", "cpu_features": "avx2 fma", "device": "cpu", "threads": 1}
+SUBJECT = "onnxruntime.sdpa"
+
+
+def side(name: str, cells: dict[str, Observed], version: str = "1.23.2", **more: Any) -> Side:
+    """One subject and its cells by case."""
+    about = Circumstances({"onnxruntime": version, "numpy": "2.4.6"}, more.pop("machine", MACHINE), "sha256:a")
+    given: dict[str, Any] = {"judge": "sha256:j", "cases": dict.fromkeys(cells, ""), "asked": {SUBJECT: about}, **more}
+    return Side(name=name, cells={(case, SUBJECT): observed for case, observed in cells.items()}, **given)
+
+
+def nan_row(**more: Any) -> Observed:
+    """A fully masked row that is NaN though zero is declared."""
+    return Observed("fail", ways=("fully_masked_row=nan",), klass="semantic", **more)
+
+
+def mean_row(**more: Any) -> Observed:
+    """A fully masked row that is the mean of V; two ways lead to it."""
+    ways = ("mask_fill=finite_minimum", "fully_masked_row=uniform")
+    return Observed("fail", ways=ways, klass="semantic", **more)

@@ -1,0 +1,205 @@
+"""Two sides of one cell each: what the comparison calls the change, what it says, and what it returns."""
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.gate.change import change_of
+from conformance.gate.comparison import Comparison, compare
+from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
+from conformance.gate.side import Observed
+
+PASS = Observed("pass", budget=0.3, bits="b1")
+NAN_DECLARED = Observed("dialect", budget=0.3, bits="b2", declared={"fully_masked_row": "nan"})
+ERROR = Observed("error", error="ValueError", text="bad shape")
+UNEXPLAINED = Observed("fail", budget=40.0, klass="impossible", bits="b3")
+DECLINED = Observed("unsupported", text="takes no bfloat16")
+UNCALIBRATED = Observed("inconclusive", budget=1.3, uncalibrated=True)
+
+
+def nan_row(**more: Any) -> Observed:
+    return Observed("fail", ways=("fully_masked_row=nan",), klass="semantic", **more)
+
+
+def mean_row(**more: Any) -> Observed:
+    return Observed("fail", ways=("mask_fill=finite_minimum", "fully_masked_row=uniform"), klass="semantic", **more)
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "kind"),
+    [
+        (PASS, nan_row(), "regressed"),
+        (PASS, nan_row(known="since 1.24"), "regressed"),
+        (PASS, ERROR, "regressed"),
+        (NAN_DECLARED, Observed("crash", error="crash"), "regressed"),
+        (DECLINED, ERROR, "regressed"),
+        (nan_row(), mean_row(), "fails_otherwise"),
+        (nan_row(known="x"), mean_row(), "fails_otherwise"),
+        (nan_row(), ERROR, "fails_otherwise"),
+        (ERROR, Observed("error", error="TypeError"), "fails_otherwise"),
+        (UNEXPLAINED, nan_row(), "fails_otherwise"),
+        (UNEXPLAINED, Observed("fail", budget=40.0, klass="precision", bits="b4"), "fails_otherwise"),
+        (UNEXPLAINED, Observed("fail", budget=90.0, klass="impossible", bits="b4"), "fails_otherwise"),
+        (nan_row(known="x"), mean_row(known="y"), "dialect_changed"),
+        (PASS, NAN_DECLARED, "dialect_changed"),
+        (NAN_DECLARED, PASS, "dialect_changed"),
+        (PASS, DECLINED, "support_lost"),
+        (nan_row(), PASS, "fixed"),
+        (nan_row(known="x"), NAN_DECLARED, "fixed"),
+        (DECLINED, PASS, "support_gained"),
+        (DECLINED, nan_row(known="x"), "support_gained"),
+        (PASS, Observed("pass", budget=0.61, bits="b1"), "drifted"),
+        (PASS, UNCALIBRATED, "drifted"),
+        (PASS, Observed("pass", budget=0.3, bits="b9"), "drifted"),
+        (PASS, PASS, None),
+        (PASS, Observed("pass", budget=0.59, bits="b1"), None),
+        (Observed("pass", budget=0.001, bits="b"), Observed("pass", budget=0.09, bits="b"), None),
+        (nan_row(known="x"), nan_row(), None),
+        (mean_row(), Observed("fail", ways=("fully_masked_row=uniform",), klass="semantic"), None),
+        (ERROR, Observed("error", error="ValueError", text="shape is bad"), None),
+        (UNEXPLAINED, Observed("fail", budget=45.0, klass="impossible", bits="b4"), None),
+        (DECLINED, Observed("unsupported", text="says it otherwise"), None),
+    ],
+)
+def test_each_pair_of_observations_has_its_kind(base: Observed, candidate: Observed, kind: str | None) -> None:
+    found = change_of(base, candidate, same_machine=True)
+    assert (found and found[0]) == kind
+
+
+def test_other_bits_say_nothing_on_another_machine() -> None:
+    other = Observed("pass", budget=0.3, bits="b9")
+    assert change_of(PASS, other, same_machine=True) == ("drifted", "bits")
+    assert change_of(PASS, other, same_machine=False) is None
+
+
+def keep(path: Path, actual: float) -> Path:
+    arrays = {"output.actual": np.full((2, 3), actual), "output.tolerance": np.full((2, 3), 0.01)}
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+    return path
+
+
+@pytest.mark.parametrize(("now", "kind"), [(1.009, None), (1.011, "fails_otherwise")])
+def test_kept_arrays_tell_whether_an_unexplained_failure_is_the_same(
+    tmp_path: Path, now: float, kind: str | None
+) -> None:
+    base = Observed("fail", budget=40.0, klass="impossible", tensors=keep(tmp_path / "base.npz", 1.0))
+    candidate = Observed("fail", budget=40.0, klass="impossible", tensors=keep(tmp_path / "now.npz", now))
+    found = change_of(base, candidate, same_machine=True)
+    assert (found and found[0]) == kind
+
+
+def of(sides: ModuleType, base: dict[str, Observed], now: dict[str, Observed], **more: Any) -> Comparison:
+    return compare(sides.side("base", base), sides.side("candidate", now, "1.24.4"), **more)
+
+
+def test_a_group_has_one_sentence_that_says_what_it_is_and_what_it_was(sides: ModuleType) -> None:
+    found = of(
+        sides,
+        {"a": nan_row(known="x"), "b": nan_row(known="x"), "c": PASS, "d": PASS},
+        {"a": mean_row(known="y"), "b": mean_row(known="y"), "c": PASS, "d": PASS},
+    )
+    sentence = "onnxruntime 1.24.4: a fully masked row is the mean of V, was NaN in 1.23.2: 2 cases"
+    assert [group.sentence for group in found.groups] == [sentence]
+    assert found.exit_code == REJECTED
+    assert found.unchanged == 2
+
+
+def test_the_first_line_says_what_changed(sides: ModuleType) -> None:
+    cells = [f"dead/{number}" for number in range(14)]
+    found = of(sides, dict.fromkeys(cells, nan_row(known="x")), dict.fromkeys(cells, mean_row(known="y")))
+    assert found.headline == (
+        "Dialect changed: onnxruntime 1.24.4: a fully masked row is the mean of V, was NaN in 1.23.2: 14 cases"
+    )
+
+
+def test_what_conforms_is_told_by_the_decision_of_the_other_side(sides: ModuleType) -> None:
+    tiled = Observed("fail", ways=("grouped_heads=tile",), klass="semantic")
+    found = of(sides, {"a": PASS, "b": tiled}, {"a": tiled, "b": PASS})
+    now = "onnxruntime 1.24.4: key and value heads are shared"
+    assert [(group.kind, group.sentence) for group in found.groups] == [
+        ("regressed", f"{now} in turn (tile), was consecutively (repeat) in 1.23.2: 1 case"),
+        ("fixed", f"{now} consecutively (repeat), was in turn (tile) in 1.23.2: 1 case"),
+    ]
+
+
+def test_two_decisions_are_told_one_after_the_other(sides: ModuleType) -> None:
+    before = Observed("fail", ways=("scale=none",), klass="semantic")
+    found = of(sides, {"a": before}, {"a": Observed("fail", ways=("use[mask]=ignored",), klass="semantic")})
+    sentence = "onnxruntime 1.24.4: it ignores mask; in 1.23.2 it does not scale the logits: 1 case"
+    assert [(group.kind, group.sentence) for group in found.groups] == [("fails_otherwise", sentence)]
+
+
+def test_the_cause_that_explains_most_cells_names_the_group(sides: ModuleType) -> None:
+    both = ("mask_axes[mask]=transposed", "use[mask]=ignored")
+    found = of(
+        sides,
+        {"a": PASS, "b": PASS},
+        {"a": Observed("fail", ways=both), "b": Observed("fail", ways=("use[mask]=ignored",))},
+    )
+    assert [group.sentence for group in found.groups] == [
+        "onnxruntime 1.24.4: mask is ignored, was used in 1.23.2: 2 cases"
+    ]
+
+
+def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed(sides: ModuleType) -> None:
+    found = of(sides, {"a": nan_row()}, {"a": PASS})
+    assert found.exit_code == CONFORMS
+    assert found.headline == (
+        "Nothing regressed. Fixed: onnxruntime 1.24.4: a fully masked row is zero, was NaN in 1.23.2: 1 case"
+    )
+
+
+def test_the_same_red_twice_is_no_regression(sides: ModuleType) -> None:
+    found = of(sides, {"a": nan_row(), "b": ERROR}, {"a": nan_row(), "b": ERROR})
+    assert (found.exit_code, found.unchanged, found.groups) == (CONFORMS, 2, ())
+    assert found.headline == "Unchanged: 2 verdicts on 1 subject"
+
+
+def test_another_problem_or_another_judge_is_no_regression(sides: ModuleType) -> None:
+    before, now = {"a": Observed("pass", problem="p1")}, {"a": nan_row(problem="p2")}
+    assert of(sides, before, now).counts == {"case_changed": 1}
+    judged = compare(sides.side("base", {"a": PASS}), sides.side("candidate", {"a": nan_row()}, judge="sha256:k"))
+    assert (judged.counts, judged.exit_code) == ({"judge_changed": 1}, CONFORMS)
+    assert judged.notes == (
+        "the judging code differs: verdicts that differ are not compared; judge both sides with one version",
+    )
+
+
+def test_bits_of_another_machine_are_told_once(sides: ModuleType) -> None:
+    other = sides.MACHINE | {"cpu_features": "avx512f"}
+    found = compare(
+        sides.side("base", {"a": PASS, "b": PASS}),
+        sides.side("candidate", {"a": Observed("pass", budget=0.3, bits="b9"), "b": PASS}, machine=other),
+    )
+    assert found.groups == ()
+    assert found.notes == ("bits not comparable: other CPU features, threads or devices for every subject",)
+
+
+def test_support_may_be_lost_within_the_skip_budget(sides: ModuleType) -> None:
+    before, now = {"a": PASS, "b": PASS}, {"a": DECLINED, "b": DECLINED}
+    assert of(sides, before, now).exit_code == REJECTED
+    assert of(sides, before, now, skip_budget=1).exit_code == REJECTED
+    spared = of(sides, before, now, skip_budget=2)
+    assert spared.exit_code == CONFORMS
+    assert [group["rejected"] for group in spared.record()["groups"]] == [False]
+
+
+def test_cells_of_cases_that_one_side_does_not_have_are_reported_only(sides: ModuleType) -> None:
+    found = of(sides, {"a": PASS, "old": PASS}, {"a": PASS, "new": nan_row()})
+    assert (found.counts, found.exit_code) == ({"added": 1, "deleted": 1}, CONFORMS)
+
+
+def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete(sides: ModuleType) -> None:
+    short = sides.side("candidate", {"a": nan_row()}, cases={"a": "", "b": ""})
+    found = compare(sides.side("base", {"a": PASS, "b": PASS}), short)
+    assert found.exit_code == INCOMPLETE
+    assert found.incomplete == ("candidate: 1 verdict is missing, first b on onnxruntime.sdpa: run it again",)
+    assert found.headline.startswith("Incomplete: candidate: 1 verdict is missing")
+    assert found.counts == {"regressed": 1}
+
+
+def test_two_sides_with_nothing_in_common_compare_nothing(sides: ModuleType) -> None:
+    assert of(sides, {"a": PASS}, {"b": PASS}).exit_code == NOTHING
