@@ -13,6 +13,7 @@ from conformance.gate.comparison import compare as compare_sides
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.gate.side import LOG, AmbiguousRunError, Side, read_side
 from conformance.report.comparison import print_comparison, write_comparison
+from conformance.report.comparison_page import write_comparison_page
 
 
 def compare(arguments: argparse.Namespace) -> int:
@@ -34,9 +35,16 @@ def compare_folders(base: Path, candidate: Path, out: Path, *, skip_budget: int 
         UsageError: one of them is no run and no baseline.
     """
     found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
-    write_comparison(found.record(), out)
-    print_comparison(found.record(), sys.stdout, out)
+    tell(found, out)
     return found
+
+
+def tell(found: Comparison, out: Path) -> None:
+    """Write the files of a comparison into `out`, and tell it on stdout."""
+    record = found.record()
+    write_comparison(record, out)
+    write_comparison_page(record, out)
+    print_comparison(record, sys.stdout, out)
 
 
 def load_side(path: Path) -> Side:

@@ -2,19 +2,14 @@
 The page: one self-contained file that asks the network for nothing.
 
 What must be seen first is written here; the matrix, the details and the pair view are drawn by the page's own script
-from the data that payload.py packs. The content security policy allows that script and that style, by their hashes,
-and nothing else; Trusted Types forbid the script to turn text into markup.
+from the data that payload.py packs.
 """
 
-import base64
-import hashlib
-from collections.abc import Mapping
-from importlib.resources import files
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from conformance import __version__
@@ -30,12 +25,13 @@ from conformance.report.findings import (
     subject_lines,
     verdict_counts,
 )
+from conformance.report.frame import asset, environment, policy, script_of
 from conformance.report.payload import blobs, chunks, index, joined, script_json
 from conformance.report.records import Run
 from conformance.report.run import load_run
 
 NAME = "index.html"
-SCRIPTS = ("dom", "state", "matrix", "colour", "heatmap", "detail", "pair", "main")
+SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "detail", "pair", "main")
 """The parts of the page's script, in the order in which they build on each other."""
 
 SYMBOLS = {
@@ -78,18 +74,18 @@ def write_page(run: Run) -> Path:
 
 def page(run: Run) -> str:
     """The whole page as text."""
-    style, script = _asset("page.css"), _script()
+    style, script = asset("page.css"), script_of(SCRIPTS)
     found = blobs(run)
     packed, places = joined(chunks(run, found) | found.packed)
     data = index(run) | {"symbols": SYMBOLS, "meanings": MEANINGS, "places": places}
     return (
-        _environment()
+        environment(_filters())
         .get_template("page.html.j2")
         .render(
             **_told(run),
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files
-            policy=_policy(style, script),
+            policy=policy(style, script),
             index=Markup(script_json(data)),  # noqa: S704 - escaped there
             packed=packed,
         )
@@ -112,15 +108,8 @@ def _told(run: Run) -> dict[str, Any]:
     }
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("conformance.report", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
+def _filters() -> dict[str, Callable[..., Any]]:
+    return {
         "budget": budget_text,
         "share": share_text,
         "counted": counted,
@@ -128,7 +117,6 @@ def _environment() -> Environment:
         "target": cell_address,
         "address": web_address,
     }
-    return environment
 
 
 def shown_value(value: Any) -> str:
@@ -153,31 +141,3 @@ def web_address(text: str) -> str:
         return text if urlsplit(text).scheme in ("http", "https") else ""
     except ValueError:
         return ""
-
-
-def _asset(name: str) -> str:
-    return files("conformance.report").joinpath("page", name).read_text(encoding="utf-8")
-
-
-def _script() -> str:
-    parts = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}\n}})();'
-
-
-def _policy(style: str, script: str) -> str:
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_hash(script)}",
-            f"style-src {_hash(style)}",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-        )
-    )
-
-
-def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
