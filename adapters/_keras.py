@@ -7,7 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from conformance.bridge import Profile
+from conformance.bridge import Facts, Profile
+
+from ._layers import stepwise_profile
 
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
@@ -26,6 +28,14 @@ def attention_profile(backend: str, dtype: str) -> Profile:
     if backend != "tensorflow":
         return Profile.fused(dtype)
     return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
+
+
+def layer_profile(facts: Facts) -> Profile:
+    """The arithmetic of an attention layer: operator by operator with scores, without as keras.ops does it."""
+    if "weights" not in facts.outputs:
+        return attention_profile(facts.variant, facts.dtype)
+    profile = stepwise_profile(facts.variant, facts.dtype)
+    return profile.but(scale="float32") if facts.variant == "tensorflow" and facts.dtype == "float64" else profile
 
 
 def keras_evidence() -> dict[str, Any]:

@@ -48,15 +48,15 @@ VARIANTS = {
     },
 }
 
-import os
 from typing import Any
 
 import jax
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
+from ._jax import fused_declaration, jax_evidence
 
 TARGET = jax.nn.dot_product_attention
 STATIC = ("scale", "is_causal", "local_window_size")
@@ -67,11 +67,8 @@ FUNCTIONS = {
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; the softmax is always carried out in float32."""
-    if facts.dtype == "float64":
-        single = Profile.uniform("float64").but(score="float32", soft="float32", sum="float32", prob="float32")
-        return Declaration(single, evidence="jax/_src/nn/functions.py: softmax is always carried out in fp32")
-    return Declaration(Profile.ordinary(facts.dtype), evidence="jax/_src/nn/functions.py: logits in float32")
+    """Canonical."""
+    return fused_declaration(facts.dtype)
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -90,9 +87,4 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 def evidence() -> dict[str, Any]:
     """What runs."""
-    return {
-        "versions": {"jax": jax.__version__, "numpy": np.__version__},
-        "device": str(jax.devices()[0]),
-        "x64": jax.config.jax_enable_x64,
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-    }
+    return jax_evidence()

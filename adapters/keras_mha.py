@@ -56,33 +56,18 @@ from typing import Any
 
 import keras
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
-from ._keras import attention_profile, keras_evidence
+from ._keras import keras_evidence, layer_profile
+from ._layers import parameters
 
 MASKS = ("value_mask", "attention_mask")
 
 
 def declare(facts: Facts) -> Declaration:
     """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
-    profile = stepwise_profile if "weights" in facts.outputs else attention_profile
-    return Declaration(profile(facts.variant, facts.dtype), evidence="measured: docs/tolerance.md, section 5")
-
-
-def stepwise_profile(backend: str, dtype: str) -> Profile:
-    """
-    Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each.
-
-    The softmax of JAX, and of TensorFlow in float16, is in half precision, too.
-    """
-    if dtype in ("float64", "float32"):
-        return Profile.uniform(dtype).but(scale="float32" if backend == "tensorflow" else dtype)
-    if backend == "jax":
-        return Profile.naive(dtype).but(soft=dtype)
-    if backend == "tensorflow" and dtype == "float16":
-        return Profile.naive(dtype).but(acc=dtype, soft=dtype)
-    return Profile.naive(dtype)
+    return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
 
 
 def mha(call: Call) -> dict[str, Any]:
@@ -97,7 +82,7 @@ def mha(call: Call) -> dict[str, Any]:
     widths = (query.shape[-1], key.shape[-1], value.shape[-1])
     heads = (sizes["num_heads"], sizes["head_dim"], sizes["value_dim"], sizes["output_dim"])
     layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params)
-    layer.set_weights(weights(call))
+    layer.set_weights(list(parameters(call).values()))
     with framework_call():
         result = layer(query, value, key=key, **masks, **flags)
     found = result if flags["return_attention_scores"] else (result,)
@@ -114,19 +99,6 @@ def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases
     query_dim, kdim, vdim = widths
     layer.build((None, None, query_dim), (None, None, vdim), (None, None, kdim))
     return layer
-
-
-def weights(call: Call) -> list[Any]:
-    """The parameters in the layer's order and shapes."""
-    sizes = call.facts.sizes
-    heads, dims = sizes["num_heads"], {"q": sizes["head_dim"], "k": sizes["head_dim"], "v": sizes["value_dim"]}
-    found = []
-    for letter, dim in dims.items():
-        found.append(to_numpy(call.params["w" + letter]).reshape(-1, heads, dim))
-        if "b" + letter in call.params:
-            found.append(to_numpy(call.params["b" + letter]).reshape(heads, dim))
-    found.append(to_numpy(call.params["wo"]).reshape(heads, sizes["value_dim"], -1))
-    return [*found, to_numpy(call.params["bo"])] if "bo" in call.params else found
 
 
 def evidence() -> dict[str, Any]:

@@ -134,5 +134,5 @@ def element_of(slot: Slot, group: Group) -> str | None:
         if not is_boolean(group):
             return None
     choices = [group.element, "bool", "int", "float"]
-    written = {"bool": ("attend", "ignore"), "int": ("attend", "ignore"), "float": ("add", "attend")}
+    written = {"bool": ("attend", "ignore"), "int": ("attend", "ignore"), "float": ("add",)}
     return next((e for e in choices if slot.meaning(e) in written[e]), None)

@@ -80,6 +80,8 @@ def refuse(answer: Answer, steps: Steps) -> None:
     """
     Raise where the formulas do not hold: they need rows that a softmax over the keys made to sum to one.
 
+    Of an unbounded variation they hold where it leaves nothing but uniform and dead rows.
+
     Raises:
         UnderivedBound: they do not hold.
     """
@@ -87,7 +89,7 @@ def refuse(answer: Answer, steps: Steps) -> None:
     sums = answer.state.probs.sum(axis=-1)
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
     unbounded = ", ".join(variation.key for variation in answer.variations if not variation.bounded)
-    if unbounded:
+    if unbounded and not (answer.state.absorbed | answer.state.dead).all():
         raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
     if step_of(steps, "softmax").apply is not softmax or not whole.all():
         raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")

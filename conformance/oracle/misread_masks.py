@@ -99,12 +99,22 @@ def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
             if bias is None:
                 return ordinary(state)
             with np.errstate(invalid="ignore"):
-                return state.but(bias=bias, logits=round_to(state.scaled + bias, score))
+                logits = round_to(state.scaled + bias, score)
+                return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.scaled, bias, score))
 
         ordinary = next(step.apply for step in steps if step.name == "bias")
         return replace_step(steps, "bias", add)
 
     return apply
+
+
+def _swallowed(scaled: Array, bias: Array, score: str) -> Array:
+    """Rows that a bias leaves with one number as their logits, even if those were twice as large, of either sign."""
+    with np.errstate(invalid="ignore"):
+        kept = [(round_to(bias + factor * scaled, score) == bias).all(axis=-1) for factor in (-2.0, 2.0)]
+    finite = np.isfinite(bias)
+    lowest, highest = np.where(finite, bias, np.inf).min(axis=-1), np.where(finite, bias, -np.inf).max(axis=-1)
+    return np.asarray(kept[0] & kept[1] & (lowest == highest))
 
 
 def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:

@@ -91,6 +91,16 @@ def _keys_zero(steps: Steps, score: str) -> Steps:
     return replace_step(_keys_leak(steps, score), "dead_rows", settle)
 
 
+def _keys_take_all(steps: Steps, score: str) -> Steps:
+    def settle(state: State) -> State:
+        settled = ordinary(state)
+        alone = np.where(np.isnan(state.logits), np.nan, 0.0)
+        return settled.but(probs=np.where(np.isnan(settled.probs), alone, settled.probs))
+
+    ordinary = next(step.apply for step in steps if step.name == "dead_rows")
+    return replace_step(_keys_leak(steps, score), "dead_rows", settle)
+
+
 def _square_root_of_scale(steps: Steps, _: str) -> Steps:
     def scale(state: State) -> State:
         return state.but(scaled=np.full_like(state.products, np.nan)) if state.scale < 0 else ordinary(state)
@@ -181,6 +191,13 @@ ROWS: tuple[Variation, ...] = (
         "returns zero for a query of which a masked key is not finite",
         "clean the padding",
         _keys_zero,
+    ),
+    row(
+        "nonfinite_key",
+        "takes_all",
+        "gives a masked key that is not finite a weight of NaN, and every other key none",
+        "clean the padding",
+        _keys_take_all,
     ),
     row(
         "head_merge",

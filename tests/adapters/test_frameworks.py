@@ -13,6 +13,8 @@ pytestmark = pytest.mark.frameworks
 
 CASES = Path(__file__).parent / "cases"
 SUBJECTS = (
+    "flax.mha[linen]",
+    "flax.mha[nnx]",
     "jax.sdpa[eager]",
     "jax.sdpa[jit]",
     "keras.mha[jax]",
@@ -25,6 +27,9 @@ SUBJECTS = (
     "numpy.sdpa",
     "onnx.torch_mha",
     "onnx.torch_sdpa",
+    "tf_keras.mha[eager]",
+    "tf_keras.mha[function]",
+    "tf_keras.mha[robust]",
     "torch.mha[eval]",
     "torch.mha[train]",
     "torch.sdpa[flash]",
@@ -33,7 +38,10 @@ SUBJECTS = (
 UNIFORM, NAN = "fully_masked_row=uniform", "fully_masked_row=nan"
 FINITE_FILL = {"sdpa/dead_row": UNIFORM, "sdpa/dead_row_minus_infinity": NAN}
 WITHOUT_SCORES = {"mha/dead_item[outputs=output]": UNIFORM, "mha/dead_item_one_tensor": UNIFORM}
+DEAD_ITEM = {**WITHOUT_SCORES, "mha/dead_item[outputs=output+weights]": UNIFORM}
 DEVIATIONS: dict[str, dict[str, str]] = {
+    "flax.mha[linen]": DEAD_ITEM,
+    "flax.mha[nnx]": DEAD_ITEM,
     "jax.sdpa[eager]": FINITE_FILL,
     "jax.sdpa[jit]": FINITE_FILL,
     "keras.mha[jax]": WITHOUT_SCORES,
@@ -48,6 +56,9 @@ DEVIATIONS: dict[str, dict[str, str]] = {
         "mha/dead_item_one_tensor": NAN,
     },
     "onnx.torch_sdpa": FINITE_FILL,
+    "tf_keras.mha[eager]": DEAD_ITEM,
+    "tf_keras.mha[function]": DEAD_ITEM,
+    "tf_keras.mha[robust]": DEAD_ITEM,
     "torch.mha[eval]": {"mha/dead_item[outputs=output+weights]": NAN, "mha/dead_item_one_tensor": NAN},
     "torch.mha[train]": {"mha/dead_item[outputs=output+weights]": NAN},
 }

@@ -209,6 +209,13 @@ def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
     assert np.array_equal(bits(keras, "attention_mask")[:, 0, :], padding().values[:, 0, 0, :])
 
 
+def test_zero_and_minus_infinity_are_handed_over_as_booleans_where_floats_are_cast_to_bool() -> None:
+    flax = parse_slots({"mask": {"role": "mask", "axes": [["b", "h", "q", "k"]], "bool": "attend", "float": "attend"}})
+    hidden = np.where(np.arange(K) < 2, -np.inf, 0.0) * np.ones((B, H, Q, 1))
+    routed = route(problem(Group("mask", ("additive",), "float", hidden)), flax)
+    np.testing.assert_array_equal(bits(routed, "mask"), hidden == 0.0)
+
+
 def test_integers_are_handed_over_as_int32() -> None:
     group = Group("", ("attention",), "int", attention().values)
     routed = route(problem(group), slots("keras"))

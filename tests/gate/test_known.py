@@ -85,6 +85,11 @@ def test_a_cell_in_which_the_delta_changes_nothing_is_not_covered() -> None:
     assert len(listed.record(whole=True)["not_reached"]) == 1
 
 
+def test_a_delta_under_which_no_bound_is_derived_covers_nothing() -> None:
+    listed = known(entry(delta={"decisions": {"softmax_axis": "queries"}}))
+    assert listed.review(cell({"softmax_axis": "queries"})) == {}
+
+
 def test_a_covered_cell_that_conforms_makes_the_entry_too_wide() -> None:
     listed = known(entry())
     listed.review(cell(NAN))

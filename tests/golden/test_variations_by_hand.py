@@ -338,6 +338,14 @@ def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
     assert output(problem, "nonfinite_key=zeroes") == [4.0, 4.0]
 
 
+def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
+    masked = two_keys(mask([[1, 0], [1, 0]])).but(outputs=("weights",))
+    poisoned = masked.but(key=np.array([[[[0.0, LOG3], [np.nan, 0.0]]]]))
+    for problem, second in ((masked, [1.0, 0.0]), (poisoned, [0.0, np.nan])):
+        found = evaluate(problem, {"nonfinite_key": "takes_all"}).reply["weights"].values
+        np.testing.assert_array_equal(found[0, 0], [second, second])
+
+
 @pytest.mark.parametrize("name", ["weights", "weights_mean"])
 def test_the_weights_of_all_heads_are_added(name: str) -> None:
     problem = mha(outputs=("output", name))

@@ -90,6 +90,24 @@ def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
     np.testing.assert_allclose(filled["output"].hard[0, :, 1], uniform["output"].hard[0, :, 1], rtol=1e-9)
 
 
+@pytest.mark.parametrize(("loudness", "profile"), [(1.0, FLOAT32), (64.0, FLOAT32), (1.0, FLOAT64)])
+def test_one_minus_a_float_mask_is_bounded_where_it_leaves_means(loudness: float, profile: Profile) -> None:
+    # Of 0 and -inf: -1e9 is added where attended. In float32 that swallows what is below 32, not what may be above.
+    added = np.where(dead_rows(), 0.0, -np.inf)
+    case = problem(4, loudness=loudness).but(groups=(Group("mask", ("attention",), "float", added, verbatim=True),))
+    dialect = {"float_mask[mask]": "one_minus"}
+    if loudness > 1.0 or profile == FLOAT64:
+        with pytest.raises(UnderivedBound, match="one_minus"):
+            answered(case, profile, **dialect)
+        return
+    answer, bounds = answered(case, profile, **dialect)
+    seen = dead_rows().sum(axis=-1)
+    np.testing.assert_allclose(answer.state.probs[0, 0, 0], dead_rows()[0, 0, 0] / seen[0, 0, 0])
+    unit = UNIT["float32"]
+    np.testing.assert_allclose(bounds["weights"].hard[0, 0, 0], unit / seen[0, 0, 0] * dead_rows()[0, 0, 0])
+    assert bounds["weights"].judged.all()
+
+
 def test_a_fill_rounds_the_logits_of_other_rows_once_more() -> None:
     case = problem(5, allowed=dead_rows())
     _, filled = answered(case, FLOAT32, mask_fill="minus_1e9")

@@ -1,0 +1,27 @@
+"""JAX's arithmetic of attention and what ran: shared by the adapters that run on JAX alone."""
+
+import os
+from typing import Any
+
+import jax
+import numpy as np
+
+from conformance.bridge import Declaration, Profile
+
+
+def fused_declaration(dtype: str) -> Declaration:
+    """The arithmetic of jax.nn.dot_product_attention: canonical, and a softmax that is always in float32."""
+    if dtype == "float64":
+        single = Profile.uniform("float64").but(score="float32", soft="float32", sum="float32", prob="float32")
+        return Declaration(single, evidence="jax/_src/nn/functions.py: softmax is always carried out in fp32")
+    return Declaration(Profile.ordinary(dtype), evidence="jax/_src/nn/functions.py: logits in float32")
+
+
+def jax_evidence(*others: Any) -> dict[str, Any]:
+    """What runs: versions of JAX and of modules built on it, device, 64-bit types, threads."""
+    return {
+        "versions": {module.__name__: module.__version__ for module in (jax, *others, np)},
+        "device": str(jax.devices()[0]),
+        "x64": jax.config.jax_enable_x64,
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+    }

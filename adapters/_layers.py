@@ -1,0 +1,41 @@
+"""Layers whose projections have an axis for the heads: shared by the Keras, tf_keras and Flax adapters."""
+
+from typing import Any
+
+from conformance.bridge import Call, Profile
+
+from ._arrays import to_numpy
+
+PARAMETERS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
+"""The order in which such layers hold their parameters; biases may be absent."""
+
+
+def parameters(call: Call) -> dict[str, Any]:
+    """
+    The parameters of a call with an axis for the heads.
+
+    wq, wk, wv: (in, heads, dim); bq, bk, bv: (heads, dim); wo: (heads, dim, out); bo: (out).
+    """
+    sizes = call.facts.sizes
+    dims = {"q": sizes["head_dim"], "k": sizes["head_dim"], "v": sizes["value_dim"]}
+    shapes: dict[str, tuple[int, ...]] = {"wo": (sizes["num_heads"], sizes["value_dim"], sizes["output_dim"])}
+    for letter, dim in dims.items():
+        shapes["w" + letter] = (-1, sizes["num_heads" if letter == "q" else "num_kv_heads"], dim)
+        shapes["b" + letter] = shapes["w" + letter][1:]
+    arrays = {name: to_numpy(call.params[name]) for name in PARAMETERS if name in call.params}
+    return {name: array.reshape(shapes.get(name, array.shape)) for name, array in arrays.items()}
+
+
+def stepwise_profile(backend: str, dtype: str) -> Profile:
+    """
+    Query scaled, product, softmax and weighted sum as operators of their own: half precision rounds after each.
+
+    The softmax of JAX, and of TensorFlow in float16, is in half precision, too.
+    """
+    if dtype in ("float64", "float32"):
+        return Profile.uniform(dtype)
+    if backend == "jax":
+        return Profile.naive(dtype).but(soft=dtype)
+    if backend == "tensorflow" and dtype == "float16":
+        return Profile.naive(dtype).but(acc=dtype, soft=dtype)
+    return Profile.naive(dtype)

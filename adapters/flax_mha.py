@@ -1,0 +1,133 @@
+"""
+Flax, through flax.linen.MultiHeadDotProductAttention or flax.nnx.MultiHeadAttention, under jax.jit.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, seq_len, width), as in the call
+* weights are given (in, num_heads * dim) and Flax stores (in, num_heads, dim): reshaped; the output kernel likewise
+* mask: True means attend; (batch, num_heads, seq_len_q, seq_len_k) or 1; make_attention_mask writes it in float32
+* is_causal, which only nnx has: top-left aligned
+* sow_weights where weights are asked for, which are then read from the intermediates
+* 64-bit types are enabled
+"""
+
+NAME = "flax.mha"
+OPERATORS = ["mha"]
+REQUIRES = ["flax", "jax"]
+EXTRA = "flax"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias"]
+SLOTS = {
+    "mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "int": "undocumented",
+        "float": "attend",
+    },
+}
+VARIANTS = {
+    "linen": {
+        "summary": "flax.linen.MultiHeadDotProductAttention",
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+    },
+    "nnx": {
+        "summary": "flax.nnx.MultiHeadAttention",
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        "DTYPES": ["float64", "float32", "bfloat16"],
+        "CAPABILITIES": ["grouped_heads", "kdim", "query_dim", "output_dim", "no_bias"],
+        "SLOTS": {
+            "mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window"],
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "attend",
+            },
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+        },
+    },
+}
+
+from functools import cache
+from typing import Any
+
+import flax
+import jax
+import numpy as np
+from flax import linen, nnx
+
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
+
+from ._arrays import to_numpy
+from ._jax import fused_declaration, jax_evidence
+from ._layers import parameters, stepwise_profile
+
+PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical. linen, and nnx with weights, operator by operator; nnx without through jax.nn."""
+    if facts.variant == "nnx" and "weights" not in facts.outputs:
+        return fused_declaration(facts.dtype)
+    return Declaration(
+        stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: query scaled, einsum, softmax, einsum"
+    )
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call with a layer that holds the parameters."""
+    facts, sizes = call.facts, call.facts.sizes
+    if facts.variant == "nnx" and sizes["kdim"] != sizes["vdim"]:
+        raise Unsupported("flax.nnx.MultiHeadAttention has one width for key and value, in_kv_features")
+    query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
+    arguments = {"mask": to_numpy(call.arguments["mask"])} if "mask" in call.arguments else {}
+    flags = {"is_causal": True} if call.arguments.get("is_causal", False) else {}
+    params: dict[str, dict[str, Any]] = {part: {} for part in PARTS.values()}
+    for name, array in parameters(call).items():
+        params[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
+    names = ("num_heads", "num_kv_heads", "head_dim", "query_dim", "kdim", "output_dim")
+    widths = tuple(sizes[name] for name in names)
+    apply = built(facts.variant, widths, facts.dtype, biases="bq" in call.params)
+    with framework_call():
+        output, weights = apply(params, query, key, value, sow="weights" in facts.outputs, **arguments, **flags)
+    found = {"output": output, "weights": weights}
+    return {name: np.asarray(found[name]) for name in facts.outputs}
+
+
+@cache
+def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool) -> Any:
+    """The layer of these widths as a compiled function of its parameters and inputs."""
+    heads, kv_heads, head_dim, query_dim, kv_dim, output_dim = widths
+    common = {"use_bias": biases, "dtype": dtype, "param_dtype": dtype, "decode": False}
+    common |= {"num_heads": heads, "qkv_features": heads * head_dim, "out_features": output_dim}
+
+    def apply_linen(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
+        layer = linen.MultiHeadDotProductAttention(**common)
+        output, state = layer.apply(
+            {"params": params}, query, key, value, sow_weights=sow, mutable=["intermediates"], **others
+        )
+        return output, state["intermediates"]["attention_weights"][0] if sow else None
+
+    def layer_nnx() -> Any:
+        return nnx.MultiHeadAttention(
+            **common, in_features=query_dim, in_kv_features=kv_dim, num_kv_heads=kv_heads, rngs=nnx.Rngs(0)
+        )
+
+    def apply_nnx(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
+        layer = nnx.eval_shape(layer_nnx)
+        nnx.update(layer, nnx.State(params))
+        output = layer(query, key, value, sow_weights=sow, **others)
+        return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"][0] if sow else None
+
+    return jax.jit(apply_linen if variant == "linen" else apply_nnx, static_argnames=("sow", "is_causal"))
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return jax_evidence(flax)

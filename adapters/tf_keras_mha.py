@@ -1,0 +1,122 @@
+"""
+Keras 2, through tf_keras.layers.MultiHeadAttention.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
+* weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
+* attention_mask: True means attend; (seq_len_q, seq_len_k), with a batch axis, or with a batch and a head axis
+* use_causal_mask: top-left aligned
+* return_attention_scores where weights are asked for
+* [eager] operator by operator, [function] under tf.function, [robust] with softmax_robust_masking=True
+"""
+
+NAME = "tf_keras.mha"
+OPERATORS = ["mha"]
+REQUIRES = ["tf_keras", "tensorflow"]
+EXTRA = "tf_keras"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+SLOTS = {
+    "attention_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
+        "bool": "attend",
+        "int": "attend",
+        "float": "undocumented",
+    },
+    "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+}
+VARIANTS = {
+    "eager": {
+        "summary": "operator by operator",
+        "env": {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+    },
+    "function": {
+        "summary": "under tf.function",
+        "env": {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+    },
+    "robust": {
+        "summary": "softmax_robust_masking=True, which compares a float mask with 0.5",
+        "env": {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        "SLOTS": {
+            "attention_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window"],
+                "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
+                "bool": "attend",
+                "int": "attend",
+            },
+            "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+        },
+    },
+}
+
+import importlib.metadata
+import os
+from functools import cache
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from conformance.bridge import Call, Declaration, Facts, framework_call
+
+from ._arrays import to_numpy
+from ._layers import parameters, stepwise_profile
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical; every step is an operator of its own."""
+    return Declaration(stepwise_profile("tensorflow", facts.dtype), evidence="measured: docs/tolerance.md, section 5")
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call with a layer that holds the parameters."""
+    facts = call.facts
+    query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
+    mask = call.arguments.get("attention_mask")
+    arguments = {
+        "attention_mask": None if mask is None else tf.constant(to_numpy(mask)),
+        "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
+        "return_attention_scores": "weights" in facts.outputs,
+    }
+    widths = (query.shape[-1], key.shape[-1], value.shape[-1])
+    sizes = tuple(facts.sizes[name] for name in ("num_heads", "head_dim", "value_dim", "output_dim"))
+    layer, attend = built(sizes, widths, facts.dtype, facts.variant, biases="bq" in call.params)
+    layer.set_weights(list(parameters(call).values()))
+    with framework_call():
+        result = attend(tf.constant(query), tf.constant(value), key=tf.constant(key), **arguments)
+    found = result if arguments["return_attention_scores"] else (result,)
+    return {name: found[("output", "weights").index(name)].numpy() for name in facts.outputs}
+
+
+@cache
+def built(sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: str, *, biases: bool) -> Any:
+    """A layer of these sizes, whose weights are set for each call, and how it is called."""
+    number, head_dim, value_dim, output_dim = sizes
+    layer = tf_keras.layers.MultiHeadAttention(
+        number,
+        head_dim,
+        value_dim=value_dim,
+        output_shape=output_dim,
+        use_bias=biases,
+        dtype=dtype,
+        softmax_robust_masking=variant == "robust",
+    )
+    query, key, value = (tf.zeros((1, 1, width), dtype) for width in widths)
+    layer(query, value, key=key)
+    return layer, tf.function(layer) if variant == "function" else layer
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    names = ("tf_keras", "tensorflow")
+    return {
+        "versions": {name: importlib.metadata.version(name) for name in names} | {"numpy": np.__version__},
+        "device": "cpu",
+        "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TF_USE_LEGACY_KERAS")},
+    }
