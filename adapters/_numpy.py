@@ -43,6 +43,7 @@ def attend(
     scale: float | None,
     mask: Array | None,
     causal: bool,  # noqa: FBT001 - a flag, as entry points have it
+    softcap: float | None = None,
 ) -> Any:
     """
     Output and weights of (batch, num_heads, seq_len, head_dim) arrays.
@@ -65,6 +66,9 @@ def attend(
         if not seen.any():
             continue
         logits = products(query[b, h, i], key[b, g, seen].T) * factor
+        if softcap is not None:
+            cap = logits.dtype.type(softcap)
+            logits = cap * np.tanh(logits / cap)
         if mask is not None and mask.dtype != bool:
             logits = logits + mask[b, h, i, seen]
         weights[b, h, i, seen] = softmax(logits)

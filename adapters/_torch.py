@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from conformance.bridge import Facts, Profile, Tensor
+from conformance.bridge import Facts, Profile, Tensor, strided
 
 SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention"
 
@@ -18,6 +18,14 @@ def to_torch(tensor: Tensor, device: str) -> Any:
     return torch.from_numpy(tensor.bits.copy()).to(device)
 
 
+def laid_out(tensor: Tensor, device: str, layout: str) -> Any:
+    """The same bits as a torch tensor that lies in memory as `layout` says, by torch.as_strided."""
+    if layout == "contiguous":
+        return to_torch(tensor, device)
+    seen = strided(tensor, layout)
+    return torch.as_strided(to_torch(Tensor(tensor.dtype, seen.memory), device), seen.shape, seen.strides, seen.offset)
+
+
 def from_torch(result: Any) -> Tensor:
     """The same bits as a bridge tensor."""
     here = result.detach().cpu().contiguous()
@@ -26,18 +34,26 @@ def from_torch(result: Any) -> Tensor:
     return Tensor.of(here.numpy())
 
 
-def aliased(query: Tensor, key: Tensor, value: Tensor, alias: str, device: str) -> tuple[Any, Any, Any]:
-    """Query, key and value; those that are one object in the call are one object for torch."""
-    q = to_torch(query, device)
-    k = q if alias == "qkv" else to_torch(key, device)
-    return q, k, k if alias in ("kv", "qkv") else to_torch(value, device)
+def aliased(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    alias: str,
+    device: str,
+    layout: str = "contiguous",
+) -> tuple[Any, Any, Any]:
+    """Query, key and value, as they are to lie in memory; those that are one object in the call are one for torch."""
+    q = laid_out(query, device, layout)
+    k = q if alias == "qkv" else laid_out(key, device, layout)
+    return q, k, k if alias in ("kv", "qkv") else laid_out(value, device, layout)
 
 
-def mha_layer(facts: Facts, *, biases: bool) -> Any:
+def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0) -> Any:
     """A torch.nn.MultiheadAttention of the call's widths."""
     return torch.nn.MultiheadAttention(
         facts.sizes["query_dim"],
         facts.sizes["num_heads"],
+        dropout=dropout,
         bias=biases,
         kdim=facts.sizes["kdim"],
         vdim=facts.sizes["vdim"],

@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
 * value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
 * use_causal_mask: top-left aligned
+* dropout: given to the layer, inactive outside training
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
 """
@@ -17,7 +18,7 @@ EXTRA = "keras"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout"]
 SLOTS = {
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attention_mask": {
@@ -81,7 +82,7 @@ def mha(call: Call) -> dict[str, Any]:
     }
     widths = (query.shape[-1], key.shape[-1], value.shape[-1])
     heads = (sizes["num_heads"], sizes["head_dim"], sizes["value_dim"], sizes["output_dim"])
-    layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params)
+    layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     layer.set_weights(list(parameters(call).values()))
     with framework_call():
         result = layer(query, value, key=key, **masks, **flags)
@@ -90,11 +91,11 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 @cache
-def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases: bool) -> Any:
+def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
     """A layer of these sizes; its weights are set for each call."""
     number, head_dim, value_dim, output_dim = heads
     layer = keras.layers.MultiHeadAttention(
-        number, head_dim, value_dim=value_dim, output_shape=output_dim, use_bias=biases, dtype=dtype
+        number, head_dim, value_dim=value_dim, output_shape=output_dim, use_bias=biases, dropout=dropout, dtype=dtype
     )
     query_dim, kdim, vdim = widths
     layer.build((None, None, query_dim), (None, None, vdim), (None, None, kdim))

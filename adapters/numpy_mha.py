@@ -2,10 +2,11 @@
 NumPy: multi-head attention as a plain loop, in float32 and float64.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width), weights (in, out), as in the call
+* arrays are (batch, seq_len, width) and lie in memory as the call says; weights (in, out)
 * head h owns columns h * dim to (h + 1) * dim of the projections
 * key_padding_mask (batch, seq_len_k) and attn_mask: True or non-zero means attend; floats are added to the logits
 * is_causal: top-left aligned, combined with the masks
+* softcap: softcap * tanh(logits / softcap), before the mask is applied
 * a fully masked row is zero before the output projection
 """
 
@@ -16,7 +17,7 @@ EXTRA = ""
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = ["grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias", "softcap", "layout"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -42,7 +43,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call, strided
 
 from ._numpy import Array, attend, linear, reply
 
@@ -64,7 +65,7 @@ def mha(call: Call) -> dict[str, Any]:
         query = project(call, "q", call.query, sizes["num_heads"])
         key = project(call, "k", call.key, sizes["num_kv_heads"])
         value = project(call, "v", call.value, sizes["num_kv_heads"])
-        context, weights = attend(query, key, value, call.scale, mask, causal)
+        context, weights = attend(query, key, value, call.scale, mask, causal, call.softcap)
         merged = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
         output = linear(merged, call.params["wo"].bits, bias(call, "bo"))
     return reply(output, weights, call.facts.outputs)
@@ -77,7 +78,7 @@ def bias(call: Call, name: str) -> Array | None:
 
 def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
     """Project the rows and give each head its columns: (batch, heads, seq_len, dim)."""
-    flat = linear(rows.bits, call.params["w" + letter].bits, bias(call, "b" + letter))
+    flat = linear(strided(rows, call.facts.layout).view(), call.params["w" + letter].bits, bias(call, "b" + letter))
     return flat.reshape(*flat.shape[:2], heads, -1).transpose(0, 2, 1, 3)
 
 

@@ -2,9 +2,10 @@
 NumPy: scaled dot product attention as a plain loop, in float32 and float64.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, num_heads, seq_len, head_dim), as in the call
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call, and lie in memory as it says
 * attn_mask: True or non-zero means attend; floats are added to the logits
 * is_causal: top-left aligned, combined with attn_mask
+* softcap: softcap * tanh(logits / softcap), before the mask is applied
 * a fully masked row is zero
 """
 
@@ -15,7 +16,7 @@ EXTRA = ""
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -33,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call, strided
 
 from ._numpy import attend, reply
 
@@ -47,14 +48,16 @@ def declare(facts: Facts) -> Declaration:
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call."""
-    query, key, value = call.query.bits, call.key.bits, call.value.bits
+    query, key, value = (strided(each, call.facts.layout).view() for each in (call.query, call.key, call.value))
     mask = call.arguments.get("attn_mask")
     full = None
     if mask is not None:
         array = mask.bits if mask.dtype == call.query.dtype else mask.bits != 0
         full = np.broadcast_to(array, (*query.shape[:3], key.shape[2]))
     with framework_call():
-        output, weights = attend(query, key, value, call.scale, full, bool(call.arguments.get("is_causal")))
+        output, weights = attend(
+            query, key, value, call.scale, full, bool(call.arguments.get("is_causal")), call.softcap
+        )
     return reply(output, weights, call.facts.outputs)
 
 

@@ -9,6 +9,8 @@ What this adapter translates, and nothing else:
 * attn_mask of its own for items or heads: (batch * num_heads, seq_len_q, seq_len_k)
 * is_causal: only a hint that attn_mask is causal
 * need_weights where weights are asked for, average_attn_weights where their mean is
+* query, key and value lie in memory as the call says: torch.as_strided
+* dropout: given to the layer, inactive in [eval]
 * [eval] is module.eval() without gradients, [train] is module.train() with gradients and dropout 0
 """
 
@@ -19,7 +21,7 @@ EXTRA = "torch"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["kdim", "no_bias"]
+CAPABILITIES = ["kdim", "no_bias", "layout"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -40,7 +42,10 @@ SLOTS = {
     "is_causal": {"role": "causal", "alignment": "top_left", "hint": True, "requires": ["attn_mask"]},
 }
 VARIANTS = {
-    "eval": {"summary": "inference; takes the fast path for self attention"},
+    "eval": {
+        "summary": "inference; takes the fast path for self attention",
+        "CAPABILITIES": ["kdim", "no_bias", "layout", "dropout"],
+    },
     "train": {"summary": "training mode, dropout 0"},
 }
 
@@ -87,11 +92,11 @@ def mha(call: Call) -> dict[str, Any]:
     facts = call.facts
     if "weights" in facts.outputs and "weights_mean" in facts.outputs:
         raise Unsupported("one call returns weights per head or their mean, not both")
-    layer = mha_layer(facts, biases="bq" in call.params)
+    layer = mha_layer(facts, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     params = {name: to_torch(tensor, facts.device) for name, tensor in call.params.items()}
     layer.load_state_dict(mha_state(params, facts.sizes))
     layer.train(facts.variant == "train")
-    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device)
+    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     masks = {
         name: to_torch(call.arguments[name], facts.device)
         for name in ("key_padding_mask", "attn_mask")

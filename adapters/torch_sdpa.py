@@ -5,6 +5,7 @@ What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
 * attn_mask: True means attend, floats are added to the logits; as in the call
 * is_causal: top-left aligned
+* query, key and value lie in memory as the call says: torch.as_strided
 * fewer key heads than query heads: enable_gqa=True
 """
 
@@ -15,7 +16,7 @@ EXTRA = "torch"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -31,7 +32,7 @@ VARIANTS = {
     "math": {"summary": "SDPBackend.MATH"},
     "flash": {
         "summary": "SDPBackend.FLASH_ATTENTION, which also combines is_causal with attn_mask",
-        "CAPABILITIES": ["scale", "grouped_heads"],
+        "CAPABILITIES": ["scale", "grouped_heads", "layout"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",
@@ -71,7 +72,9 @@ def sdpa(call: Call) -> dict[str, Any]:
     facts = call.facts
     if facts.device == "cuda" and facts.variant == "flash":
         _decline_on_cuda(call)
-    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device)
+    if facts.layout == "column_major" and facts.variant == "flash":
+        raise Unsupported("the flash kernel wants the numbers of a row side by side: check_last_dim_stride_equals_1")
+    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     mask = call.arguments.get("attn_mask")
     arguments = {
         "attn_mask": None if mask is None else to_torch(mask, facts.device),

@@ -15,6 +15,7 @@ from conformance.bridge.contract import (
     framework_call,
 )
 from conformance.bridge.profile import Profile
+from conformance.bridge.strides import Strided, strided
 from conformance.bridge.tensor import Tensor
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "Facts",
     "MaskFacts",
     "Profile",
+    "Strided",
     "Tensor",
     "Unsupported",
     "framework_call",
+    "strided",
 ]

@@ -45,6 +45,8 @@ class Facts:
 
     sizes has batch, num_heads, num_kv_heads, seq_len_q, seq_len_k, head_dim, value_dim, and for mha also
     query_dim, kdim, vdim, output_dim. alias is "none", "kv" (key is value) or "qkv" (all three are one object).
+    requirements: what the call asks for beyond ordinary attention, in the words of CAPABILITIES. layout: how query, key
+    and value are to lie in memory (`strided`); only adapters with the capability `layout` see another than contiguous.
     """
 
     operator: str
@@ -56,6 +58,13 @@ class Facts:
     masks: tuple[MaskFacts, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
+    layout: str = "contiguous"
+
+    @property
+    def biases(self) -> bool:
+        """Whether the projections have biases."""
+        return self.operator == "mha" and "no_bias" not in self.requirements
 
     def mask(self, slot: str) -> "MaskFacts | None":
         """What the call puts into `slot`, or None."""
@@ -74,7 +83,9 @@ class Call:
     value are the same objects as query.
 
     arguments maps a slot to a Tensor already in the polarity and shape that SLOTS documents, or a flag to its value.
-    scale multiplies query . key; None leaves the framework's default of 1/sqrt(head_dim).
+    scale multiplies query . key; None leaves the framework's default of 1/sqrt(head_dim). softcap: the scaled products
+    become softcap * tanh(them / softcap) before masks are applied; None is no cap. dropout_p: a dropout that the layer
+    is given and that inference leaves inactive; None is no dropout.
     """
 
     facts: Facts
@@ -84,6 +95,8 @@ class Call:
     params: Mapping[str, Tensor] = field(default_factory=dict)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     scale: float | None = None
+    softcap: float | None = None
+    dropout_p: float | None = None
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,8 @@ def request_message(request: Request) -> Message:
         "facts": vars(call.facts) | {"masks": [vars(mask) for mask in call.facts.masks]},
         "flags": {slot: value for slot, value in call.arguments.items() if slot not in arrays},
         "scale": call.scale,
+        "softcap": call.softcap,
+        "dropout_p": call.dropout_p,
         "requirements": request.requirements,
         "limit": request.limit,
     }
@@ -103,7 +105,7 @@ def _call(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Call:
         value=tensors["value"] if facts.alias == "none" else key,
         params=_under("params.", tensors),
         arguments=flags | _under("arguments.", tensors),
-        scale=None if fields["scale"] is None else real(fields["scale"]),
+        **{name: None if fields[name] is None else real(fields[name]) for name in ("scale", "softcap", "dropout_p")},
     )
 
 
@@ -113,7 +115,8 @@ def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _facts(fields: Mapping[str, Any]) -> Facts:
     masks = tuple(MaskFacts(**{**mask, "kinds": tuple(mask["kinds"])}) for mask in fields["masks"])
-    return Facts(**{**fields, "outputs": tuple(fields["outputs"]), "masks": masks})
+    lists = {name: tuple(fields[name]) for name in ("outputs", "requirements")}
+    return Facts(**{**fields, **lists, "masks": masks})
 
 
 def answer_message(answer: Answer) -> Message:

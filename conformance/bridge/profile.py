@@ -25,10 +25,11 @@ class Profile:
 
     store: inputs, results, and Q, K, V, O between projections. acc: accumulator of every dot product.
     mm: operands of matrix products, if narrower than what holds them (tf32, bfloat16, ...). pre: query and
-    key after a multiplication by (the root of) the scale. score: logits, after the product, after the scale
-    and after a bias. soft: x - max, exp and division. sum: accumulator of the denominator. prob: weights
-    before they meet the values. scale: the constant 1/sqrt(head_dim). lse: the log-sum-exp from which a
-    backward pass recomputes weights. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units of `soft`.
+    key after a multiplication by (the root of) the scale. score: logits, after the product, after the scale,
+    in a softcap and after a bias. soft: x - max, exp and division. sum: accumulator of the denominator. prob:
+    weights before they meet the values. scale: the constant 1/sqrt(head_dim) and those of a softcap. lse: the
+    log-sum-exp from which a backward pass recomputes weights. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units
+    of `soft`, that of the tangent of a softcap exp_ulp.
     ftz: float16 subnormals may be flushed to zero (those of wider types always may).
     """
 

@@ -104,12 +104,24 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
         alias=problem.alias,
         masks=routed.masks,
         sizes=problem.sizes(),
+        requirements=problem.requirements,
+        layout=problem.layout,
     )
     query = to_tensor(problem.query, problem.dtype)
     key = query if problem.alias == "qkv" else to_tensor(problem.key, problem.dtype)
     value = key if problem.alias in ("kv", "qkv") else to_tensor(problem.value, problem.dtype)
     params = {name: to_tensor(array, problem.dtype) for name, array in problem.params.items()}
-    return Call(facts, query, key, value, params, routed.arguments, problem.scale)
+    return Call(
+        facts=facts,
+        query=query,
+        key=key,
+        value=value,
+        params=params,
+        arguments=routed.arguments,
+        scale=problem.scale,
+        softcap=problem.softcap,
+        dropout_p=problem.dropout_p,
+    )
 
 
 def reply_limit(problem: Problem) -> int:
@@ -128,6 +140,10 @@ def _form(argument: Any) -> str:
     return f"{argument.dtype}{list(argument.shape)}" if isinstance(argument, Tensor) else repr(argument)
 
 
+STATIC = ("softcap", "dropout")
+"""Requirements that are constants of a compiled call."""
+
+
 def signature(call: Call) -> str:
     """What a compiler would compile this call by."""
     facts = call.facts
@@ -140,6 +156,8 @@ def signature(call: Call) -> str:
         ",".join(sorted(call.params)),
         ",".join(facts.outputs),
         "scaled" if call.scale is not None else "",
+        *(name for name in facts.requirements if name in STATIC),
+        "" if facts.layout == "contiguous" else facts.layout,
     ]
     return " ".join(parts)
 
@@ -147,7 +165,7 @@ def signature(call: Call) -> str:
 def call_digest(call: Call) -> str:
     """sha256 of everything that the call hands over, and how."""
     digest = hashlib.sha256(signature(call).encode())
-    digest.update(repr(call.scale).encode())
+    digest.update(repr((call.scale, call.softcap, call.dropout_p)).encode())
     tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
     for tensor in tensors:

@@ -20,7 +20,10 @@ CHOICES = {
     "OUTPUTS": ("output", "weights", "weights_mean"),
     "DTYPES": ("float64", "float32", "float16", "bfloat16"),
     "DEVICES": ("cpu", "cuda"),
-    "CAPABILITIES": ("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
+    "CAPABILITIES": (
+        *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
+        *("softcap", "dropout", "layout"),
+    ),
 }
 """Facts that are lists, and what may stand in them."""
 

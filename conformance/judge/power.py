@@ -34,7 +34,6 @@ _ONE_FOR_ALL = "it is the same for all items and heads"
 _BY_KEYS = "it has no axis of heads"
 
 INVISIBLE: Mapping[str, str] = {
-    "projection_bias=without_bk": "it adds one number to all logits of a row, which the softmax cancels",
     "mask_axes[key_padding]=transposed": "it has no axis of queries",
     "mask_axes[key_padding]=first_head": _BY_KEYS,
     "polarity[additive]=ignore": _NUMBERS,

@@ -20,11 +20,11 @@ import numpy as np
 from conformance.bridge.profile import Profile
 from conformance.oracle.bound import SIGMAS, Bound
 from conformance.oracle.bounds_mha import output_bound
-from conformance.oracle.context import carried, scale_error, summed
+from conformance.oracle.context import carried, constants_error, summed
 from conformance.oracle.derivation import Derivation, UnderivedBound, derive
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.roundings import gamma, recursive_sum, result_rounding
-from conformance.oracle.rows import scale_slope, weights_deviation, weights_hard
+from conformance.oracle.rows import constant_error, weights_deviation, weights_hard
 from conformance.oracle.values import extremes, farthest, spread
 from conformance.oracle.variation import Expected, Reply
 from conformance.oracle.worst import worst_context, worst_weights
@@ -85,7 +85,7 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
     tiny = np.where((rows.probs @ sizes > 0.0) | (lost > 0.0), eta, 0.0)
     top, low = extremes(rows.reachable, entering.value)
     moved = worst_context(rows, derivation.worst, entering, context, farthest(top, low, context), rounds)
-    common = scale_error(scale_slope(rows), entering.value, rounds)
+    common = constants_error(rows, entering.value, rounds)
     variances = carried(rows, entering.key, entering.value, context)
     variances += summed(rows, entering.value, entering.var_value, context, rounds)
     return Bound(
@@ -108,7 +108,7 @@ def weights_bound(derivation: Derivation, dtype: str) -> Bound:
         worst=worst_weights(rows, derivation.worst, rounds, unit, eta),
         judged=np.broadcast_to(derivation.judged[..., None], rows.probs.shape),
         spread=np.ones(rows.probs.shape),
-        common=2.0 * rounds.scale * np.abs(scale_slope(rows)),
+        common=constant_error(rows, rounds),
     )
 
 

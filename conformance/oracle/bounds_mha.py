@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.bound import Bound
-from conformance.oracle.context import carried, scale_error, summed
+from conformance.oracle.context import carried, constants_error, summed
 from conformance.oracle.derivation import Derivation
 from conformance.oracle.operands import finite, step_of
 from conformance.oracle.roundings import gamma, recursive_sum, result_rounding, variance
-from conformance.oracle.rows import scale_slope
 from conformance.oracle.values import extremes, farthest, spread
 from conformance.oracle.worst import worst_context
 from conformance.spec.problem import Array
@@ -113,12 +112,11 @@ def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, 
     own = summed(rows, operands.value, operands.var_value, context, rounds)
     own = own + (variance(rounds.store) + variance(rounds.mm)) * context**2
     lost = rows.lost @ np.abs(operands.value)
-    slope = scale_slope(rows)
 
     def terms(slot: Slot) -> tuple[Array, Array, Array, Array]:
         values = operands.value @ slot.weight
         variances = carried(rows, operands.key, values, context @ slot.weight) + own @ slot.weight**2
-        common = scale_error(slope, values, rounds)
+        common = constants_error(rows, values, rounds)
         hard = common + lost @ np.abs(slot.weight)
         extent = np.broadcast_to(spread(*extremes(rows.reachable, values)), variances.shape)
         return slot.gather(variances), slot.gather(hard), slot.gather(extent), slot.gather(common)

@@ -8,7 +8,7 @@ have passed through the output projection.
 import numpy as np
 
 from conformance.oracle.roundings import Roundings, ordered_sum, recursive_sum, variance
-from conformance.oracle.rows import Rows
+from conformance.oracle.rows import Rows, constant_slopes
 from conformance.spec.problem import Array
 
 BLOCK = 2**18
@@ -32,7 +32,7 @@ def carried(rows: Rows, key: Array, values: Array, context: Array) -> Array:
 
 
 def _shared(rows: Rows, var_query: Array, key: Array, values: Array) -> Array:
-    """Compute sum_d vq_d (sum_j p_j (k_j - kbar)_d V_j)^2, (b, h, q, e), a block of queries at a time."""
+    """Compute sum_d vq_d (sum_j p_j (g_j k_j - kbar)_d V_j)^2, (b, h, q, e), a block of queries at a time."""
     batch, heads, queries, dim = var_query.shape
     keys, width = values.shape[-2:]
     step = max(1, BLOCK // (batch * heads * dim * max(keys, width)))
@@ -40,7 +40,8 @@ def _shared(rows: Rows, var_query: Array, key: Array, values: Array) -> Array:
     total: Array = np.empty((batch, heads, queries, width))
     for low in range(0, queries, step):
         part = slice(low, low + step)
-        centred = features - rows.mean_key[:, :, part, :, None]
+        moving = features if rows.gain is None else features * rows.gain[:, :, part, None]
+        centred = moving - rows.mean_key[:, :, part, :, None]
         centred *= rows.probs[:, :, part, None]
         moments = centred @ values
         total[:, :, part] = (var_query[:, :, part, None] @ moments**2)[..., 0, :]
@@ -63,6 +64,10 @@ def summed(rows: Rows, values: Array, var_value: Array, context: Array, rounds: 
     return moved + squares @ var_value if np.any(var_value) else moved
 
 
-def scale_error(slope: Array, values: Array, rounds: Roundings) -> Array:
-    """2 scale |sum_j p (a - sum p a) V_j|, (b, h, q, e): an inexact 1/sqrt(d) moves all logits alike, so it is hard."""
-    return np.asarray(2.0 * rounds.scale * np.abs(slope @ values))
+def constants_error(rows: Rows, values: Array, rounds: Roundings) -> Array:
+    """
+    2 scale |sum_j p (a - sum p a) V_j|, (b, h, q, e), and alike for the constants of a cap.
+
+    An inexact 1/sqrt(d) moves all logits alike, so it is hard.
+    """
+    return np.asarray(rounds.scale * sum(count * np.abs(slope @ values) for count, slope in constant_slopes(rows)))

@@ -47,7 +47,7 @@ def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling
     outcome differs and the next number is close, that is one more rounding on either side; where it is far, the row
     is undecided. An attended logit is rounded by the oracle as well, which need not agree: one more rounding.
     """
-    logits = state.scaled if state.bias is None else state.scaled + state.bias
+    logits = state.capped if state.bias is None else state.capped + state.bias
     mask = step_of(steps, "mask")
     lower, upper = (mask.apply(state.but(logits=logits + shift)).logits for shift in (-error, error))
     filled = ~state.allowed

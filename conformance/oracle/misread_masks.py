@@ -99,8 +99,8 @@ def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
             if bias is None:
                 return ordinary(state)
             with np.errstate(invalid="ignore"):
-                logits = round_to(state.scaled + bias, score)
-                return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.scaled, bias, score))
+                logits = round_to(state.capped + bias, score)
+                return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.capped, bias, score))
 
         ordinary = next(step.apply for step in steps if step.name == "bias")
         return replace_step(steps, "bias", add)

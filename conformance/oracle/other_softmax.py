@@ -44,8 +44,8 @@ def _dead_rows_unmasked(steps: Steps, _: str) -> Steps:
     def mask(state: State) -> State:
         attended = state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
         dead = ~attended.any(axis=-1, keepdims=True)
-        logits = np.where(attended | dead, state.scaled if state.bias is None else state.logits, -np.inf)
-        return state.but(logits=np.where(dead, state.scaled, logits))
+        logits = np.where(attended | dead, state.capped if state.bias is None else state.logits, -np.inf)
+        return state.but(logits=np.where(dead, state.capped, logits))
 
     return replace_step(steps, "mask", mask)
 
@@ -87,6 +87,17 @@ def denominator_row(name: str, sentence: str, more: Callable[[Array], Array]) ->
     return Variation("softmax_denominator", name, sentence, "", "steps", steps=_denominator(more), bounded=False)
 
 
+def _weights_kept(steps: Steps, _: str) -> Steps:
+    """The dropout of 2012, before it was inverted: inference multiplies by the probability of being kept."""
+
+    def settle(state: State) -> State:
+        settled, dropped = ordinary(state), state.problem.dropout_p
+        return settled if dropped is None else settled.but(probs=settled.probs * (1.0 - dropped))
+
+    ordinary = next(step.apply for step in steps if step.name == "dead_rows")
+    return replace_step(steps, "dead_rows", settle)
+
+
 def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
     """One row of the table."""
     return Variation(decision, name, sentence, remedy, "steps", steps=steps)
@@ -117,6 +128,15 @@ ROWS: tuple[Variation, ...] = (
     ),
     row("softmax_axis", "queries", "normalises over the queries", "", _softmax_over(-2)),
     row("softmax_axis", "heads", "normalises over the heads", "", _softmax_over(1)),
+    Variation(
+        "inactive_dropout",
+        "scales_weights",
+        "multiplies the weights by 1 - dropout_p at inference",
+        "set the dropout to 0",
+        "steps",
+        steps=_weights_kept,
+        bounded=False,
+    ),
     denominator_row("plus_1e-6", "adds 1e-6 to the denominator of the softmax", lambda _: np.asarray(1e-6)),
     denominator_row("plus_1e-9", "adds 1e-9 to the denominator of the softmax", lambda _: np.asarray(1e-9)),
     denominator_row(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.oracle.caps import capped_variance, slope
 from conformance.oracle.operands import Operands, finite, squared
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
 from conformance.oracle.steps import State
@@ -19,19 +20,22 @@ class Rows:
     """
     What the bounds of output and weights share.
 
-    probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those
-    whose logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle).
-    scaled, logits: of live keys. distance: largest logit - logit. exp_error: of exp in units of `soft`, exp_ulp + 2
-    distance, 0 in an absorbed row, where every exponential is 1. terms (b, h, q, 1): number of keys with weight.
-    mean_key (b, h, q, d): probs . key. var_logit (b, h, q, k): VE, without the part that all keys of a row share.
-    var_query (b, h, q, d): that part, c^2 times the variance of the query, or None where it is zero. var_sum: DEN
-    (b, h, q, 1). lost (b, h, q, k): what an underflow may take from a weight.
+    probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those whose
+    logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle). scaled,
+    capped, logits: of live keys. gain: derivative of capped by scaled, None without a softcap. distance: largest logit
+    - logit. exp_error: of exp in units of `soft`, exp_ulp + 2 distance, 0 in an absorbed row, where every exponential
+    is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q, d): (probs gain) . key. var_logit (b, h,
+    q, k): VE, without the part that all keys of a row share. var_query (b, h, q, d): that part, c^2 times the variance
+    of the query, or None where it is zero. var_sum: DEN (b, h, q, 1). lost (b, h, q, k): what an underflow may take
+    from a weight.
     """
 
     probs: Array
     reachable: Array
     live: Array
     scaled: Array
+    capped: Array
+    gain: Array | None
     logits: Array
     distance: Array
     exp_error: Array
@@ -50,13 +54,15 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
     reachable = _reachable(state, weighty)
     live = reachable & ~known
     scaled = np.where(live, state.scaled, 0.0)
+    gain = slope(state)
+    capped = scaled if gain is None else np.where(live, state.capped, 0.0)
     logits = np.where(live, state.logits, 0.0)
     distance = _distance(state.logits, reachable)
     terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
-    mean_key = probs @ operands.key
+    mean_key = (probs if gain is None else probs * gain) @ operands.key
     var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
     exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * distance)
-    var_logit = _var_logit(state, operands, rounds, rounded, scaled, logits)
+    var_logit = _var_logit(state, operands, rounds, rounded, scaled, capped, gain, logits)
     var_exp = variance(rounds.soft) * exp_error**2
     squares = (probs**2).sum(axis=-1, keepdims=True)
     var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
@@ -66,6 +72,8 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         reachable=reachable,
         live=live,
         scaled=scaled,
+        capped=capped,
+        gain=gain,
         logits=logits,
         distance=distance,
         exp_error=exp_error,
@@ -98,13 +106,15 @@ def _var_logit(
     rounds: Roundings,
     rounded: Array,
     scaled: Array,
+    capped: Array,
+    gain: Array | None,
     logits: Array,
 ) -> Array:
     """
     Variance of a live logit, (b, h, q, k): VE without its last term, that of exp.
 
-    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2). The bias itself errs where inputs enter
-    rounded. `rounded` counts roundings of s under a finite fill.
+    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2), where a cap comes before the bias (`caps`).
+    The bias itself errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill.
     """
     squares = operands.query**2
     variances: Array = recursive_sum(
@@ -117,18 +127,37 @@ def _var_logit(
     if np.any(var_key):
         var_key = np.broadcast_to(var_key, operands.key.shape)
         variances = variances + (state.scale**2) * (squares @ var_key.swapaxes(-1, -2))
+    variances = variances + 2.0 * variance(rounds.score) * scaled**2
+    if gain is not None:
+        variances = capped_variance(variances, scaled, capped, gain, rounds)
     sums = rounded + (state.bias is not None)
-    variances = variances + variance(rounds.score) * (2.0 * scaled**2 + sums * logits**2)
+    variances = variances + variance(rounds.score) * sums * logits**2
     if rounds.entry and state.bias is not None:
         variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
     return variances
 
 
-def scale_slope(attended: Rows) -> Array:
-    """Derivative of the weights by the logarithm of the scale: p (a - sum p a), (b, h, q, k)."""
-    weighted: Array = attended.probs * attended.scaled
-    slope: Array = weighted - attended.probs * weighted.sum(axis=-1, keepdims=True)
-    return slope
+def constant_slopes(attended: Rows) -> tuple[tuple[float, Array], ...]:
+    """
+    How weights move with the constants that all logits share: (how inexact in units of `scale`, derivative) of each.
+
+    The scale is inexact twice and moves a logit by a, so a weight by p (a - sum p a), (b, h, q, k). With a cap it is
+    g a; the 1 / C within the cap moves a logit by g a as well, the C before it by z.
+    """
+    if attended.gain is None:
+        return ((2.0, _centred(attended, attended.scaled)),)
+    inner = _centred(attended, attended.gain * attended.scaled)
+    return ((3.0, inner), (1.0, _centred(attended, attended.capped)))
+
+
+def _centred(attended: Rows, moved: Array) -> Array:
+    weighted: Array = attended.probs * moved
+    return np.asarray(weighted - attended.probs * weighted.sum(axis=-1, keepdims=True))
+
+
+def constant_error(attended: Rows, rounds: Roundings) -> Array:
+    """How far inexact constants may move the weights, (b, h, q, k)."""
+    return np.asarray(rounds.scale * sum(count * np.abs(slope) for count, slope in constant_slopes(attended)))
 
 
 def weights_deviation(attended: Rows, operands: Operands) -> Array:
@@ -146,20 +175,22 @@ def weights_deviation(attended: Rows, operands: Operands) -> Array:
 
 
 def _shared(attended: Rows, var_query: Array, operands: Operands) -> Array:
-    """Compute sum_d vq (k - kbar)^2, (b, h, q, k), by matrix products."""
+    """Compute sum_d vq (g k - kbar)^2, (b, h, q, k), by matrix products."""
     keys = operands.key.swapaxes(-1, -2)
     drift = var_query * attended.mean_key
     total = (drift * attended.mean_key).sum(axis=-1, keepdims=True)
-    return np.asarray(np.maximum(var_query @ keys**2 - 2.0 * drift @ keys + total, 0.0))
+    own, cross = var_query @ keys**2, drift @ keys
+    if attended.gain is not None:
+        own, cross = own * attended.gain**2, cross * attended.gain
+    return np.asarray(np.maximum(own - 2.0 * cross + total, 0.0))
 
 
 def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) -> Array:
     """
     Roundings that do not average: h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta.
 
-    store, eta: of the result.
+    The second term is that of every constant (`constant_slopes`). store, eta: of the result.
     """
     twice = store if store != rounds.prob else 0.0
     roundings = attended.probs * (rounds.prob + twice)
-    slope = 2.0 * rounds.scale * np.abs(scale_slope(attended))
-    return roundings + slope + attended.lost + np.where(attended.reachable, eta, 0.0)
+    return roundings + constant_error(attended, rounds) + attended.lost + np.where(attended.reachable, eta, 0.0)

@@ -22,10 +22,10 @@ class State:
 
     query, key, value: after projection, head split and repetition of grouped heads, (batch, num_heads, seq_len,
     head_dim or value_dim). scale: what the products are multiplied by. allowed: True = attend, shape of the logits.
-    bias: added to the logits, or None. products: query . key. scaled: products * scale. logits: what the softmax
-    sees, -inf where not attended. probs: after the softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to
-    attend. absorbed: rows whose logits a finite fill swallowed, so that they are uniform. context: probs . value.
-    output, weights: the reply.
+    bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
+    cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
+    softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
+    swallowed, so that they are uniform. context: probs . value. output, weights: the reply.
     """
 
     problem: Problem
@@ -37,6 +37,7 @@ class State:
     bias: Array | None
     products: Array
     scaled: Array
+    capped: Array
     logits: Array
     probs: Array
     dead: Array
@@ -74,6 +75,7 @@ def begin(problem: Problem) -> State:
         bias=problem.bias(),
         products=nothing,
         scaled=nothing,
+        capped=nothing,
         logits=nothing,
         probs=nothing,
         dead=nothing,
@@ -137,10 +139,22 @@ def scale(state: State) -> State:
         return state.but(scaled=state.products * state.scale)
 
 
+def cap(state: State) -> State:
+    """Bend the scaled products to less than the cap, before bias and mask (ONNX Attention, opset 23)."""
+    limit = state.problem.softcap
+    return state.but(capped=state.scaled if limit is None else bent(state.scaled, limit))
+
+
+def bent(scaled: Array, limit: float) -> Array:
+    """Compute limit * tanh(scaled / limit)."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(limit * np.tanh(scaled / limit))
+
+
 def add_bias(state: State) -> State:
     """Add the additive masks to the logits."""
     with np.errstate(invalid="ignore"):
-        return state.but(logits=state.scaled if state.bias is None else state.scaled + state.bias)
+        return state.but(logits=state.capped if state.bias is None else state.capped + state.bias)
 
 
 def mask(state: State) -> State:
@@ -208,6 +222,7 @@ CORE: Steps = (
     Step("group", group),
     Step("multiply", multiply),
     Step("scale", scale),
+    Step("softcap", cap),
     Step("bias", add_bias),
     Step("mask", mask),
     Step("softmax", softmax),

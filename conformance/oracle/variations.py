@@ -6,6 +6,7 @@ the first is named first.
 """
 
 from conformance.oracle import (
+    other_caps,
     other_fills,
     other_masks,
     other_problems,
@@ -24,6 +25,7 @@ TABLE: tuple[Variation, ...] = (
     *other_problems.ROWS,
     *other_projections.ROWS,
     *other_steps.ROWS,
+    *other_caps.ROWS,
     *other_softmax.ROWS,
     *other_fills.ROWS,
     *other_replies.ROWS,
@@ -45,10 +47,12 @@ CANONICAL_NAMES: dict[str, str] = {
     "head_split": "consecutive",
     "head_merge": "consecutive",
     "grouped_heads": "repeat",
+    "softcap": "after the scale, before bias and mask",
     "mask_fill": "-inf",
     "fully_masked_row": "zero",
     "softmax_axis": "keys",
     "softmax_denominator": "the sum of exponentials",
+    "inactive_dropout": "without effect",
     "nonfinite_key": "isolated",
     "nonfinite_value": "isolated",
     "returned_weights": "per head, after the softmax",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.oracle.caps import worst_capped
 from conformance.oracle.context import BLOCK
 from conformance.oracle.operands import Operands, finite, sized
 from conformance.oracle.roundings import Roundings, gamma
@@ -41,8 +42,8 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
     """
     How far a logit may be off before a finite fill is added: ds, (b, h, q, k).
 
-    c (gamma_d G + eq (|k| + ek) + |q| ek) + 2 (score + scale) |a| + [bias] (score |s| + entry |bias|) + 4 eta.
-    sizes: G.
+    c (gamma_d G + eq (|k| + ek) + |q| ek) + 2 (score + scale) |a| + [bias] (score |s| + entry |bias|) + 4 eta. A cap
+    bends the error before the bias (`caps`). sizes: G.
     """
     query, key = np.abs(operands.query), np.abs(operands.key)
     err_query = sized(operands.query, operands.err_query, rounds)
@@ -54,8 +55,9 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
         moved = moved + err_query @ (key + err_key).swapaxes(-1, -2) + query @ err_key.swapaxes(-1, -2)
     scaled = np.abs(state.scaled)
     error = abs(state.scale) * moved + 2.0 * (rounds.score + rounds.scale) * scaled + 4.0 * rounds.eta_score
+    error = worst_capped(state, error, rounds)
     if state.bias is not None:
-        sizes = np.abs(finite(state.scaled + state.bias))
+        sizes = np.abs(finite(state.capped + state.bias))
         error = error + rounds.score * sizes + rounds.entry * np.abs(finite(state.bias))
     return np.asarray(error)
 

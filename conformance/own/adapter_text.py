@@ -21,7 +21,7 @@ _SOURCE = '''\
 
 from typing import Any
 
-from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call, strided
 
 from ._own_function import FUNCTION
 
@@ -35,7 +35,8 @@ def declare(facts: Facts) -> Declaration:
 
 
 def {operator}(call: Call) -> dict[str, Any]:
-    copies = {{id(each): each.bits.copy() for each in (call.query, call.key, call.value)}}
+    arrays = (call.query, call.key, call.value)
+    copies = {{id(each): strided(each, call.facts.layout).view() for each in arrays}}
     query, key, value = (copies[id(each)] for each in (call.query, call.key, call.value))
 {params}    keywords = {{
 {keywords}    }}
@@ -79,7 +80,7 @@ _VALUES = {
     "key_padding_mask": 'given(call, "key_padding_mask")',
     "num_kv_heads": 'call.facts.sizes["num_kv_heads"]',
     "window": 'call.arguments.get("window")',
-    "softcap": "None",
+    "softcap": "call.softcap",
     "dropout_p": "0.0",
     "need_weights": 'any(name != "output" for name in call.facts.outputs)',
     "average_weights": '"weights_mean" in call.facts.outputs',

@@ -38,10 +38,10 @@ def outputs(signature: Signature) -> list[str]:
 
 
 def capabilities(signature: Signature) -> list[str]:
-    """Widths are part of the convention; a scale and fewer key heads need an argument."""
+    """Widths and memory layouts are part of the convention; a scale and fewer key heads need an argument."""
     widths = _WIDTHS if signature.operator == "mha" else _WIDTHS[:1]
-    optional = {"scale": "scale", "num_kv_heads": "grouped_heads"}
-    return [*widths, *(honoured for keyword, honoured in optional.items() if signature.has(keyword))]
+    optional = {"scale": "scale", "num_kv_heads": "grouped_heads", "softcap": "softcap"}
+    return ["layout", *widths, *(honoured for keyword, honoured in optional.items() if signature.has(keyword))]
 
 
 def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[str, Any]]:

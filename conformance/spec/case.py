@@ -69,7 +69,7 @@ class Inputs:
 
     clean: None where the case does not say. poison: which of keys and values are NaN or infinite where nobody attends
     them, "nan_keys" and so on. query, key, value: literal arrays in place of drawn ones; file: an npz
-    with any of them, or of the parameters.
+    with any of them, or of the parameters. layout: how the three lie in memory, one of `bridge.strides.LAYOUTS`.
     """
 
     distribution: str = "bell"
@@ -82,6 +82,7 @@ class Inputs:
     key: Nested | None = None
     value: Nested | None = None
     file: Path | None = None
+    layout: Literal["contiguous", "transposed", "column_major", "offset", "expanded"] = "contiguous"
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,9 @@ class Case:
     """
     One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
 
-    query_dim, kdim, vdim, output_dim and biases mean nothing for sdpa. scale None is 1/sqrt(head_dim). yaml: the
-    expanded entry as text, to show. source: where the entry begins, "cases/masks/key_padding.yaml:6".
+    query_dim, kdim, vdim, output_dim and biases mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None no
+    cap, dropout_p None no dropout. yaml: the expanded entry as text, to show. source: where the entry begins,
+    "cases/masks/key_padding.yaml:6".
     """
 
     id: str
@@ -112,6 +114,8 @@ class Case:
     output_dim: int
     biases: bool = True
     scale: float | None = None
+    softcap: float | None = None
+    dropout_p: float | None = None
     masks: tuple[Mask, ...] = ()
     inputs: Inputs = field(default_factory=Inputs)
     outputs: tuple[str, ...] = ("output",)
@@ -173,5 +177,8 @@ class Case:
             "query_dim": mha and self.query_dim != self.num_heads * self.head_dim,
             "output_dim": mha and self.output_dim != self.query_dim,
             "no_bias": mha and not self.biases,
+            "softcap": self.softcap is not None,
+            "dropout": self.dropout_p is not None,
+            "layout": self.inputs.layout != "contiguous",
         }
         return tuple(name for name, holds in needed.items() if holds)

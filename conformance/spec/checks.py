@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import frexp, prod
 
+import numpy as np
+
 from conformance.spec.case import Case
 from conformance.spec.document import Entry
 from conformance.spec.mistakes import Fault
-from conformance.spec.rounding import largest
+from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
 MAX_ELEMENTS = 2**24
 
-MHA_ONLY = ("query_dim", "kdim", "vdim", "output_dim", "biases")
+MHA_ONLY = ("query_dim", "kdim", "vdim", "output_dim", "biases", "dropout_p")
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
@@ -97,6 +99,27 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
 
 
+def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """One item can only be seen as many where there are many, and nothing in it depends on the item."""
+    if case.inputs.layout != "expanded":
+        return
+    if case.batch == 1:
+        yield Fault(("inputs", "layout"), "layout expanded shows one item as a batch of several; batch is 1")
+    if case.inputs.poison is not None:
+        message = f"poison {case.inputs.poison} depends on the item, and layout expanded makes all items one"
+        yield Fault(("inputs", "layout"), message)
+    if case.inputs.clean is False:
+        yield Fault(
+            ("inputs", "layout"), "large hidden rows depend on the item, and layout expanded makes all items one"
+        )
+
+
+def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """A cap is a number of the dtype under test, so that every implementation has the same."""
+    if case.softcap is not None and float(round_to(np.asarray(case.softcap), case.dtype)) != case.softcap:
+        yield Fault(("softcap",), f"softcap {case.softcap!r} is no {case.dtype} number: implementations would round it")
+
+
 def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
     """Each output is asked for once."""
     for number, name in enumerate(entry.outputs):
@@ -111,6 +134,8 @@ RULES = (
     Rule(frozenset({"operator", "inputs", *SIZES, *WIDTHS}), alias),
     Rule(frozenset({"inputs", "dtype"}), gain),
     Rule(frozenset({"inputs", "masks"}), poison),
+    Rule(frozenset({"inputs", "batch"}), layout),
+    Rule(frozenset({"softcap", "dtype"}), softcap),
     Rule(frozenset({"outputs"}), repeated),
 )
 

@@ -49,12 +49,20 @@ def _digest(problem: Problem, more: Mapping[str, object]) -> str:
         "alias": problem.alias,
         "groups": [_facts(group) for group in problem.groups],
         "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in named],
+        **_rare(problem),
         **more,
     }
     hashed = sha256(json.dumps(header, sort_keys=True).encode())
     for _, array in named:
         hashed.update(array.tobytes())
     return f"sha256:{hashed.hexdigest()}"
+
+
+def _rare(problem: Problem) -> dict[str, object]:
+    """What most problems do without, where they have it."""
+    numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
+    found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
+    return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
 
 
 def _facts(group: Group) -> list[object]:

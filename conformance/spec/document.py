@@ -23,6 +23,7 @@ Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Literals = Annotated[list[Any], Field(min_length=1)]
 Poison = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 Output = Literal["output", "weights", "weights_mean"]
+Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
 
 
 class Model(BaseModel):
@@ -114,6 +115,7 @@ class InputFields(Model):
     key: Literals | None = None
     value: Literals | None = None
     file: str | None = Field(default=None, description="An npz beside the suite.", min_length=1)
+    layout: Layout = Field(default="contiguous", description="How query, key and value lie in memory.")
 
 
 class Entry(Model):
@@ -137,6 +139,12 @@ class Entry(Model):
     output_dim: Size | None = Field(default=None, description="mha: query_dim if absent.")
     biases: bool | None = Field(default=None, description="mha: whether projections have biases; true if absent.")
     scale: float | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
+    softcap: float | None = Field(
+        default=None, description="softcap * tanh(logits / softcap), before masks.", gt=0.0, allow_inf_nan=False
+    )
+    dropout_p: float | None = Field(
+        default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
+    )
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = InputFields()
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)

@@ -96,6 +96,8 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         output_dim=entry.output_dim or query_dim,
         biases=entry.biases is not False,
         scale=None if entry.scale is None else float(entry.scale),
+        softcap=None if entry.softcap is None else float(entry.softcap),
+        dropout_p=entry.dropout_p,
         masks=tuple(map(_mask, entry.masks)),
         inputs=_inputs(entry.inputs, suite),
         outputs=tuple(entry.outputs),
@@ -141,6 +143,7 @@ def _inputs(model: document.InputFields, suite: Path) -> Inputs:
         key=_frozen(model.key),
         value=_frozen(model.value),
         file=None if model.file is None else suite.parent / model.file,
+        layout=model.layout,
     )
 
 

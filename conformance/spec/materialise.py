@@ -23,7 +23,17 @@ HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 10
 def materialise(case: Case) -> Problem:
     """Make the problem of a case; its groups are not routed yet (slot "")."""
     given = _literals(case)
-    return _poisoned(case, _large(case, _problem(case, given), given))
+    problem = _poisoned(case, _large(case, _problem(case, given), given))
+    return _first_item(problem) if case.inputs.layout == "expanded" else problem
+
+
+def _first_item(problem: Problem) -> Problem:
+    """Make every item of query, key and value the first: it lies in memory once."""
+    query, key, value = (
+        np.repeat(array[:1], problem.batch, axis=0) for array in (problem.query, problem.key, problem.value)
+    )
+    key = query if problem.alias == "qkv" else key
+    return problem.but(query=query, key=key, value=value if problem.alias == "none" else key)
 
 
 def _large(case: Case, problem: Problem, given: Mapping[str, Array]) -> Problem:
@@ -58,6 +68,10 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         scale=case.scale,
         outputs=case.outputs,
         alias=case.inputs.alias,
+        softcap=case.softcap,
+        dropout_p=case.dropout_p,
+        layout=case.inputs.layout,
+        requirements=case.requirements(),
     )
 
 
@@ -113,7 +127,12 @@ def _parameter(case: Case, name: str, shape: tuple[int, ...], given: Mapping[str
 def _hides(case: Case, problem: Problem) -> bool:
     """Whether masked keys and values are made large."""
     clean = case.inputs.clean
-    if clean or case.verbatim or (case.inputs.alias == "qkv" and case.dtype in HALF):
+    if (
+        clean
+        or case.verbatim
+        or case.inputs.layout == "expanded"
+        or (case.inputs.alias == "qkv" and case.dtype in HALF)
+    ):
         return False
     dead = not problem.attended().any(axis=-1).all()
     return not dead or clean is False

@@ -57,7 +57,9 @@ class Problem:
     """
     One attention call as arrays; shapes as in `bridge.Call`, masks as groups.
 
-    scale None means 1/sqrt(head_dim). params is empty for sdpa. alias: "none", "kv", "qkv".
+    scale None means 1/sqrt(head_dim), softcap None no cap. params is empty for sdpa. alias: "none", "kv", "qkv".
+    layout: how query, key and value lie in memory. dropout_p: of a dropout that is inactive. requirements: what
+    the case asks for beyond ordinary attention, in the words of CAPABILITIES.
     """
 
     operator: str
@@ -74,6 +76,10 @@ class Problem:
     scale: float | None = None
     outputs: tuple[str, ...] = ("output",)
     alias: str = "none"
+    softcap: float | None = None
+    dropout_p: float | None = None
+    layout: str = "contiguous"
+    requirements: tuple[str, ...] = ()
 
     @property
     def batch(self) -> int:

@@ -21,6 +21,9 @@ def crossed(message: Message) -> Message:
     return decode(frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :])
 
 
+NUMBERS = ("scale", "softcap", "dropout_p")
+
+
 @st.composite
 def calls(draw: st.DrawFn, tensors: Any) -> Call:
     alias = draw(st.sampled_from(["none", "kv", "qkv"]))
@@ -35,14 +38,17 @@ def calls(draw: st.DrawFn, tensors: Any) -> Call:
         masks=tuple(draw(st.lists(masks, max_size=3))),
         sizes=draw(st.dictionaries(NAMES, st.integers(0, 99), max_size=4)),
         settings=draw(st.dictionaries(NAMES, st.booleans() | NAMES, max_size=2)),
+        requirements=tuple(draw(st.lists(NAMES, max_size=3))),
+        layout=draw(NAMES),
     )
     query, key, value = draw(tensors), draw(tensors), draw(tensors)
     key = query if alias == "qkv" else key
     value = value if alias == "none" else key
     window = st.tuples(st.none() | st.integers(), st.none() | st.integers())
     arguments = st.dictionaries(NAMES, tensors | st.just(True) | window, max_size=3)
-    scale = draw(st.none() | st.floats())
-    return Call(facts, query, key, value, draw(st.dictionaries(NAMES, tensors, max_size=3)), draw(arguments), scale)
+    params = draw(st.dictionaries(NAMES, tensors, max_size=3))
+    numbers = {name: draw(st.none() | st.floats()) for name in NUMBERS}
+    return Call(facts, query, key, value, params, draw(arguments), **numbers)
 
 
 @given(data=st.data(), number=st.integers(0, 2**40))
@@ -52,7 +58,9 @@ def test_a_request_comes_back(data: st.DataObject, number: int, any_tensor: Any,
     one, other = request.call, again.call
     assert (again.number, again.requirements, again.limit) == (number, ("scale", "kdim"), 2**33)
     assert other.facts == one.facts
-    assert other.scale == one.scale or (one.scale is not None and math.isnan(one.scale))
+    for name in NUMBERS:
+        number = getattr(one, name)
+        assert getattr(other, name) == number or (number is not None and math.isnan(number))
     assert all(same_bits(getattr(one, name), getattr(other, name)) for name in ("query", "key", "value"))
     assert (other.key is other.query) == (one.facts.alias == "qkv")
     assert (other.value is other.key) == (one.facts.alias != "none")

@@ -251,6 +251,20 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         for order in ("qvk", "kqv", "kvq", "vqk", "vkq")
     },
     "transposed weights": ({"weight_orientation": "transposed"}, mha("shapes/cross_attention/three_tensors")),
+    "ignored softcap": ({"softcap": "ignored"}, both("parameters/softcap/number", ",softcap=2")),
+    "softcap after the mask": ({"softcap": "after_mask"}, both("parameters/softcap/trailing_padding")),
+    "softcap after the bias": ({"softcap": "after_bias"}, both("parameters/softcap/with_bias")),
+    "softcap before the scale": ({"softcap": "before_scale"}, both("parameters/softcap/number", ",softcap=2")),
+    "logits clipped": ({"softcap": "clipped"}, both("parameters/softcap/number", ",softcap=2")),
+    "softcap not multiplied": ({"softcap": "unmultiplied"}, both("parameters/softcap/number", ",softcap=0.5")),
+    "dropped bk under a softcap": (
+        {"projection_bias": "without_bk"},
+        mha("parameters/softcap/number", ",softcap=0.5") + mha("parameters/softcap/number", ",softcap=2"),
+    ),
+    "dropout that scales at inference": (
+        {"inactive_dropout": "scales_weights"},
+        ("parameters/dropout/inactive", "parameters/dropout/inactive_with_weights"),
+    ),
     "averaged weights": ({"returned_weights": "averaged"}, both("shapes/cross_attention/with_weights")),
     "logits as weights": ({"returned_weights": "before_softmax"}, both("shapes/cross_attention/with_weights")),
     "transposed output": ({"output_axes": "transposed"}, PLAIN[:1]),
@@ -357,11 +371,11 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
 
 OF_THE_OTHER = {
     "sdpa": (
-        *("head_split", "head_merge", "weight_orientation", "projection_"),
+        *("head_split", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
         "input_axes=batch_and_sequence",
     ),
     "mha": (
-        *("output_axes=transposed", "scale=ignored", "scale=square_root", "mask_fill=infinity_before_scale"),
+        *("output_axes=transposed", "scale=ignored", "scale=square_root"),
         "input_axes=heads_and_sequence",
     ),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.bridge.contract import Call
+from conformance.bridge.contract import Call, Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject, read_adapters, subjects_of
@@ -31,6 +31,8 @@ DISTINCT = 300
 SHAPES = 20
 SIGNATURES = 66
 """Compilations per subject: docs/architecture.md allows about 60, aliases and dense routes not counted."""
+SIGNATURES_OF_A_RARITY = 4
+"""More compilations for each of RARITIES that a subject honours: docs/architecture.md."""
 FORMS = 30
 """Exports per subject: as a signature, without shapes."""
 SHAPES_IN_ANOTHER_PRECISION = 4
@@ -39,6 +41,9 @@ KERNEL_LENGTH = 128
 COVERAGE = 0.9
 JUDGED = 0.6
 WIDE = 0.15
+
+RARITIES = {"softcap", "dropout"}
+"""Requirements that few subjects honour and that are compiled in."""
 
 CASES = load([ROOT], ROOT)
 ADAPTERS = sorted(path for path in (PROJECT / "adapters").glob("*.py") if not path.name.startswith("_"))
@@ -147,12 +152,22 @@ def cells(subject: Subject) -> tuple[Cell, ...]:
     return tuple(cell for cell in made if isinstance(cell, Cell))
 
 
-def signatures(subject: Subject) -> set[str]:
-    return {signature(replace(cell.call, facts=replace(cell.call.facts, alias="none"))) for cell in cells(subject)}
+def signatures(subject: Subject, rarity: str | None = None) -> set[str]:
+    """Of ordinary calls, or of those that ask for something rare."""
+    made = [cell for cell in cells(subject) if (not rarities(cell) if rarity is None else rarity in rarities(cell))]
+    return {signature(replace(each.call, facts=_plain(each.call.facts))) for each in made}
+
+
+def _plain(facts: Facts) -> Facts:
+    return replace(facts, alias="none", layout="contiguous")
+
+
+def rarities(cell: Cell) -> set[str]:
+    return RARITIES & set(cell.call.facts.requirements)
 
 
 def forms(subject: Subject) -> set[object]:
-    return {_form(cell.call) for cell in cells(subject)}
+    return {_form(cell.call) for cell in cells(subject) if not rarities(cell)}
 
 
 def _form(call: Call) -> object:
@@ -173,6 +188,8 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
         assert len(cells(subject)) >= JUDGED * len(asked), subject.name
         assert len(signatures(subject)) <= SIGNATURES, subject.name
         assert len(forms(subject)) <= FORMS, subject.name
+        for rarity in RARITIES:
+            assert len(signatures(subject, rarity)) <= SIGNATURES_OF_A_RARITY, (subject.name, rarity)
 
 
 # ---- that it can be judged ---------------------------------------------------------------------------------------

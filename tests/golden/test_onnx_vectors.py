@@ -20,7 +20,7 @@ from conformance.spec.problem import Array, Group, Problem
 
 pytestmark = pytest.mark.frameworks
 
-BEYOND_THE_FORMAT = ("softcap", "qk_matmul_output_mode")
+BEYOND_THE_FORMAT = ("qk_matmul_output_mode",)
 """Attributes that the problem record has no word for."""
 
 
@@ -103,13 +103,14 @@ def as_problem(test: Any) -> Problem:
         value=exact[2],
         groups=groups(given, asked, query.shape[2], key.shape[2]),
         scale=asked.get("scale"),
+        softcap=asked.get("softcap") or None,
     )
 
 
 def test_every_vector_is_put_or_listed_with_the_reason(collected: dict[str, Any]) -> None:
     reasons = {name: beyond(test) for name, test in collected.items()}
     plain = sum(reason is None for reason in reasons.values())
-    assert plain >= 40, f"{plain} of {len(reasons)} vectors can be put: {reasons}"
+    assert plain >= 50, f"{plain} of {len(reasons)} vectors can be put: {reasons}"
     assert set(reasons.values()) <= {None, "past_key", "nonpad_kv_seqlen", *BEYOND_THE_FORMAT}
 
 

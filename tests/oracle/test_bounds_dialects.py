@@ -261,4 +261,9 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "mask_fill=infinity_before_scale",
         "returned_weights=before_softmax",
         "returned_weights=summed",
+        "inactive_dropout=scales_weights",
+        "softcap=after_bias",
+        "softcap=after_mask",
+        "softcap=clipped",
+        "softcap=unmultiplied",
     }

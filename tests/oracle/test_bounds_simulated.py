@@ -29,6 +29,7 @@ class Bug:
     products: str | None = None
     softmax: str | None = None
     swapped: bool = False
+    cap: float = 0.0
 
 
 CORRECT = Bug()
@@ -53,9 +54,19 @@ def logits_of(q: Array, k: Array, problem: Problem, profile: Profile, bug: Bug) 
         root = round_to(np.asarray(scale**0.5), profile.scale)
         q, k = round_to(q * root, profile.pre), round_to(k * root, profile.pre)
         logits = round_to(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score)
+    logits = capped(logits, problem.softcap and problem.softcap * (1.0 + bug.cap), profile)
     bias = problem.bias()
     logits = logits if bias is None else round_to(logits + bias, profile.score)
     return np.where(problem.allowed(), logits, round_to(logits + bug.fill, profile.score))
+
+
+def capped(logits: Array, softcap: float | None, profile: Profile) -> Array:
+    """Quotient, tangent and product, each rounded; the tangent is that of a library of the softmax's dtype."""
+    if softcap is None:
+        return logits
+    quotient = round_to(logits / softcap, profile.score)
+    tangent = round_to(round_to(np.tanh(quotient), profile.soft), profile.score)
+    return round_to(tangent * softcap, profile.score)
 
 
 def exponentials(logits: Array, top: Array, dtype: str) -> Array:
@@ -253,6 +264,25 @@ def test_a_correct_program_is_no_false_alarm_and_uses_a_sensible_part_of_its_bud
     assert max(budgets) > 0.1
 
 
+@pytest.mark.parametrize("attend", [naive, online])
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("operator", PROGRAMS)
+def test_a_capped_program_is_no_false_alarm_either(operator: str, name: str, attend: Attend) -> None:
+    profile = PROFILES[name]
+    budgets = []
+    for seed, family in enumerate(FAMILIES):
+        for kind in MASKS:
+            for softcap in (0.75, 3.0, 50.0):
+                problem = make(seed, operator, name.split(maxsplit=1)[0], family, kind).but(softcap=softcap)
+                for output, result in measure(problem, profile, attend).items():
+                    assert result.budget <= 1.0, (family, kind, softcap, output)
+                    assert result.worst <= 1.0, (family, kind, softcap, output)
+                    assert result.judged == 1.0, (family, kind, softcap, output)
+                    assert result.rms <= 1.25, (family, kind, softcap, output)
+                    budgets.append(result.budget)
+    assert max(budgets) > 0.1
+
+
 @pytest.mark.parametrize("fill", [-1e4, -1e9])
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("operator", PROGRAMS)
@@ -328,6 +358,17 @@ def test_a_wrong_declaration_is_caught() -> None:
         for name in ("float16 naive", "float16 fused")
     ]
     assert budgets[0] < 1.0 < budgets[1]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("float64", 1e-12), ("float32", 3e-4), ("float16 fused", 0.1)])
+def test_a_cap_that_is_off_shows(name: str, wrong: float) -> None:
+    profile = PROFILES[name]
+    seen = 0
+    for seed in range(20):
+        problem = make(100 + seed, "sdpa", profile.store, "peaked").but(softcap=3.0)
+        result = measure(problem, profile, naive, Bug(cap=wrong))["output"]
+        seen += result.budget > 1.0 or result.rms > 1.25
+    assert seen >= 18
 
 
 def test_peaked_rows_still_show_a_wrong_denominator() -> None:

@@ -47,12 +47,13 @@ def right_with_everything(
     need_weights: bool = False,
     average_weights: bool = False,
 ) -> Array | tuple[Array, Array]:
-    assert softcap is None
     assert dropout_p == 0.0
     repeats = query.shape[1] // (num_kv_heads or query.shape[1])
     key, value = np.repeat(key, repeats, axis=1), np.repeat(value, repeats, axis=1)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = query @ key.swapaxes(-1, -2) * factor
+    if softcap is not None:
+        logits = np.asarray(softcap, logits.dtype) * np.tanh(logits / np.asarray(softcap, logits.dtype))
     if bias is not None:
         logits = logits + bias
     queries, keys = logits.shape[-2:]

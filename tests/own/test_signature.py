@@ -98,8 +98,9 @@ def test_without_a_mask_there_is_no_argument_for_one() -> None:
 
 
 def test_a_scale_and_fewer_key_heads_need_an_argument() -> None:
-    assert capabilities(signature("q, k, v, mask")) == ["value_dim"]
+    assert capabilities(signature("q, k, v, mask")) == ["layout", "value_dim"]
     assert set(capabilities(signature("q, k, v, mask, *, scale, num_kv_heads"))) >= {"scale", "grouped_heads"}
+    assert "softcap" in capabilities(signature("q, k, v, mask, *, softcap"))
     assert "no_bias" in capabilities(signature("q, k, v, params, num_heads, mask"))
 
 

@@ -25,6 +25,9 @@ def test_absent_sizes_are_resolved(make: Make) -> None:
     [
         ({}, ()),
         ({"scale": 0.5}, ("scale",)),
+        ({"softcap": 2}, ("softcap",)),
+        ({"inputs": {"layout": "offset"}}, ("layout",)),
+        ({"operator": "mha", "dropout_p": 0.25}, ("dropout",)),
         ({"num_kv_heads": 1}, ("grouped_heads",)),
         ({"value_dim": 3}, ("value_dim",)),
         ({"operator": "mha"}, ()),

@@ -393,3 +393,17 @@ def test_arrays_of_a_file(make: Make, tmp_path: Path) -> None:
     np.testing.assert_array_equal(problem.query, np.full((2, 3, 5, 4), np.float32(0.1)))
     np.testing.assert_array_equal(problem.value, np.ones((2, 3, 7, 4)))
     np.testing.assert_array_equal(problem.key, materialise(case).key)
+
+
+@pytest.mark.parametrize("alias", ["none", "kv", "qkv"])
+def test_an_expanded_batch_is_its_first_item(make: Make, alias: str) -> None:
+    masks = [{"kind": "key_padding", "lengths": [3, 7]}]
+    fields = {"seq_len_q": 7, "batch": 2, "masks": masks}
+    plain = materialise(make(**fields, inputs={"alias": alias, "clean": True}))
+    found = materialise(make(**fields, inputs={"alias": alias, "layout": "expanded"}))
+    for name in ("query", "key", "value"):
+        array = getattr(found, name)
+        np.testing.assert_array_equal(array, np.repeat(getattr(plain, name)[:1], 2, axis=0))
+    assert (found.key is found.query) == (alias == "qkv")
+    assert (found.value is found.key) == (alias != "none")
+    assert (found.layout, found.requirements) == ("expanded", ("layout",))
