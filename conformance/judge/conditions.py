@@ -19,9 +19,10 @@ class Condition(BaseModel):
 
     slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is given.
-    outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. scaled: a scale is
-    given. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to:
-    dimension -> what it exceeds, or does not. sizes_multiple, sizes_not_multiple: dimension -> what divides it, or not.
+    outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. one_row: a mask that
+    is an array has one row for all of several queries. scaled: a scale is given. sizes: dimension -> exact value.
+    sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not.
+    sizes_multiple, sizes_not_multiple: dimension -> what divides it, or not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +41,7 @@ class Condition(BaseModel):
     outputs: Names = Field(default_factory=list)
     without_outputs: Names = Field(default_factory=list)
     dead_row: bool | None = None
+    one_row: bool | None = None
     scaled: bool | None = None
     sizes: dict[str, int] = Field(default_factory=dict)
     sizes_equal: list[tuple[str, str]] = Field(default_factory=list)
@@ -97,7 +99,8 @@ class Condition(BaseModel):
 
     def _about_problem(self, problem: Problem) -> bool:
         dead = not bool(problem.attended().any(axis=-1).all()) if self.dead_row is not None else None
-        return self.dead_row == dead and self.scaled in (None, problem.scale is not None)
+        one_row = _shares_a_row(problem) if self.one_row is not None else None
+        return self.dead_row == dead and self.one_row == one_row and self.scaled in (None, problem.scale is not None)
 
     def and_also(self, other: "Condition") -> "Condition":
         """Both together; a field that both give is joined where it is a list or a mapping, else taken from `other`."""
@@ -149,6 +152,8 @@ class Condition(BaseModel):
         yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
         if self.dead_row is not None:
             yield "with a fully masked row" if self.dead_row else "without a fully masked row"
+        if self.one_row is not None:
+            yield "with one row of a mask for all queries" if self.one_row else "with a row of the mask for every query"
 
     def _size_words(self) -> Iterator[str]:
         yield from (f"with {name} = {value}" for name, value in self.sizes.items())
@@ -158,6 +163,11 @@ class Condition(BaseModel):
         yield from (f"with {name} <= {limit}" for name, limit in self.sizes_up_to.items())
         yield from (f"with {name} a multiple of {block}" for name, block in self.sizes_multiple.items())
         yield from (f"with {name} not a multiple of {block}" for name, block in self.sizes_not_multiple.items())
+
+
+def _shares_a_row(problem: Problem) -> bool:
+    arrays = [group for group in problem.groups if group.element != "flag"]
+    return problem.seq_len_q > 1 and any(group.values.shape[-2] == 1 for group in arrays)
 
 
 def _among(allowed: Names | None, value: str) -> bool:

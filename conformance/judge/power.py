@@ -38,6 +38,7 @@ INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_head": _BY_KEYS,
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
+    "penalty[additive]=minus_1e4": _NUMBERS,
     **{
         f"{family}[{kind}]={name}": why
         for kind in ("causal", "window")

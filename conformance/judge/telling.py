@@ -8,6 +8,7 @@ SENTENCES = {
     "polarity": "reads True in {slot} as: attend this key",
     "float_mask": "adds a float {slot} to the logits",
     "number_mask": "reads what is not zero in {slot} as: attend this key",
+    "penalty": "hides what {slot} masks altogether",
     "use": "uses {slot} in every call",
     "mask_axes": "reads the axes of {slot} as they are given",
     "causal_alignment": "aligns the causal flag to the first key",

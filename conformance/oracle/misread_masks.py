@@ -46,6 +46,12 @@ def _number_added(_: Problem, group: Group) -> Group:
     return replace(group, element="float", values=group.values.astype(np.float64))
 
 
+def _penalty(_: Problem, group: Group) -> Group:
+    if group.element in ("float", "flag"):
+        return group
+    return replace(group, element="float", values=np.where(group.values != 0, 0.0, -1e4))
+
+
 def _ignored(_: Problem, __: Group) -> None:
     return None
 
@@ -160,6 +166,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"adds the numbers of an integer or boolean {slot} to the logits",
             f"pass {slot} as 0 and -inf",
             _number_added,
+        ),
+        row(
+            "penalty",
+            "minus_1e4",
+            f"adds -1e4 where a boolean or integer {slot} masks: a large logit still wins",
+            "keep logits small",
+            _penalty,
         ),
         row("use", "ignored", f"ignores {slot}", f"do not rely on {slot}", _ignored),
         row(

@@ -64,6 +64,27 @@ def _window(left: int, right: int) -> ProblemMap:
     return _each(moved)
 
 
+def _rows(change: Callable[[Array], Array], concerns: Callable[[Problem], bool]) -> ProblemMap:
+    """Change what a causal flag allows, where the call is such that it shows."""
+
+    def changed(problem: Problem, group: Group) -> Group:
+        if group.offset is None or not concerns(problem):
+            return group
+        return replace(group, values=change(group.values))
+
+    return _each(changed)
+
+
+def _beside_one_row(problem: Problem) -> bool:
+    """Whether an array mask does not span the queries."""
+    return any(group.offset is None and group.values.shape[2] == 1 for group in problem.groups)
+
+
+def _opened(values: Array) -> Array:
+    """All keys for the last query."""
+    return np.concatenate([values[:, :, :-1], np.ones_like(values[:, :, -1:])], axis=2)
+
+
 def _last_wins(problem: Problem) -> Problem:
     return problem.but(groups=problem.groups[-1:]) if len(problem.groups) > 1 else problem
 
@@ -96,6 +117,20 @@ ROWS: tuple[Variation, ...] = (
     ),
     row("causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)),
     row("causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)),
+    row(
+        "causal_alignment",
+        "first_row",
+        "gives every query the causal mask of the first where the other mask has one row for all queries",
+        "write the other mask out for every query",
+        _rows(lambda values: values[:, :, :1], _beside_one_row),
+    ),
+    row(
+        "causal_alignment",
+        "last_row_open",
+        "does not apply the causal flag to the last query, which matters where there are more keys than queries",
+        "pass the mask",
+        _rows(_opened, lambda _: True),
+    ),
     row(
         "window_edges",
         "exclusive",

@@ -14,6 +14,7 @@ OF_ARGUMENTS = {
     "polarity": "attend",
     "float_mask": "added",
     "number_mask": "non-zero attends",
+    "penalty": "-inf",
     "use": "used",
     "mask_axes": "as given",
     "output_axes": "as those of the query",

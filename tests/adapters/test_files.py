@@ -26,18 +26,26 @@ def names(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_there_are_nineteen_subjects_of_seven_frameworks() -> None:
+def test_there_are_thirty_subjects_of_eight_frameworks() -> None:
     adapters = read_adapters([FOLDER])
     subjects = subjects_of(adapters)
-    assert len({subject.name for subject in subjects if not subject.dense}) >= 19
-    assert {adapter.framework for adapter in adapters} == {"numpy", "torch", "keras", "tf_keras", "jax", "flax", "onnx"}
+    assert len({subject.name for subject in subjects if not subject.dense}) >= 30
+    assert {adapter.framework for adapter in adapters} >= {
+        "numpy",
+        "torch",
+        "keras",
+        "tf_keras",
+        "jax",
+        "flax",
+        "onnx",
+        "ort",
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_facts_are_literal_and_complete(file: Path) -> None:
     adapter = read_adapter(file)
     assert adapter.name.replace(".", "_") == file.stem
-    assert set(adapter.operators) == {file.stem.rpartition("_")[2]}
 
 
 @pytest.mark.parametrize("file", [*FILES, *HELPERS], ids=lambda file: file.stem)

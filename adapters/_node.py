@@ -1,0 +1,97 @@
+"""Graphs made of ONNX operators with onnx.helper: shared by the adapters that call an operator as it stands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import NodeProto, helper
+
+from conformance.bridge import Call, Deviation, Facts
+
+from ._arrays import to_numpy
+
+OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
+CONTRIB = "https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md"
+IR_VERSION = 10
+
+Arrays = Mapping[str, Any]
+
+
+def merged(array: Any) -> Any:
+    """(batch, num_heads, seq_len, dim) to (batch, seq_len, num_heads * dim)."""
+    return array.swapaxes(1, 2).reshape(array.shape[0], array.shape[2], -1)
+
+
+def split(array: Any, heads: int) -> Any:
+    """The inverse of `merged`."""
+    return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
+
+
+def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], opset: int) -> bytes:
+    """A graph of these nodes; the sizes of its inputs are left open, its outputs have the type of the first input."""
+    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
+    given = [helper.make_tensor_value_info(name, kinds[name], [None] * array.ndim) for name, array in inputs.items()]
+    first = next(iter(kinds.values()))
+    graph = helper.make_graph(
+        nodes, "call", given, [helper.make_tensor_value_info(name, first, None) for name in outputs]
+    )
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+    return bytes(made.SerializeToString())
+
+
+def microsoft(
+    operator: str, inputs: Sequence[str], *, output: str = "Y", more: Sequence[str] = (), **attributes: Any
+) -> NodeProto:
+    """A node of onnxruntime's own domain; an attribute that is None keeps its default."""
+    given = {name: value for name, value in attributes.items() if value is not None}
+    return helper.make_node(operator, list(inputs), [output, *more], domain="com.microsoft", **given)
+
+
+def contrib_dialect(facts: Facts, mask: str) -> tuple[Deviation, ...]:
+    """The documented default of mask_filter_value, where the call uses the integer mask."""
+    return (Deviation(f"penalty[{mask}]", "minus_1e4", CONTRIB),) if facts.mask(mask) is not None else ()
+
+
+def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, Any]]:
+    """The `Attention` operator for a call, as a model and its inputs, which have three or four axes."""
+    facts = call.facts
+    inputs = {name: to_numpy(tensor) for name, tensor in zip("QKV", (call.query, call.key, call.value), strict=True)}
+    attributes: dict[str, Any] = {"is_causal": int(call.arguments.get("is_causal", False))}
+    if rank == len("bsd"):
+        inputs = {name: merged(array) for name, array in inputs.items()}
+        attributes |= {"q_num_heads": facts.sizes["num_heads"], "kv_num_heads": facts.sizes["num_kv_heads"]}
+    if call.scale is not None:
+        attributes["scale"] = call.scale
+    if "window" in call.arguments:
+        sides = (-1 if side is None else side for side in call.arguments["window"])
+        attributes |= dict(zip(("left_window_size", "right_window_size"), sides, strict=True))
+    if "attn_mask" in call.arguments:
+        inputs["attn_mask"] = to_numpy(call.arguments["attn_mask"])
+    outputs = ["Y"]
+    if "weights" in facts.outputs:
+        attributes["qk_matmul_output_mode"] = 3
+        outputs = ["Y", "", "", "qk_matmul_output"]
+    node = helper.make_node("Attention", list(inputs), outputs, **attributes)
+    return model([node], inputs, [name for name in outputs if name], opset), inputs
+
+
+def attention_dialect(facts: Facts) -> tuple[Deviation, ...]:
+    """
+    What the operator's page says otherwise than canonical.
+
+    Weights, zero or not, are multiplied by the values; -inf is added to the logits of masked keys; query and key are
+    each multiplied by the square root of the scale.
+    """
+    del facts
+    return (
+        Deviation("nonfinite_value", "leaks", OPERATOR),
+        Deviation("nonfinite_key", "leaks", OPERATOR),
+        Deviation("scale", "square_root", OPERATOR),
+    )
+
+
+def attention_reply(facts: Facts, results: Sequence[Any], *, rank: int) -> dict[str, Any]:
+    """What the operator returned, by the names of the call."""
+    output = split(results[0], facts.sizes["num_heads"]) if rank == len("bsd") else results[0]
+    found = {"output": output, "weights": results[-1]}
+    return {name: found[name] for name in facts.outputs}

@@ -1,0 +1,79 @@
+"""Sessions of onnxruntime, and where their nodes ran: shared by the ort and onnx.torch adapters."""
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+SHAPES = frozenset(
+    "Concat Constant ConstantOfShape Gather Identity Range Shape Size Slice Squeeze Unsqueeze Cast".split()  # noqa: SIM905 - read as a list
+)
+"""Operators that onnxruntime keeps on the CPU on purpose where they only make shapes."""
+
+ran: dict[str, Counter[str]] = {}
+"""Of the session that ran last: provider -> operator -> how many nodes it was given."""
+
+
+def open_session(model: bytes, device: str, *, optimised: bool = True) -> Any:
+    """A session with one thread that asks for the device's provider, and remembers which provider got which node."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimised else levels.ORT_DISABLE_ALL
+    wanted = dict.fromkeys((PROVIDERS[device], PROVIDERS["cpu"]))
+    return onnxruntime.InferenceSession(
+        model,
+        options,
+        providers=list(wanted),
+        provider_options=[OPTIONS.get(name, {}) for name in wanted],
+    )
+
+
+@cache
+def _kept(model: bytes, device: str, optimised: bool) -> Any:  # noqa: FBT001 - a key of the cache
+    return open_session(model, device, optimised=optimised)
+
+
+def run_model(model: bytes, inputs: Mapping[str, Any], device: str, *, optimised: bool) -> list[Any]:
+    """Run a model in a session that is made once."""
+    return run_session(_kept(model, device, optimised), inputs)
+
+
+def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
+    """Run the session on NumPy arrays; those that the graph does not have are left out."""
+    ran.clear()
+    for part in session.get_provider_graph_assignment_info():
+        ran.setdefault(part.ep_name, Counter()).update(node.op_type for node in part.get_nodes())
+    taken = {node.name for node in session.get_inputs()}
+    return list(session.run(None, {name: array for name, array in inputs.items() if name in taken}))
+
+
+def ort_devices() -> list[str]:
+    """The devices for which onnxruntime has a provider."""
+    available = onnxruntime.get_available_providers()
+    return [device for device, provider in PROVIDERS.items() if provider in available]
+
+
+def ort_evidence(*packages: str) -> dict[str, Any]:
+    """What runs: versions, and the devices that the nodes of the last session were given to."""
+    devices = {provider: device for device, provider in PROVIDERS.items()}
+    computing = [provider for provider, nodes in ran.items() if set(nodes) - SHAPES]
+    return {
+        "versions": {
+            "numpy": np.__version__,
+            **{name: importlib.metadata.version(name) for name in (*packages, "onnxruntime")},
+        },
+        "device": onnxruntime.get_device(),
+        "ran_on": sorted({devices.get(provider, provider) for provider in computing or ran}),
+        "nodes": {provider: dict(nodes) for provider, nodes in ran.items()},
+        "threads": 1,
+    }

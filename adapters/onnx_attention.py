@@ -1,0 +1,93 @@
+"""
+The ONNX operator Attention in onnx's own reference implementation, as a graph of one node.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call; [reference-3d] merges heads: (batch, seq_len, width)
+* attn_mask: True means attend, floats are added to the logits; it broadcasts, but for the keys
+* is_causal: top-left aligned; since opset 25 left_window_size and right_window_size: inclusive
+* weights: qk_matmul_output in mode 3
+"""
+
+NAME = "onnx.attention"
+OPERATORS = ["sdpa"]
+REQUIRES = ["onnx"]
+EXTRA = "onnx"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "attend",
+        "int": "undocumented",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+}
+VARIANTS = {
+    "reference": {
+        "summary": "opset 25, the first with windows",
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "add",
+            },
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+            "window": {"role": "window"},
+        },
+    },
+    "reference-24": {"summary": "opset 24"},
+    "reference-23": {"summary": "opset 23, the first that has the operator"},
+    "reference-3d": {"summary": "opset 23, inputs with merged heads", "DTYPES": ["float32"]},
+}
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._node import attention, attention_dialect, attention_reply
+
+OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d": 23}
+
+
+def declare(facts: Facts) -> Declaration:
+    """What the operator's page says; NumPy computes in the dtype of its arrays."""
+    single = Profile.uniform(facts.dtype).but(pre=facts.dtype)
+    half = Profile.naive(facts.dtype).but(soft=facts.dtype, sum=facts.dtype)
+    profile = half if facts.dtype in ("float16", "bfloat16") else single
+    return Declaration(profile, attention_dialect(facts), "onnx/reference/ops/op_attention.py")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with a graph of one node."""
+    rank = 3 if call.facts.variant == "reference-3d" else 4
+    model, inputs = attention(call, OPSET[call.facts.variant], rank=rank)
+    evaluator = evaluator_of(model)
+    with framework_call():
+        results = evaluator.run(None, inputs)
+    return attention_reply(call.facts, results, rank=rank)
+
+
+@cache
+def evaluator_of(model: bytes) -> Any:
+    """An evaluator of the graph, made once."""
+    return ReferenceEvaluator(onnx.load_model_from_string(model))
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return {"versions": {"onnx": onnx.__version__, "numpy": np.__version__}, "device": "cpu", "ran_on": ["cpu"]}

@@ -1,0 +1,85 @@
+"""
+The ONNX operator Attention in onnxruntime, as a graph of one node.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call; [3d] merges the heads: (batch, seq_len, width)
+* attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
+* is_causal: top-left aligned
+* weights: qk_matmul_output in mode 3
+"""
+
+NAME = "ort.attention"
+OPERATORS = ["sdpa"]
+REQUIRES = ["onnx", "onnxruntime"]
+EXTRA = "onnx"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float64", "float32", "float16"]
+DEVICES = ["cpu", "cuda"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+SLOTS = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window", "additive"],
+        "axes": [["q", "k"], ["b", "h", "q", "k"]],
+        "broadcast": ["b", "h"],
+        "bool": "attend",
+        "int": "undocumented",
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+}
+VARIANTS = {
+    "opset23": {"summary": "opset 23, graph optimisation off"},
+    "opset23-optimised": {"summary": "opset 23, every graph optimisation"},
+    "opset24": {"summary": "opset 24, graph optimisation off"},
+    "3d": {"summary": "opset 23, inputs with merged heads, graph optimisation off", "DTYPES": ["float32"]},
+    "broadcast": {
+        "summary": "opset 23, masks broadcast over queries, as the operator's page allows",
+        "DTYPES": ["float32"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "add",
+            },
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+        },
+    },
+}
+
+from typing import Any
+
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._node import attention, attention_dialect, attention_reply
+from ._ort import ort_devices, ort_evidence, run_model
+
+
+def declare(facts: Facts) -> Declaration:
+    """What the operator's page says; the scale is an attribute in float32."""
+    profile = Profile.uniform(facts.dtype).but(scale="float32")
+    if facts.dtype == "float16":
+        profile = Profile.naive("float16")
+    return Declaration(profile, attention_dialect(facts), "measured: docs/tolerance.md, section 5")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with a graph of one node."""
+    facts = call.facts
+    rank = 3 if facts.variant == "3d" else 4
+    model, inputs = attention(call, 24 if facts.variant == "opset24" else 23, rank=rank)
+    with framework_call():
+        results = run_model(model, inputs, facts.device, optimised=facts.variant.endswith("optimised"))
+    return attention_reply(facts, results, rank=rank)
+
+
+devices = ort_devices
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return ort_evidence("onnx")

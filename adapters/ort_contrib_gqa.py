@@ -1,0 +1,97 @@
+"""
+onnxruntime's own operator com.microsoft.GroupQueryAttention without a past, as a graph of one node.
+
+What this adapter translates, and nothing else:
+* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
+* attention_bias: added to the logits
+* causal: top-left aligned, 0 where the call has no causal mask
+* local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
+* seqlens_k: the whole length of every item, less one; total_sequence_length: the whole length
+"""
+
+NAME = "ort.contrib_gqa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["onnx", "onnxruntime"]
+EXTRA = "onnx"
+OUTPUTS = ["output"]
+DTYPES = ["float32", "float16"]
+DEVICES = ["cpu", "cuda"]
+CAPABILITIES = ["scale", "grouped_heads"]
+SLOTS = {
+    "attention_bias": {
+        "role": "mask",
+        "takes": ["additive", "attention", "key_padding"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h"],
+        "float": "add",
+    },
+    "causal": {"role": "causal", "alignment": "top_left"},
+    "local_window_size": {"role": "window"},
+}
+
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+
+from ._arrays import to_numpy
+from ._node import contrib_dialect, merged, microsoft, model, split
+from ._ort import ort_devices, ort_evidence, run_model
+
+BLOCK = 8
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical, as far as ContribOperators.md says anything."""
+    profile = Profile.naive("float16") if facts.dtype == "float16" else Profile.uniform(facts.dtype)
+    return Declaration(profile, contrib_dialect(facts, ""), "measured: docs/tolerance.md, section 5")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with a graph of one node."""
+    sizes = call.facts.sizes
+    batch, length = sizes["batch"], sizes["seq_len_k"]
+    if sizes["seq_len_q"] != length:
+        raise Unsupported("without a past the operator needs as many queries as keys")
+    if sizes["head_dim"] % BLOCK:
+        raise Unsupported(f"the kernel takes a head_dim that is a multiple of {BLOCK}")
+    names = ("query", "key", "value")
+    inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
+    inputs |= {"seqlens_k": np.full(batch, length - 1, np.int32), "total": np.array(length, np.int32)}
+    if "attention_bias" in call.arguments:
+        inputs["attention_bias"] = to_numpy(call.arguments["attention_bias"])
+    bias = ["", "", "", "attention_bias"] if "attention_bias" in inputs else []
+    node = microsoft(
+        "GroupQueryAttention",
+        [*names, "", "", "seqlens_k", "total", *bias],
+        more=("present_key", "present_value"),
+        num_heads=sizes["num_heads"],
+        kv_num_heads=sizes["num_kv_heads"],
+        scale=call.scale,
+        causal=int("causal" in call.arguments),
+        local_window_size=window(call),
+    )
+    with framework_call():
+        output = run_model(model([node], inputs, ["Y"], 23), inputs, call.facts.device, optimised=False)[0]
+    return {"output": split(output, sizes["num_heads"])}
+
+
+def window(call: Call) -> int:
+    """The attribute: -1 is no window."""
+    left, right = call.arguments.get("local_window_size", (None, None))
+    if right is not None and not (right == 0 and "causal" in call.arguments):
+        raise Unsupported("a window has no bound on the right")
+    if left is None:
+        return -1
+    if "causal" not in call.arguments:
+        raise Unsupported("a window needs a causal mask")
+    return int(left) + 1
+
+
+devices = ort_devices
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return ort_evidence("onnx")

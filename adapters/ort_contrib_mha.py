@@ -1,0 +1,76 @@
+"""
+onnxruntime's own operator com.microsoft.MultiHeadAttention, as a graph of one node.
+
+What this adapter translates, and nothing else:
+* arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
+* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; attention_bias: added to the logits
+* unidirectional: top-left aligned
+* mask_filter_value is left at its default of -10000
+"""
+
+NAME = "ort.contrib_mha"
+OPERATORS = ["sdpa"]
+REQUIRES = ["onnx", "onnxruntime"]
+EXTRA = "onnx"
+OUTPUTS = ["output"]
+DTYPES = ["float32", "float16"]
+DEVICES = ["cpu", "cuda"]
+CAPABILITIES = ["scale", "value_dim"]
+SLOTS = {
+    "key_padding_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention"],
+        "axes": [["b", "k"], ["b", "q", "k"]],
+        "int": "attend",
+    },
+    "attention_bias": {
+        "role": "mask",
+        "takes": ["additive", "attention", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h"],
+        "float": "add",
+    },
+    "unidirectional": {"role": "causal", "alignment": "top_left"},
+}
+
+from typing import Any
+
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._arrays import to_numpy
+from ._node import contrib_dialect, merged, microsoft, model, split
+from ._ort import ort_devices, ort_evidence, run_model
+
+
+def declare(facts: Facts) -> Declaration:
+    """What ContribOperators.md says: the fill of the mask."""
+    profile = Profile.naive("float16") if facts.dtype == "float16" else Profile.uniform(facts.dtype)
+    return Declaration(profile, contrib_dialect(facts, "key_padding_mask"), "measured: docs/tolerance.md, section 5")
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call with a graph of one node."""
+    heads = call.facts.sizes["num_heads"]
+    names = ("query", "key", "value")
+    inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
+    masks = {name: to_numpy(call.arguments[name]) for name in SLOTS if name in call.arguments and name[0] in "ka"}
+    slots = [*names, "", *(name if name in masks else "" for name in ("key_padding_mask", "attention_bias"))]
+    node = microsoft(
+        "MultiHeadAttention",
+        slots,
+        num_heads=heads,
+        scale=call.scale,
+        unidirectional=int(call.arguments.get("unidirectional", False)),
+    )
+    inputs |= masks
+    with framework_call():
+        output = run_model(model([node], inputs, ["Y"], 23), inputs, call.facts.device, optimised=False)[0]
+    return {"output": split(output, heads)}
+
+
+devices = ort_devices
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return ort_evidence("onnx")
