@@ -96,3 +96,10 @@ def benchmark(session: nox.Session) -> None:
     """Print where the time of a full run goes: the frameworks' own, and ours."""
     install_frameworks(session, "all")
     session.run("python", "benchmarks/whole_run.py", *session.posargs)
+
+
+@nox.session
+def upgrade(session: nox.Session) -> None:
+    """Tell what an upgrade changes: `nox -s upgrade -- keras==3.14.1 keras==3.15.0`; all else is as CI has it."""
+    install(session, "-e", ".")
+    session.run("conformance", "upgrade", "--constraint", CONSTRAINTS, *session.posargs)

@@ -1,5 +1,7 @@
-"""Where adapters and cases lie: inside the installed package, or beside it in a checkout."""
+"""Where adapters and cases lie: inside the installed package, or beside it in a checkout; and where the cache is."""
 
+import os
+import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
@@ -18,3 +20,12 @@ def adapters() -> Path:
 def cases() -> Path:
     """The folder of our cases."""
     return _data("cases")
+
+
+def cache() -> Path:
+    """The user's folder for what is dear to make and may be deleted; CONFORMANCE_CACHE names another."""
+    if chosen := os.environ.get("CONFORMANCE_CACHE"):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "attention-conformance"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "attention-conformance"

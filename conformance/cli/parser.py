@@ -40,6 +40,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_schema(commands)
     _add_report(commands)
     _add_compare(commands)
+    _add_upgrade(commands)
+    _add_bisect(commands)
     return parser
 
 
@@ -234,6 +236,86 @@ def _add_compare(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="compare:compare")
+
+
+def _add_upgrade(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(
+        commands, "upgrade", "tell what an upgrade changes in attention", "upgrade keras==3.14.1 keras==3.15.0"
+    )
+    parser.add_argument(
+        "pins",
+        nargs="+",
+        metavar="NAME==VERSION",
+        help="of a name the first is base, the second candidate; one alone against what is installed or locked",
+    )
+    parser.add_argument(
+        "--both", action="append", default=[], metavar="NAME==VERSION", help="a pin of both sides; may be repeated"
+    )
+    parser.add_argument(
+        "-a",
+        "--subject",
+        action="append",
+        default=[],
+        metavar="SUBJECT",
+        help="a subject, a glob, or the path of an adapter file (default: all that require what changes)",
+    )
+    parser.add_argument(
+        "-k", "--case", action="append", default=[], metavar="GLOB", help="only cases with such ids; may be repeated"
+    )
+    parser.add_argument(
+        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
+    )
+    _add_provisioning(parser)
+    parser.add_argument(
+        "--skip-budget", type=_at_least_none, default=0, metavar="N", help="cells that may lose support (default: 0)"
+    )
+    parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/upgrade-<UTC>-<id>)")
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    parser.set_defaults(command="upgrade:upgrade")
+
+
+def _add_bisect(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(
+        commands,
+        "bisect",
+        "find the release that changed what a subject makes of a case",
+        "bisect 'combined/causal_and_mask*' 'keras.sdpa[torch]' --package keras --good 3.15.0 --bad 3.14.1",
+    )
+    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
+    parser.add_argument("subject", metavar="SUBJECT", help="a subject; of several that are meant, the first")
+    parser.add_argument("--package", required=True, metavar="NAME", help="the distribution whose releases are tried")
+    parser.add_argument("--good", required=True, metavar="VERSION", help="a release that is as it should be")
+    parser.add_argument("--bad", required=True, metavar="VERSION", help="a release that is not, older or newer")
+    parser.add_argument(
+        "--both", action="append", default=[], metavar="NAME==VERSION", help="a pin beside the package; may be repeated"
+    )
+    parser.add_argument(
+        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
+    )
+    _add_provisioning(parser)
+    parser.set_defaults(command="bisect:bisect_releases")
+
+
+def _add_provisioning(parser: Parser) -> None:
+    """Options of the commands that make environments and judge in them."""
+    parser.add_argument(
+        "--constraint", type=Path, metavar="FILE", help="versions of all else (default: those that are installed)"
+    )
+    parser.add_argument(
+        "--python", metavar="PYTHON", help="makes the environments, and has what counts as installed (default: ours)"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=_at_least_one,
+        default=(os.cpu_count() or 1) + 1,
+        help="workers alive at once (default: cores + 1)",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="seconds that one call may take (default: 60)"
+    )
 
 
 def _at_least_none(text: str) -> int:

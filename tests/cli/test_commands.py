@@ -39,7 +39,20 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "command",
-    [[], ["run"], ["smoke"], ["check"], ["list"], ["list", "cases"], ["validate"], ["schema"], ["report"], ["compare"]],
+    [
+        [],
+        ["run"],
+        ["smoke"],
+        ["check"],
+        ["list"],
+        ["list", "cases"],
+        ["validate"],
+        ["schema"],
+        ["report"],
+        ["compare"],
+        ["upgrade"],
+        ["bisect"],
+    ],
 )
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     done = conformance(*command, "--help")

@@ -1,0 +1,92 @@
+"""`conformance upgrade`: make two environments, judge the affected subjects in both, and tell what changed."""
+
+import argparse
+import contextlib
+import datetime as dt
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli import provisioning
+from conformance.cli.compare import compare_folders
+from conformance.cli.errors import UsageError
+from conformance.cli.parser import build_parser
+from conformance.cli.run import run
+from conformance.engine.adapters import Subject
+from conformance.engine.pins import PinError, Sides, read_pins, recipes
+from conformance.engine.provision import Provisioned, ProvisionError, Recipe, provision
+from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, REJECTED, USAGE
+
+SIDES = ("base", "candidate")
+
+
+def upgrade(arguments: argparse.Namespace) -> int:
+    """Judge before and after, write the page, and return the exit code."""
+    python, locked = provisioning.maker(arguments)
+    try:
+        sides = read_pins(arguments.pins, arguments.both, locked)
+    except PinError as error:
+        raise UsageError(str(error)) from error
+    kept, notes = provisioning.divided(_affected(arguments, sides), sides, locked)
+    for note in notes:
+        print(note)
+    if not kept:
+        raise UsageError("nothing is left to judge")
+    out = (
+        arguments.out or Path("reports") / f"upgrade-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    )
+    requires = [choice for subject in kept for choice in subject.requires]
+    made = _provisioned(recipes(python, requires, sides, locked))
+    for side, environment in zip(SIDES, made, strict=True):
+        code = _judge(arguments, kept, environment, out / side)
+        if code in (INTERNAL, INTERRUPTED, USAGE):
+            return code
+    print(f"Upgrade: {sides}")
+    found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget)
+    return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
+
+
+def _affected(arguments: argparse.Namespace, sides: Sides) -> list[Subject]:
+    """Those that were asked for; without a choice, those that require what changes."""
+    subjects = provisioning.named_subjects(arguments.subject, arguments.device)
+    found = subjects if arguments.subject else provisioning.affected(subjects, sides)
+    if not found:
+        names = ", ".join(sides.candidate)
+        known = sorted({name for subject in subjects for name in provisioning.requirement_names(subject)})
+        raise UsageError(f"no adapter requires {names}, only {', '.join(known)}; choose subjects with -a to judge them")
+    return found
+
+
+def _provisioned(sides: Sequence[Recipe]) -> list[Provisioned]:
+    """
+    Make the environments, or find them.
+
+    Raises:
+        UsageError: one cannot be made.
+    """
+    made = []
+    with provisioning.Telling() as telling:
+        for name, recipe in zip(SIDES, sides, strict=True):
+            try:
+                made.append(provision(recipe, provisioning.cache(), telling))
+            except (ProvisionError, OSError) as error:
+                raise UsageError(f"{name}: {error}") from error
+            for warning in made[-1].warnings:
+                print(f"{name}: pip says: {warning}", file=sys.stderr)
+    return made
+
+
+def _judge(arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path) -> int:
+    """One side: an ordinary run in its environment, told on stderr."""
+    words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]
+    words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
+    for option, values in (
+        ("-a", provisioning.patterns_of(subjects)),
+        ("-k", arguments.case),
+        ("--known", arguments.known),
+    ):
+        words += [word for value in values for word in (option, str(value))]
+    print(f"judging {out.name}", file=sys.stderr)
+    with contextlib.redirect_stdout(sys.stderr):
+        return run(build_parser().parse_args(words))

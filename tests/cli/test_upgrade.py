@@ -1,0 +1,219 @@
+"""Upgrades and bisections of a framework that is made here: from pins to environments, verdicts, words, exit codes."""
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conformance.engine.provision import Recipe, provision
+
+TESTS = Path(__file__).parents[1]
+FRAMED = str(TESTS / "fakes" / "framed.py")
+CAUSAL = "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]"
+house = SimpleNamespace(**runpy.run_path(str(TESTS / "wheelhouse.py")))
+
+VERSIONS = {
+    "1.0": house.RIGHT,
+    "1.1": house.RIGHT,
+    "1.2": house.DIES,
+    "1.3": house.RIGHT,
+    "2.0": house.BOTTOM_RIGHT,
+    "2.1": house.BOTTOM_RIGHT,
+    "2.2": house.RAISES,
+    "3.0": house.RIGHT,
+}
+
+
+@pytest.fixture(scope="module")
+def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Where pip finds wheels, and where environments are kept for all tests of this file."""
+    folder = tmp_path_factory.mktemp("provision")
+    wheels = house.wheelhouse(folder / "wheels", VERSIONS)
+    house.write_wheel(wheels, "fakeframe", "2.2rc1", {"fakeframe.py": house.DIES}, ("numpy",))
+    return {**os.environ, **house.offline(wheels), "CONFORMANCE_CACHE": str(folder / "cache")}
+
+
+def conformance(variables: dict[str, str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "conformance", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, cwd=folder, env=variables)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def upgrade(variables: dict[str, str], folder: Path, base: str, candidate: str, *more: str) -> tuple[int, list[str]]:
+    pins = [f"fakeframe=={version}" for version in (base, candidate)]
+    words = ["-a", FRAMED, "-k", "causal/rectangular/*operator=sdpa*", "--out", "out"]
+    done = conformance(variables, folder, "upgrade", *pins, *words, *more)
+    return done.returncode, done.stdout.splitlines() or done.stderr.splitlines()
+
+
+def test_a_regression_is_told_in_words_and_fails(variables: dict[str, str], tmp_path: Path) -> None:
+    code, said = upgrade(variables, tmp_path, "1.0", "2.0")
+    assert code == 1
+    assert said[0] == "Upgrade: fakeframe 1.0 -> 2.0"
+    assert said[1].startswith("Regressed: fakeframe 2.0: ")
+    assert "the causal flag is aligned to the last key" in said[1]
+    assert (tmp_path / "out" / "summary.md").is_file()
+    found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert found["exit_code"] == 1
+    assert {about["fakeframe"] for about in found["base"]["subjects"].values()} == {"1.0"}
+
+
+def test_the_same_behaviour_is_unchanged(variables: dict[str, str], tmp_path: Path) -> None:
+    code, said = upgrade(variables, tmp_path, "1.0", "1.1")
+    assert code == 0
+    assert said[1].startswith("Unchanged: ")
+
+
+def test_a_red_base_with_a_green_candidate_says_what_was_fixed(variables: dict[str, str], tmp_path: Path) -> None:
+    code, said = upgrade(variables, tmp_path, "2.1", "3.0")
+    assert code == 0
+    assert said[1].startswith("Nothing regressed. Fixed: fakeframe 3.0")
+
+
+def test_a_side_that_does_not_start_is_incomplete(variables: dict[str, str], tmp_path: Path) -> None:
+    code, said = upgrade(variables, tmp_path, "1.1", "1.2")
+    assert code == 7
+    assert said[1].startswith("Incomplete: ")
+    assert any("was killed by SIGSEGV before it was ready" in line for line in said)
+
+
+def test_a_version_that_pip_does_not_find_is_wrong_usage(variables: dict[str, str], tmp_path: Path) -> None:
+    code, said = upgrade(variables, tmp_path, "1.0", "9.9")
+    assert code == 4
+    text = "\n".join(said)
+    assert "candidate: fakeframe==9.9 cannot be installed:" in text
+    assert "No matching distribution found for fakeframe==9.9" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fakeframe==1.0"], "fakeframe==1.0 alone: it is not installed here"),
+        (["fakeframe"], "expected NAME==VERSION"),
+        (["fakeframe==1.0", "fakeframe==2.0"], "no adapter requires fakeframe, only "),
+        (["fakeframe==1.0", "fakeframe==2.0", "--python", "/nowhere"], "--python: /nowhere cannot be run"),
+        (["fakeframe==1.0", "fakeframe==2.0", "--constraint", "nowhere"], "nowhere cannot be read"),
+    ],
+)
+def test_wrong_usage(variables: dict[str, str], tmp_path: Path, words: list[str], message: str) -> None:
+    done = conformance(variables, tmp_path, "upgrade", *words)
+    assert done.returncode == 4
+    assert message in done.stderr
+
+
+def test_what_cannot_be_installed_without_a_version_is_left_out(variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("fakeframe==1.0\n", encoding="utf-8")
+    pins = ["keras==3.14.1", "keras==3.15.0", "-a", "keras.sdpa[[]torch]", "--constraint", "lock.txt"]
+    done = conformance(variables, tmp_path, "upgrade", *[word.replace("[[]", "[") for word in pins])
+    assert done.returncode == 4
+    assert "left out: keras.sdpa[torch]: torch is not locked in lock.txt" in done.stdout
+    assert "add --both torch==VERSION" in done.stdout
+
+
+def test_one_pin_goes_against_the_lock(variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text("fakeframe==1.0\n", encoding="utf-8")
+    words = ["-a", FRAMED, "-k", CAUSAL, "--constraint", "lock.txt", "--out", "out"]
+    done = conformance(variables, tmp_path, "upgrade", "fakeframe==2.0", *words)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == "Upgrade: fakeframe 1.0 -> 2.0"
+
+
+# ---- environments ------------------------------------------------------------------------------------------------
+
+
+def test_an_environment_is_made_once_and_shares_what_it_lies_over(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"):
+        monkeypatch.setenv(name, variables[name])
+    under = Recipe(sys.executable, ("numpy",))
+    told: list[str] = []
+    old = provision(Recipe(sys.executable, ("fakeframe==1.0",), (), under), tmp_path, told.append)
+    new = provision(Recipe(sys.executable, ("fakeframe==2.0",), (), under), tmp_path, told.append)
+    said = [line for line in told if not line.startswith("  ")]
+    assert said == ["making an environment with numpy", "installing fakeframe==1.0", "installing fakeframe==2.0"]
+    site = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    folders = [Path(made.python).parents[1] / site for made in (old, new)]
+    one, other = ((folder / "numpy_here.pth").stat().st_ino for folder in folders)
+    assert one == other
+    assert [(folder / "fakeframe.py").read_text(encoding="utf-8") for folder in folders] == [
+        house.RIGHT,
+        house.BOTTOM_RIGHT,
+    ]
+    told.clear()
+    assert provision(Recipe(sys.executable, ("fakeframe==1.0",), (), under), tmp_path, told.append) == old
+    assert told == []
+
+
+def test_an_environment_that_was_cut_is_made_again(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"):
+        monkeypatch.setenv(name, variables[name])
+    recipe = Recipe(sys.executable, ("numpy",))
+    made = provision(recipe, tmp_path, lambda _: None)
+    (Path(made.python).parents[1] / "environment.json").unlink()
+    told: list[str] = []
+    assert provision(recipe, tmp_path, told.append) == made
+    assert told[0] == "making an environment with numpy"
+
+
+# ---- bisect ------------------------------------------------------------------------------------------------------
+
+
+def bisect(variables: dict[str, str], folder: Path, good: str, bad: str) -> subprocess.CompletedProcess[str]:
+    words = ["--package", "fakeframe", "--good", good, "--bad", bad]
+    return conformance(variables, folder, "bisect", CAUSAL, FRAMED, *words)
+
+
+def test_the_first_bad_release_is_found_with_both_diagnoses(variables: dict[str, str], tmp_path: Path) -> None:
+    done = bisect(variables, tmp_path, "1.0", "2.2")
+    assert done.returncode == 0
+    said = done.stdout.splitlines()
+    assert said[0] == "fakeframe 2.0 is the first bad release, 1.3 the last good one"
+    assert said[1].startswith("  1.3: pass, ")
+    assert said[2].startswith("  2.0: fail: ")
+    assert said[2].endswith("; it aligns the causal flag to the last key")
+    assert "of 7 releases judged" in said[3]
+    assert said[4].startswith("see: conformance upgrade fakeframe==1.3 fakeframe==2.0 -a ")
+    assert "2.2rc1" not in done.stderr
+    again = bisect(variables, tmp_path, "1.0", "2.2")
+    assert again.stdout == done.stdout
+    assert "installing" not in again.stderr
+
+
+def test_the_release_that_repaired_it_is_found_too(variables: dict[str, str], tmp_path: Path) -> None:
+    done = bisect(variables, tmp_path, "3.0", "2.0")
+    assert done.stdout.splitlines()[0] == "fakeframe 3.0 is the first good release, 2.2 the last bad one"
+    assert "  2.2: error: causal is gone" in done.stdout
+
+
+def test_a_release_that_does_not_start_is_skipped(variables: dict[str, str], tmp_path: Path) -> None:
+    done = bisect(variables, tmp_path, "1.1", "2.0")
+    assert done.stdout.splitlines()[0] == "fakeframe 2.0 is the first bad release, 1.3 the last good one"
+    assert "fakeframe 1.2: skipped: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "code", "message"),
+    [
+        ("2.0", "2.2", 4, "fakeframe 2.0 is not good\n"),
+        ("2.0", "3.0", 4, "fakeframe 2.0 is not good; the two are the wrong way round: swap --good and --bad"),
+        ("1.0", "3.0", 4, "fakeframe 3.0 is not bad: it does what 1.0 does"),
+        ("1.0", "1.2", 7, "fakeframe 1.2 cannot be judged: "),
+        ("1.0", "9.9", 4, "9.9 is no release that pip can install here; the nearest: 3.0, 2.2, 2.1"),
+        ("1.0", "1.0", 4, "fakeframe is 1.0 on both sides"),
+    ],
+)
+def test_ends_that_are_none(
+    variables: dict[str, str], tmp_path: Path, good: str, bad: str, code: int, message: str
+) -> None:
+    done = bisect(variables, tmp_path, good, bad)
+    assert done.returncode == code
+    assert message in done.stdout + done.stderr
