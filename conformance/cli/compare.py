@@ -8,6 +8,8 @@ from pathlib import Path
 
 from conformance.cli.errors import UsageError
 from conformance.engine.runlog import RunLogError
+from conformance.gate.baseline import side_of_baseline
+from conformance.gate.baseline_file import BaselineError, BaselineFile, read_baseline
 from conformance.gate.comparison import Comparison
 from conformance.gate.comparison import compare as compare_sides
 from conformance.gate.decide import CONFORMS, REJECTED
@@ -54,11 +56,28 @@ def load_side(path: Path) -> Side:
     Raises:
         UsageError: it is neither, with what to do.
     """
+    if path.is_file() and path.name != LOG:
+        return side_of_baseline(load_baseline(path), str(path))
     try:
         if path.is_dir() and not (path / LOG).is_file():
             raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
         return read_side(path)
     except (RunLogError, AmbiguousRunError) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def load_baseline(path: Path) -> BaselineFile:
+    """
+    Read a baseline.
+
+    Raises:
+        UsageError: it is none, with what to do.
+    """
+    try:
+        return read_baseline(path)
+    except BaselineError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error

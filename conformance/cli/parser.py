@@ -99,6 +99,9 @@ def _add_run(commands: "argparse._SubParsersAction[Parser]", name: str, summary:
         metavar="FILE",
         help="more known deviations, beside the packaged ones",
     )
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="reject what changed against this file")
+    parser.add_argument("--update-baseline", action="store_true", help="write what this run shows into the baseline")
+    _add_skip_budget(parser)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that the gate rejects")
@@ -231,11 +234,15 @@ def _add_compare(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("base", type=Path, metavar="BASE", help="a run folder, or a baseline file")
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder that is judged against it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/compare-<UTC>-<id>)")
+    _add_skip_budget(parser)
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    parser.set_defaults(command="compare:compare")
+
+
+def _add_skip_budget(parser: Parser) -> None:
     parser.add_argument(
         "--skip-budget", type=_at_least_none, default=0, metavar="N", help="cells that may lose support (default: 0)"
     )
-    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
-    parser.set_defaults(command="compare:compare")
 
 
 def _add_upgrade(commands: "argparse._SubParsersAction[Parser]") -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance.cli.baseline import Memory
 from conformance.cli.choice import load_cases
 from conformance.cli.folder import open_folder
 from conformance.cli.offer import Offer, cost, existing, make_offer
@@ -18,7 +19,7 @@ from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session, StopRun, Watch
-from conformance.gate.decide import CONFORMS, REJECTED, Decision, decide, is_green
+from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
 from conformance.gate.footer import footer
 from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
@@ -30,6 +31,7 @@ from conformance.report.junit import write_junit
 def run(arguments: argparse.Namespace) -> int:
     """Judge what was asked for, and return the exit code."""
     started = time.monotonic()
+    memory = Memory(arguments)
     known = Known(read_known([PACKAGED, *existing(arguments.known)]), dt.datetime.now(tz=dt.UTC).date())
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
@@ -53,16 +55,19 @@ def run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return _interrupted(folder, session, offer)
     whole = not (stopped or arguments.case or arguments.tag or arguments.paths or arguments.subject)
+    compared = memory.compare(folder, whole=whole)
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
-        known.problems(whole=whole),
+        [*known.problems(whole=whole), *memory.problems(compared)],
         known.record(whole=whole),
         stopped=stopped,
     )
     log.append(footer(session, decision, time.monotonic() - started))
     log.close()
-    return _finish(folder, decision, session.records, arguments)
+    code = _finish(folder, decision, session.records, arguments)
+    memory.finish(compared, folder, complete=decision.exit_code != INCOMPLETE and not stopped)
+    return code
 
 
 def _interrupted(folder: Path, session: Session, offer: Offer) -> int:

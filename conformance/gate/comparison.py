@@ -1,11 +1,11 @@
 """Comparing two sides: what changed, grouped and told, and what it means for the exit code."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.gate.change import DRIFT, FAILING, FLOOR, KINDS, Change, change_of
+from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Change, change_of
 from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.groups import Group, group
 from conformance.gate.side import Key, Observed, Side
@@ -106,8 +106,6 @@ def title(kind: str) -> str:
 
 def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
     """Compare two sides, cell by cell."""
-    same_machine = {name: _same_machine(name, base, candidate) for name in base.asked.keys() & candidate.asked.keys()}
-    same_judge = base.judge == candidate.judge
     changes: list[Change] = []
     compared = unchanged = 0
     for key in dict.fromkeys((*candidate.cells, *base.cells)):
@@ -116,7 +114,7 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
             changes += _one_sided(key, before, now, base, candidate)
             continue
         compared += 1
-        found = _compared(key, before, now, same_machine=same_machine.get(key[1], False), same_judge=same_judge)
+        found = _compared(key, before, now, same_machine=_same_machine(key[1], before, base, candidate))
         changes += found
         unchanged += not found
     return Comparison(
@@ -126,12 +124,12 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
         compared,
         unchanged,
         (*base.missing, *candidate.missing, *_absent(base, candidate), *_absent(candidate, base)),
-        tuple(_notes(base, candidate, same_machine)),
+        tuple(_notes(base, candidate)),
         skip_budget,
     )
 
 
-def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, same_judge: bool) -> list[Change]:
+def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool) -> list[Change]:
     case, subject = key
     if before.problem and now.problem and before.problem != now.problem:
         return [Change("case_changed", case, subject, before, now)]
@@ -139,7 +137,7 @@ def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, 
     if found is None:
         return []
     kind, text = found
-    if not same_judge and kind != "drifted":
+    if before.judge != now.judge and kind != "drifted":
         return [Change("judge_changed", case, subject, before, now, kind)]
     return [Change(kind, case, subject, before, now, text)]
 
@@ -147,8 +145,16 @@ def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, 
 def _one_sided(
     key: Key, before: Observed | None, now: Observed | None, base: Side, candidate: Side
 ) -> Iterable[Change]:
-    """A cell that one side lacks: added or deleted, unless it was asked for there, which is reported as missing."""
+    """
+    A cell that one side lacks: added or deleted.
+
+    Not if it was asked for there, which is reported as missing; and where its subject is not offered any more, its
+    support is lost.
+    """
     case, subject = key
+    if now is None and subject in candidate.not_offered:
+        lost = Observed(DECLINED, text=f"not offered: it lacks {candidate.not_offered[subject]}")
+        return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
     if case in other.cases and subject in other.asked:
         return []
@@ -173,25 +179,29 @@ def _verdicts(number: int) -> str:
     return "1 verdict is" if number == 1 else f"{number:,} verdicts are"
 
 
-def _same_machine(subject: str, base: Side, candidate: Side) -> bool:
-    return base.asked[subject].machine == candidate.asked[subject].machine
+def _same_machine(subject: str, before: Observed | None, base: Side, candidate: Side) -> bool:
+    there, here = base.circumstances(subject, before), candidate.asked.get(subject)
+    return there is not None and here is not None and there.machine == here.machine
 
 
-def _notes(base: Side, candidate: Side, same_machine: Mapping[str, bool]) -> Iterable[str]:
-    if base.judge != candidate.judge:
+def _notes(base: Side, candidate: Side) -> Iterable[str]:
+    both = base.cells.keys() & candidate.cells.keys()
+    if any(base.cells[key].judge != candidate.cells[key].judge for key in both):
         yield "the judging code differs: verdicts that differ are not compared; judge both sides with one version"
-    foreign = sorted(name for name, same in same_machine.items() if not same)
+    subjects = sorted({subject for _, subject in both})
+    foreign = sorted({key[1] for key in both if not _same_machine(key[1], base.cells[key], base, candidate)})
     if foreign:
-        told = "every subject" if len(foreign) == len(same_machine) else ", ".join(foreign)
+        told = "every subject" if foreign == subjects else ", ".join(foreign)
         yield f"bits not comparable: other CPU features, threads or devices for {told}"
-    for name in sorted(same_machine):
-        if base.asked[name].adapter and base.asked[name].adapter != candidate.asked[name].adapter:
+    for name in subjects:
+        before, now = base.asked[name].adapter, candidate.asked[name].adapter
+        if before and now and before != now:
             yield f"the adapter of {name} differs between the two: what changed may be the adapter's doing"
 
 
 def _about(side: Side) -> dict[str, Any]:
     versions = {name: dict(about.versions) for name, about in side.asked.items()}
-    return {"name": side.name, "judge": side.judge, "subjects": dict(sorted(versions.items()))}
+    return {"name": side.name, "subjects": dict(sorted(versions.items()))}
 
 
 def _subjects(side: Side) -> set[str]:

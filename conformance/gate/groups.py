@@ -77,7 +77,7 @@ def group(changes: Iterable[Change], base: Side, candidate: Side) -> tuple[Group
     gathered: dict[tuple[Any, ...], list[Change]] = {}
     for change in changes:
         found = ways[change.case, change.subject]
-        upgrade = _upgrade(change.subject, base, candidate)
+        upgrade = _upgrade(change, base, candidate)
         who = "" if upgrade[1] else change.subject
         key = (change.kind, found.before, found.now, tuple(upgrade[0].items()), tuple(upgrade[1].items()), who)
         gathered.setdefault(key, []).append(change)
@@ -86,9 +86,10 @@ def group(changes: Iterable[Change], base: Side, candidate: Side) -> tuple[Group
     return tuple(sorted(groups, key=lambda g: (order.index(g.kind), -len(g.changes), g.sentence)))
 
 
-def _upgrade(subject: str, base: Side, candidate: Side) -> tuple[dict[str, str], dict[str, str]]:
+def _upgrade(change: Change, base: Side, candidate: Side) -> tuple[dict[str, str], dict[str, str]]:
     """The distributions of a subject that differ, as they were and as they are."""
-    sides = (base.asked.get(subject), candidate.asked.get(subject))
+    subject = change.subject
+    sides = (base.circumstances(subject, change.base), candidate.circumstances(subject, change.candidate))
     before, now = (side.versions if side else {} for side in sides)
     names = sorted(name for name in before.keys() & now.keys() if before[name] != now[name])
     framework = subject.partition(".")[0]
@@ -99,7 +100,7 @@ def _upgrade(subject: str, base: Side, candidate: Side) -> tuple[dict[str, str],
 def _group(changes: tuple[Change, ...], ways: Mapping[tuple[str, str], Ways], base: Side, candidate: Side) -> Group:
     first = changes[0]
     found = ways[first.case, first.subject]
-    before, now = _upgrade(first.subject, base, candidate)
+    before, now = _upgrade(first, base, candidate)
     said = _sentence(changes, found, before, now)
     return Group(first.kind, said, before, now, found, changes)
 

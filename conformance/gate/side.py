@@ -21,8 +21,9 @@ class Observed:
 
     ways: the variations (`decision=name`) that explain a fail, the preferred one first. declared: decisions that are
     declared otherwise than canonical. klass: of a fail. error: the type of an exception. text: what happened, in one
-    line. bits: digest of the output bits. problem: digest of what was asked. known: why the gate accepts it, if it
-    does by a known deviation. tensors: the file that holds its arrays.
+    line. bits, problem, judge: digests of the output bits, of what was asked, of the judging code. known: why the gate
+    accepts it, if it does by a known deviation. tensors: the file that holds its arrays. where: its circumstances, if
+    they are not those of the subject's other cells.
     """
 
     verdict: str
@@ -34,10 +35,12 @@ class Observed:
     text: str = ""
     bits: str = ""
     problem: str = ""
+    judge: str = ""
     uncalibrated: bool = False
     known: str = ""
     rerun: str = ""
     tensors: Path | None = None
+    where: "Circumstances | None" = None
 
     @property
     def conforms(self) -> bool:
@@ -60,16 +63,21 @@ class Side:
     A run, or what a baseline remembers of one.
 
     cases: id -> digest of its problem, or "". asked: subjects that were to be judged. missing: why not everything was,
-    in sentences. sources: id -> `file:line` of the case.
+    in sentences. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged, and what they
+    lack.
     """
 
     name: str
-    judge: str
     cases: Mapping[str, str]
     asked: Mapping[str, Circumstances]
     cells: Mapping[Key, Observed]
     missing: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
+    not_offered: Mapping[str, str] = field(default_factory=dict)
+
+    def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
+        """Where a cell was judged."""
+        return cell.where if cell is not None and cell.where is not None else self.asked.get(subject)
 
 
 class AmbiguousRunError(ValueError):
@@ -100,26 +108,28 @@ def _remedy(folder: Path, header: Record) -> str:
     return f"go on with `{command}{given} --resume`, or run it again"
 
 
-def side_of(name: str, records: tuple[Record, ...], folder: Path, missing: tuple[str, ...] = ()) -> Side:
+def side_of(
+    name: str, records: tuple[Record, ...], folder: Path, missing: tuple[str, ...] = (), *, plain: bool = True
+) -> Side:
     """
-    The side that the records of a run log tell.
+    The side that the records of a run log tell; `plain` says that subjects are named without their environment.
 
     Raises:
-        AmbiguousRunError: a subject was judged in several environments.
+        AmbiguousRunError: two subjects have one plain name.
     """
     header = records[0]
-    names = _plain_names(header["subjects"], name)
+    names = _plain_names(header["subjects"], name) if plain else {subject: subject for subject in header["subjects"]}
     cells = [record for record in records if record["type"] == "cell"]
     footer = records[-1] if records[-1]["type"] == "footer" else {}
-    gate = footer.get("gate", {})
+    gate, judge = footer.get("gate", {}), header.get("judge", "")
     return Side(
         name=name,
-        judge=header.get("judge", ""),
-        cases={case: about.get("digest", "") for case, about in header["cases"].items()},
+        cases={case: short(about.get("digest", "")) for case, about in header["cases"].items()},
         asked=_circumstances(header, records, names),
-        cells={(record["case"], names[record["subject"]]): observed(record, folder) for record in cells},
+        cells={(record["case"], names[record["subject"]]): observed(record, folder, judge) for record in cells},
         missing=(*missing, *(f"{name}: {text}" for text in gate.get("incomplete", ()))),
         sources={case: about.get("source", "") for case, about in header["cases"].items()},
+        not_offered={each["adapter"]: ", ".join(each["missing"]) for each in header.get("not_offered", ())},
     )
 
 
@@ -161,7 +171,7 @@ def _circumstances(header: Record, records: tuple[Record, ...], names: Mapping[s
     return found
 
 
-def observed(record: Mapping[str, Any], folder: Path | None = None) -> Observed:
+def observed(record: Mapping[str, Any], folder: Path, judge: str) -> Observed:
     """What a cell's record says."""
     explanation = record.get("explanation", {})
     ways = (f"{explanation['decision']}={explanation['name']}", *record.get("ties", ())) if explanation else ()
@@ -176,13 +186,19 @@ def observed(record: Mapping[str, Any], folder: Path | None = None) -> Observed:
         klass=record.get("class", ""),
         error=error.get("type", ""),
         text=_line(error.get("message") or record.get("reason", "")),
-        bits=digests.get("outputs", ""),
-        problem=digests.get("problem", ""),
+        bits=short(digests.get("outputs", "")),
+        problem=short(digests.get("problem", "")),
+        judge=short(digests.get("judge", judge)),
         uncalibrated=bool(record.get("uncalibrated")),
         known=record.get("known", {}).get("reason", ""),
         rerun=record.get("rerun", ""),
-        tensors=folder / tensors if folder is not None and tensors else None,
+        tensors=folder / tensors if tensors else None,
     )
+
+
+def short(digest: str) -> str:
+    """Enough of a digest to tell two apart."""
+    return digest.removeprefix("sha256:")[:16]
 
 
 def _number(value: Any) -> float | None:

@@ -109,18 +109,18 @@ def _sentence(way: str) -> str:
 
 
 def _happened(observed: Observed) -> str:
-    text = observed.text[:SHOWN]
+    text = f": {observed.text[:SHOWN]}" if observed.text else ""
     match observed.verdict:
         case "unsupported":
-            return f"is declined: {text}"
+            return f"is declined{text}"
         case "error":
-            return f"raises {observed.error}: {text}" if observed.error else f"raises an error: {text}"
+            return f"raises {observed.error or 'an error'}{text}"
         case "crash":
-            return f"dies: {text}"
+            return f"dies{text}"
         case "timeout":
             return "does not answer in time"
         case "inconclusive":
-            return f"cannot be judged: {text}"
+            return f"cannot be judged{text}"
     return f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
 
 

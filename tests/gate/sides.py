@@ -11,7 +11,7 @@ SUBJECT = "onnxruntime.sdpa"
 def side(name: str, cells: dict[str, Observed], version: str = "1.23.2", **more: Any) -> Side:
     """One subject and its cells by case."""
     about = Circumstances({"onnxruntime": version, "numpy": "2.4.6"}, more.pop("machine", MACHINE), "sha256:a")
-    given: dict[str, Any] = {"judge": "sha256:j", "cases": dict.fromkeys(cells, ""), "asked": {SUBJECT: about}, **more}
+    given: dict[str, Any] = {"cases": dict.fromkeys(cells, ""), "asked": {SUBJECT: about}, **more}
     return Side(name=name, cells={(case, SUBJECT): observed for case, observed in cells.items()}, **given)
 
 

@@ -161,7 +161,7 @@ def test_the_same_red_twice_is_no_regression(sides: ModuleType) -> None:
 def test_another_problem_or_another_judge_is_no_regression(sides: ModuleType) -> None:
     before, now = {"a": Observed("pass", problem="p1")}, {"a": nan_row(problem="p2")}
     assert of(sides, before, now).counts == {"case_changed": 1}
-    judged = compare(sides.side("base", {"a": PASS}), sides.side("candidate", {"a": nan_row()}, judge="sha256:k"))
+    judged = of(sides, {"a": PASS}, {"a": nan_row(judge="another")})
     assert (judged.counts, judged.exit_code) == ({"judge_changed": 1}, CONFORMS)
     assert judged.notes == (
         "the judging code differs: verdicts that differ are not compared; judge both sides with one version",
@@ -199,6 +199,14 @@ def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete(sides: 
     assert found.incomplete == ("candidate: 1 verdict is missing, first b on onnxruntime.sdpa: run it again",)
     assert found.headline.startswith("Incomplete: candidate: 1 verdict is missing")
     assert found.counts == {"regressed": 1}
+
+
+def test_a_subject_that_is_not_offered_any_more_has_lost_its_support(sides: ModuleType) -> None:
+    gone = sides.side("candidate", {}, asked={}, not_offered={sides.SUBJECT: "onnxruntime"})
+    found = compare(sides.side("base", {"a": PASS}), gone)
+    sentence = f"{sides.SUBJECT}: it is declined: not offered: it lacks onnxruntime; before it conformed: 1 case"
+    assert [(group.kind, group.sentence) for group in found.groups] == [("support_lost", sentence)]
+    assert found.exit_code == REJECTED
 
 
 def test_two_sides_with_nothing_in_common_compare_nothing(sides: ModuleType) -> None:

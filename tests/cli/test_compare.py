@@ -1,0 +1,233 @@
+"""Comparing as a user does it: run, upgrade, run again; with a folder on either side, and with a baseline."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+CHANGING = Path(__file__).with_name("changing.py").read_text(encoding="utf-8")
+SUITE = """\
+format: 1
+suite: small
+summary: A few calls.
+defaults: {operator: sdpa, batch: 2, num_heads: 3, head_dim: 5, seq_len_q: 3, seq_len_k: 7}
+cases:
+  - name: plain
+    matrix: {inputs.seed: [1, 2]}
+  - name: dead
+    masks: [{kind: key_padding, lengths: [7, 0]}]
+    inputs: {clean: true}
+"""
+
+
+MINE = "mine.sdpa:"
+BEFORE = "before it conformed"
+
+
+def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
+
+
+def judge(project: Path, behaviour: str, *more: str) -> subprocess.CompletedProcess[str]:
+    text = CHANGING.replace('BEHAVIOUR = "zero"', f'BEHAVIOUR = "{behaviour}"')
+    (project / "mine.py").write_text(text, encoding="utf-8")
+    return conformance("run", "cases", "-a", "mine.py", *more, cwd=project)
+
+
+def start(folder: Path) -> Path:
+    (folder / "cases").mkdir()
+    (folder / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return start(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one run folder for each behaviour."""
+    folder = start(tmp_path_factory.mktemp("runs"))
+    for behaviour in ("zero", "mean", "nan", "raises", "declines"):
+        judge(folder, behaviour, "--out", behaviour)
+    return folder
+
+
+def between(runs: Path, before: str, now: str) -> subprocess.CompletedProcess[str]:
+    return conformance("compare", before, now, "--out", f"{before}-{now}", cwd=runs)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "code", "first"),
+    [
+        ("zero", "zero", 0, "Unchanged: 3 verdicts on 1 subject"),
+        ("nan", "nan", 0, "Unchanged: 3 verdicts on 1 subject"),
+        ("zero", "nan", 1, f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"),
+        ("mean", "nan", 1, f"Fails in another way: {MINE} a fully masked row is NaN, was the mean of V before: 1 case"),
+        ("nan", "zero", 0, f"Nothing regressed. Fixed: {MINE} a fully masked row is zero, was NaN before: 1 case"),
+        ("zero", "raises", 1, f"Regressed: {MINE} it raises ValueError: bad shape (3, 5); {BEFORE}: 3 cases"),
+        ("zero", "declines", 1, f"Support lost: {MINE} it is declined: takes no masks any more; {BEFORE}: 1 case"),
+    ],
+)
+def test_the_first_line_and_the_exit_code_say_what_changed(
+    runs: Path, before: str, now: str, code: int, first: str
+) -> None:
+    done = between(runs, before, now)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (code, first)
+    out = runs / f"{before}-{now}"
+    record = json.loads((out / "comparison.json").read_text(encoding="utf-8"))
+    assert (record["exit_code"], record["headline"]) == (code, first)
+    assert first in (out / "index.html").read_text(encoding="utf-8")
+    assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ✅" if code == 0 else "# ❌")
+
+
+def test_what_regressed_says_how_to_run_it_again(runs: Path) -> None:
+    assert "  rerun: conformance run cases -a mine.py -k small/dead" in between(runs, "zero", "nan").stdout
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_run_log_that_was_cut_is_incomplete_and_says_how_to_go_on(runs: Path, tmp_path: Path, side: int) -> None:
+    log = (runs / "zero" / "run.jsonl").read_bytes()
+    (tmp_path / "cut").mkdir()
+    (tmp_path / "cut" / "run.jsonl").write_bytes(log[:-300])
+    sides = [str(runs / "zero"), str(runs / "zero")]
+    sides[side] = "cut"
+    done = conformance("compare", *sides, "--out", "diff", cwd=tmp_path)
+    assert done.returncode == 7
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("Incomplete: cut/run.jsonl: the run was cut before its end: go on with `conformance run")
+    assert "--resume`" in first
+
+
+def empty(_: str) -> str:
+    return "not a log\n"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text.replace('"schema": 1', '"schema": 2'), "run.jsonl:1: schema 2; this version reads schema 1"),
+        (empty, "run.jsonl:1: "),
+        (lambda text: text.replace('"subjects"', '"sbjects"', 1), "run.jsonl: a record lacks what this version"),
+        (lambda _: None, "spoilt holds no run.jsonl: give a run folder"),
+    ],
+)
+def test_a_folder_that_holds_no_run_of_ours_is_wrong_usage(
+    runs: Path, tmp_path: Path, spoil: Callable[[str], str | None], said: str
+) -> None:
+    (tmp_path / "spoilt").mkdir()
+    text = spoil((runs / "zero" / "run.jsonl").read_text(encoding="utf-8"))
+    if text is not None:
+        (tmp_path / "spoilt" / "run.jsonl").write_text(text, encoding="utf-8")
+    done = conformance("compare", str(runs / "zero"), "spoilt", "--out", "diff", cwd=tmp_path)
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ---- baselines ----------------------------------------------------------------------------------------------------
+
+
+def remember(project: Path, behaviour: str = "zero") -> str:
+    done = judge(project, behaviour, "--baseline", "base.json", "--update-baseline")
+    assert done.stdout.splitlines()[-1] == "Baseline: base.json"
+    return (project / "base.json").read_text(encoding="utf-8")
+
+
+def against(project: Path, behaviour: str, *more: str) -> subprocess.CompletedProcess[str]:
+    return judge(project, behaviour, "--baseline", "base.json", *more)
+
+
+def test_the_same_environment_twice_is_unchanged_byte_for_byte(project: Path) -> None:
+    first = remember(project)
+    assert remember(project) == first
+    done = against(project, "zero")
+    assert done.returncode == 0
+    assert "Unchanged: 3 verdicts on 1 subject" in done.stdout
+
+
+def test_a_change_against_the_baseline_rejects_the_run_and_says_it_in_the_log(project: Path) -> None:
+    remember(project)
+    done = against(project, "declines", "--out", "out")
+    assert done.returncode == 1
+    verdict = json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))
+    told = "against base.json: support lost: mine.sdpa: it is declined: takes no masks any more; before it conformed"
+    assert verdict["gate"]["problems"] == [f"{told}: 1 case"]
+    assert verdict["exit_code"] == 1
+    assert (project / "out" / "comparison" / "index.html").is_file()
+    assert against(project, "declines", "--skip-budget", "1").returncode == 0
+
+
+def test_a_baseline_turns_nothing_red_green(project: Path) -> None:
+    remember(project, "nan")
+    done = against(project, "nan")
+    assert done.returncode == 1
+    assert "Unchanged: 3 verdicts on 1 subject" in done.stdout
+
+
+def test_loosening_is_a_changed_line(project: Path) -> None:
+    before = remember(project).splitlines()
+    now = remember(project, "nan").splitlines()
+    changed = [line for line in now if line not in before]
+    assert [line for line in changed if '"small/dead"' in line and '"fail"' in line]
+    assert not any('"small/plain' in line for line in changed)
+    assert len(now) == len(before)
+
+
+def test_a_partial_run_keeps_all_other_entries(project: Path) -> None:
+    before = remember(project).splitlines()
+    done = against(project, "nan", "-k", "small/dead", "--update-baseline")
+    assert done.returncode == 1
+    now = (project / "base.json").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in before if "small/" in line and '"small/dead": {' not in line]
+    assert len(kept) == 5
+    assert all(line in now for line in kept)
+    alone = against(project, "nan", "-k", "small/dead")
+    assert "deleted" not in alone.stdout
+    assert "1 cell compared: 1 unchanged" in alone.stdout
+
+
+@pytest.fixture(scope="module")
+def remembered(runs: Path) -> str:
+    return remember(runs)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text.replace('"schema": 1', '"schema": 7'), "base.json: schema 7; this version reads schema 1"),
+        (lambda text: text[:200], "base.json: not JSON, perhaps cut off"),
+        (lambda _: "[]", "base.json: not a baseline: give the file that"),
+        (lambda text: text.replace('"pass"', '"psas"', 1), "Input should be 'pass', 'dialect'"),
+        (lambda text: text.replace('": {"environment": "', '": {"environment": "x'), "there is no environment 'x"),
+    ],
+)
+def test_a_baseline_that_cannot_be_read_stops_before_anything_runs(
+    project: Path, remembered: str, spoil: Callable[[str], str], said: str
+) -> None:
+    (project / "base.json").write_text(spoil(remembered), encoding="utf-8")
+    done = against(project, "zero", "--out", "out")
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert "conformance run --" in done.stderr
+    assert not (project / "out").exists()
+
+
+def test_a_baseline_that_does_not_exist_is_not_made_up(project: Path) -> None:
+    done = against(project, "zero")
+    assert done.returncode == 4
+    assert "there is no baseline base.json: write it with --update-baseline" in done.stderr
+    done = judge(project, "zero", "--update-baseline")
+    assert "--update-baseline needs --baseline FILE" in done.stderr
+
+
+def test_a_baseline_is_a_side_of_compare(runs: Path, remembered: str) -> None:
+    (runs / "given.json").write_text(remembered, encoding="utf-8")
+    done = conformance("compare", "given.json", "nan", "--out", "diff", cwd=runs)
+    first = f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, first)
