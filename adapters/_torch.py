@@ -48,7 +48,7 @@ def aliased(
     return q, k, k if alias in ("kv", "qkv") else laid_out(value, device, layout)
 
 
-def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0) -> Any:
+def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0, batch_first: bool = True) -> Any:
     """A torch.nn.MultiheadAttention of the call's widths."""
     return torch.nn.MultiheadAttention(
         facts.sizes["query_dim"],
@@ -57,7 +57,7 @@ def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0) -> Any:
         bias=biases,
         kdim=facts.sizes["kdim"],
         vdim=facts.sizes["vdim"],
-        batch_first=True,
+        batch_first=batch_first,
         device=facts.device,
         dtype=getattr(torch, facts.dtype),
     )

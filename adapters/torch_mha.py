@@ -2,7 +2,7 @@
 PyTorch, through torch.nn.MultiheadAttention.
 
 What this adapter translates, and nothing else:
-* arrays are (batch, seq_len, width): batch_first=True
+* arrays are (batch, seq_len, width): batch_first=True; with [seq_first] the axes of batch and length are exchanged
 * weights are given (in, out) and torch stores (out, in): transposed; wq, wk, wv are stacked in in_proj_weight, or
   separate where kdim or vdim differ; biases are stacked in in_proj_bias
 * key_padding_mask and attn_mask: True means ignore, floats are added to the logits
@@ -11,7 +11,8 @@ What this adapter translates, and nothing else:
 * need_weights where weights are asked for, average_attn_weights where their mean is
 * query, key and value lie in memory as the call says: torch.as_strided
 * dropout: given to the layer, inactive in [eval]
-* [eval] is module.eval() without gradients, [train] is module.train() with gradients and dropout 0
+* module.eval() without gradients; [train] is module.train() with gradients and dropout 0
+* [unbatched] calls once for each item, without the axis of the batch
 """
 
 NAME = "torch.mha"
@@ -47,6 +48,11 @@ VARIANTS = {
         "CAPABILITIES": ["kdim", "no_bias", "layout", "dropout"],
     },
     "train": {"summary": "training mode, dropout 0"},
+    "seq_first": {"summary": "inference with batch_first=False"},
+    "unbatched": {"summary": "inference, each item in a call of its own without a batch axis"},
+    "aot_eager": {
+        "summary": "inference under torch.compile(fullgraph=True, backend='aot_eager'): traced, not by Inductor",
+    },
 }
 
 from typing import Any
@@ -66,6 +72,7 @@ from ._torch import (
     torch_evidence,
     wants_weights,
 )
+from ._torch_calls import CALLS, call_layer
 
 
 def declare(facts: Facts) -> Declaration:
@@ -92,11 +99,12 @@ def mha(call: Call) -> dict[str, Any]:
     facts = call.facts
     if "weights" in facts.outputs and "weights_mean" in facts.outputs:
         raise Unsupported("one call returns weights per head or their mean, not both")
-    layer = mha_layer(facts, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    batch_first = facts.variant != "seq_first"
+    layer = mha_layer(facts, biases="bq" in call.params, dropout=call.dropout_p or 0.0, batch_first=batch_first)
     params = {name: to_torch(tensor, facts.device) for name, tensor in call.params.items()}
     layer.load_state_dict(mha_state(params, facts.sizes))
     layer.train(facts.variant == "train")
-    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
+    inputs = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     masks = {
         name: to_torch(call.arguments[name], facts.device)
         for name in ("key_padding_mask", "attn_mask")
@@ -109,7 +117,7 @@ def mha(call: Call) -> dict[str, Any]:
         "average_attn_weights": "weights_mean" in facts.outputs,
     }
     with torch.set_grad_enabled(facts.variant == "train"), framework_call():
-        output, weights = layer(query, key, value, **arguments)
+        output, weights = CALLS.get(facts.variant, call_layer)(layer, inputs, arguments)
     found = {"output": output, "weights": weights, "weights_mean": weights}
     return {name: from_torch(found[name]) for name in facts.outputs}
 

@@ -1,5 +1,5 @@
 """
-PyTorch, through torch.nn.functional.scaled_dot_product_attention, with one kernel chosen by sdpa_kernel.
+PyTorch, through torch.nn.functional.scaled_dot_product_attention.
 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
@@ -7,6 +7,8 @@ What this adapter translates, and nothing else:
 * is_causal: top-left aligned
 * query, key and value lie in memory as the call says: torch.as_strided
 * fewer key heads than query heads: enable_gqa=True
+* [math] and [flash] choose one kernel by sdpa_kernel, [default] leaves the choice to PyTorch
+* [causal_bias]: as [default]; causal_upper_left and causal_lower_right of torch.nn.attention.bias stand for attn_mask
 """
 
 NAME = "torch.sdpa"
@@ -45,12 +47,29 @@ VARIANTS = {
             "is_causal": {"role": "causal", "alignment": "top_left"},
         },
     },
+    "default": {"summary": "the kernel that PyTorch chooses"},
+    "causal_bias": {
+        "summary": "causal_upper_left and causal_lower_right in place of is_causal",
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "float": "add",
+            },
+            "causal_upper_left": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
+            "causal_lower_right": {"role": "causal", "alignment": "bottom_right", "excludes": ["attn_mask"]},
+        },
+    },
 }
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
@@ -58,6 +77,7 @@ from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torc
 
 TARGET = torch.nn.functional.scaled_dot_product_attention
 KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+BIASES = {"causal_upper_left": bias.causal_upper_left, "causal_lower_right": bias.causal_lower_right}
 
 
 def declare(facts: Facts) -> Declaration:
@@ -75,16 +95,22 @@ def sdpa(call: Call) -> dict[str, Any]:
     if facts.layout == "column_major" and facts.variant == "flash":
         raise Unsupported("the flash kernel wants the numbers of a row side by side: check_last_dim_stride_equals_1")
     query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
-    mask = call.arguments.get("attn_mask")
+    masks = [make(query.shape[-2], key.shape[-2]) for name, make in BIASES.items() if name in call.arguments]
+    masks += [to_torch(call.arguments[name], facts.device) for name in ("attn_mask",) if name in call.arguments]
     arguments = {
-        "attn_mask": None if mask is None else to_torch(mask, facts.device),
+        "attn_mask": masks[0] if masks else None,
         "is_causal": bool(call.arguments.get("is_causal", False)),
         "scale": call.scale,
         "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
     }
-    with torch.no_grad(), sdpa_kernel(KERNELS[facts.variant]), framework_call():
+    with torch.no_grad(), kernel(facts.variant), framework_call():
         output = TARGET(query, key, value, **arguments)
     return {"output": from_torch(output)}
+
+
+def kernel(variant: str) -> AbstractContextManager[None]:
+    """The kernel of the variant, or the one that PyTorch chooses."""
+    return sdpa_kernel(KERNELS[variant]) if variant in KERNELS else nullcontext()
 
 
 def _decline_on_cuda(call: Call) -> None:
