@@ -89,9 +89,20 @@ def _support(base: Observed, candidate: Observed) -> str | None:
 
 
 def _another_failure(base: Observed, candidate: Observed) -> str:
-    """Where the gate accepts both as known deviations, nothing is red: another decision is taken, no more."""
+    """
+    Where the gate accepts both as known deviations, nothing is red: another decision is taken, no more.
+
+    Where it accepts the candidate alone, what was wrong is gone, and what is left was known; unless both take the same
+    decision, in two ways.
+    """
+    if candidate.known and not base.known and not _decisions(base) & _decisions(candidate):
+        return "fixed"
     accepted = base.known and candidate.known and base.ways and candidate.ways
     return "dialect_changed" if accepted else "fails_otherwise"
+
+
+def _decisions(observed: Observed) -> set[str]:
+    return {way.partition("=")[0] for way in observed.ways}
 
 
 def effective(observed: Observed) -> Mapping[str, str]:
