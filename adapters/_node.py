@@ -62,6 +62,8 @@ def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, An
         attributes |= {"q_num_heads": facts.sizes["num_heads"], "kv_num_heads": facts.sizes["num_kv_heads"]}
     if call.scale is not None:
         attributes["scale"] = call.scale
+    if call.softcap is not None:
+        attributes["softcap"] = call.softcap
     if "window" in call.arguments:
         sides = (-1 if side is None else side for side in call.arguments["window"])
         attributes |= dict(zip(("left_window_size", "right_window_size"), sides, strict=True))

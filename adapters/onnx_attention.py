@@ -5,6 +5,7 @@ What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; [reference-3d] merges heads: (batch, seq_len, width)
 * attn_mask: True means attend, floats are added to the logits; it broadcasts, but for the keys
 * is_causal: top-left aligned; since opset 25 left_window_size and right_window_size: inclusive
+* softcap: an attribute
 * weights: qk_matmul_output in mode 3
 """
 
@@ -15,7 +16,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",

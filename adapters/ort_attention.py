@@ -5,6 +5,7 @@ What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; [3d] merges the heads: (batch, seq_len, width)
 * attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
 * is_causal: top-left aligned
+* softcap: an attribute
 * weights: qk_matmul_output in mode 3
 """
 
@@ -15,7 +16,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",

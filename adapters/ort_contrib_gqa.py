@@ -3,7 +3,7 @@ onnxruntime's own operator com.microsoft.GroupQueryAttention without a past, as 
 
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
-* attention_bias: added to the logits
+* attention_bias: added to the logits; softcap: an attribute
 * causal: top-left aligned, 0 where the call has no causal mask
 * local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
 * seqlens_k: the whole length of every item, less one; total_sequence_length: the whole length
@@ -16,7 +16,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads"]
+CAPABILITIES = ["scale", "grouped_heads", "softcap"]
 SLOTS = {
     "attention_bias": {
         "role": "mask",
@@ -69,6 +69,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         num_heads=sizes["num_heads"],
         kv_num_heads=sizes["num_kv_heads"],
         scale=call.scale,
+        softcap=call.softcap,
         causal=int("causal" in call.arguments),
         local_window_size=window(call),
     )

@@ -42,6 +42,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_upgrade(commands)
     _add_bisect(commands)
+    _add_import(commands)
     return parser
 
 
@@ -330,6 +331,15 @@ def _at_least_none(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{number} is less than none")
     return number
+
+
+def _add_import(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "import", "write the test vectors of others as cases", "import onnx vectors")
+    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    onnx = _command(kinds, "onnx", "write the Attention tests that ship inside onnx as cases", "import onnx vectors")
+    onnx.add_argument("folder", type=Path, metavar="DIR", help="a new folder for the suite and its arrays")
+    onnx.add_argument("--python", default=sys.executable, help="an interpreter that has onnx (default: this one)")
+    onnx.set_defaults(command="importing:import_onnx")
 
 
 def _at_least_one(text: str) -> int:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
-        [*known.problems(whole=whole), *memory.problems(compared)],
+        [*known.problems(whole=whole), *memory.problems(compared), *session.contradicted],
         known.record(whole=whole),
         stopped=stopped,
     )

@@ -25,6 +25,7 @@ from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
+from conformance.judge.published import Finding, published_findings
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise
@@ -76,6 +77,7 @@ class Session:
     signatures: dict[str, set[str]] = field(default_factory=dict)
     planned: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    published: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
         self._judge = Judge()
@@ -96,6 +98,7 @@ class Session:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
         self.records.extend(self.done.values())
+        self.published = published_findings(self.cases, lambda case: self.problem(case)[0])
         self.reports = pool.run(Hooks(self._jobs, self._judged, self._started))
 
     @property
@@ -106,6 +109,11 @@ class Session:
             case, subject = self._not_run[0]
             found.append(f"{len(self._not_run)} cells were not run, first {case} on {subject}")
         return found
+
+    @property
+    def contradicted(self) -> list[str]:
+        """Where published numbers and the oracle disagree, in sentences."""
+        return [finding.problem for finding in self.published if finding.problem]
 
     def problem(self, case: Case) -> tuple[Problem, str]:
         """The arrays of a case and their digest, made once."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from conformance.spec.published import Published
+
 Nested = tuple[Any, ...]
 """A literal array: tuples in tuples of bools, ints and floats."""
 
@@ -120,6 +122,7 @@ class Case:
     inputs: Inputs = field(default_factory=Inputs)
     outputs: tuple[str, ...] = ("output",)
     tags: tuple[str, ...] = ()
+    published: Published | None = None
     yaml: str = ""
     source: str = ""
 
@@ -146,6 +149,16 @@ class Case:
             "query": (self.batch, self.num_heads, self.seq_len_q, self.head_dim),
             "key": (self.batch, self.num_kv_heads, self.seq_len_k, self.head_dim),
             "value": (self.batch, self.num_kv_heads, self.seq_len_k, self.value_dim),
+        }
+
+    @property
+    def output_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of everything that can be asked for."""
+        output = (self.batch, self.num_heads, self.seq_len_q, self.value_dim)
+        return {
+            "output": output if self.operator == "sdpa" else (self.batch, self.seq_len_q, self.output_dim),
+            "weights": (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k),
+            "weights_mean": (self.batch, self.seq_len_q, self.seq_len_k),
         }
 
     @property

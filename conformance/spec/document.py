@@ -7,9 +7,11 @@ stay None here and are resolved in `loader`.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from conformance.spec import patterns, streams
+from conformance.spec.model import Model
+from conformance.spec.published import PublishedFields
 
 Size = Annotated[int, Field(ge=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
@@ -24,12 +26,6 @@ Literals = Annotated[list[Any], Field(min_length=1)]
 Poison = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 Output = Literal["output", "weights", "weights_mean"]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
-
-
-class Model(BaseModel):
-    """Strict: no text becomes a number, no unknown key is dropped."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class OverAxes(Model):
@@ -148,6 +144,7 @@ class Entry(Model):
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = InputFields()
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
+    published: PublishedFields | None = Field(default=None, description="Numbers printed elsewhere for this case.")
 
 
 class Suite(Model):
@@ -156,7 +153,7 @@ class Suite(Model):
     format: Literal[1]
     suite: str = Field(description="The file's path in the case folder, without .yaml.", min_length=1)
     summary: str = Field(description="One sentence.", min_length=1)
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, Any] = Field(default={})
     cases: list[dict[str, Any]] = Field(min_length=1)
 
 
@@ -165,6 +162,8 @@ def fields(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
     model: type[Model] = Entry
     if path[:1] == ("inputs",):
         model = InputFields
+    elif path[:1] == ("published",):
+        model = PublishedFields
     elif path[:1] == ("masks",) and isinstance(kind, str) and kind in MASKS:
         model = MASKS[kind]
     return (*model.model_fields, "matrix") if model is Entry else tuple(model.model_fields)

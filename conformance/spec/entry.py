@@ -6,11 +6,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from conformance.spec import document, files, wording
+from conformance.spec import document, files, published_checks, wording
 from conformance.spec.case import ArrayMask, Case, CausalMask, Inputs, Mask, WindowMask
 from conformance.spec.checks import SIZES, WIDTHS, check, faulty_fields
 from conformance.spec.mask_checks import check_mask, nested, not_a_number
 from conformance.spec.mistakes import Fault
+from conformance.spec.published import frozen, published
 
 STAND_INS: dict[str, Any] = {
     "name": "stand_in",
@@ -46,6 +47,9 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
             found += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
     if "inputs" not in faulty:
         found += _input_faults(case, entry, suite, root, faulty)
+    if entry.published is not None and "published" not in faulty:
+        shapes = None if faulty & {"operator", *SIZES, *WIDTHS} else case.output_shapes
+        found += published_checks.faults(entry.published, shapes, suite, root)
     return (None, found) if faulty or broken else (case, found)
 
 
@@ -102,6 +106,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         inputs=_inputs(entry.inputs, suite),
         outputs=tuple(entry.outputs),
         tags=tuple(entry.tags),
+        published=published(entry.published, suite),
     )
 
 
@@ -114,10 +119,10 @@ def _mask(model: document.AnyMask) -> Mask:
         kind=model.kind,
         axes=tuple(model.axes) if model.axes is not None else _default_axes(model),
         element=model.element,
-        values=_frozen(model.values),
+        values=frozen(model.values),
         pattern=model.pattern,
-        lengths=_frozen(model.lengths),
-        lengths_q=None if isinstance(model, document.KeyPadding) else _frozen(model.lengths_q),
+        lengths=frozen(model.lengths),
+        lengths_q=None if isinstance(model, document.KeyPadding) else frozen(model.lengths_q),
         distribution=model.distribution if isinstance(model, document.Additive) else None,
         seed=model.seed,
         true_means=model.true_means,
@@ -139,16 +144,12 @@ def _inputs(model: document.InputFields, suite: Path) -> Inputs:
         clean=model.clean,
         poison=model.poison,
         gain=float(model.gain),
-        query=_frozen(model.query),
-        key=_frozen(model.key),
-        value=_frozen(model.value),
+        query=frozen(model.query),
+        key=frozen(model.key),
+        value=frozen(model.value),
         file=None if model.file is None else suite.parent / model.file,
         layout=model.layout,
     )
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _input_faults(case: Case, entry: document.Entry, suite: Path, root: Path, faulty: set[str]) -> Iterator[Fault]:

@@ -1,0 +1,42 @@
+"""What published numbers must be to the case that they are printed for."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from conformance.spec import files
+from conformance.spec.mask_checks import nested, not_a_number
+from conformance.spec.mistakes import Fault
+from conformance.spec.published import NAMES, PublishedFields, frozen
+
+
+def faults(
+    model: PublishedFields, shapes: Mapping[str, tuple[int, ...]] | None, suite: Path, root: Path
+) -> Iterator[Fault]:
+    """What is wrong with published numbers; `shapes` are those of the outputs, None where sizes are faulty."""
+    if (model.digits is None) == (model.rtol is None and model.atol is None):
+        yield Fault(("published",), "expected either digits, or rtol and atol: how exactly the numbers are printed")
+    given = [name for name in NAMES if getattr(model, name) is not None]
+    if not given and model.file is None:
+        yield Fault(("published",), f"no numbers: expected some of {', '.join(NAMES)}, or file")
+    for name in given if shapes is not None else ():
+        values = frozen(getattr(model, name))
+        yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))
+    if model.file is not None:
+        yield from _file_faults(model.file, shapes, suite, root)
+
+
+def _file_faults(name: str, shapes: Mapping[str, tuple[int, ...]] | None, suite: Path, root: Path) -> Iterator[Fault]:
+    path = ("published", "file")
+    if (refused := files.refusal(name, suite, root)) is not None:
+        yield Fault(path, refused)
+        return
+    try:
+        found = files.shapes(suite.parent / name)
+    except ValueError as error:
+        yield Fault(path, str(error))
+        return
+    for array, shape in found.items():
+        if array not in NAMES:
+            yield Fault(path, f"{name} has an array {array!r}; expected some of {', '.join(NAMES)}")
+        elif shapes is not None and shape != shapes[array]:
+            yield Fault(path, f"{array} in {name} has shape {shape}; expected {shapes[array]}")
