@@ -14,6 +14,7 @@ from conformance.gate.comparison import Comparison
 from conformance.gate.comparison import compare as compare_sides
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.gate.side import LOG, AmbiguousRunError, Side, read_side
+from conformance.report.annotations import comparison_annotations
 from conformance.report.comparison import print_comparison, write_comparison
 from conformance.report.comparison_page import write_comparison_page
 
@@ -24,6 +25,7 @@ def compare(arguments: argparse.Namespace) -> int:
         arguments.out or Path("reports") / f"compare-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     )
     found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
+    annotate(found, arguments)
     if found.exit_code == REJECTED and arguments.exit_zero:
         return CONFORMS
     return found.exit_code
@@ -39,6 +41,13 @@ def compare_folders(base: Path, candidate: Path, out: Path, *, skip_budget: int 
     found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
     tell(found, out)
     return found
+
+
+def annotate(found: Comparison, arguments: argparse.Namespace) -> None:
+    """Print workflow commands where that was asked for."""
+    if arguments.annotations:
+        for line in comparison_annotations(found.record(), Path.cwd()):
+            print(line)
 
 
 def tell(found: Comparison, out: Path) -> None:

@@ -8,6 +8,7 @@ from conformance.cli.choice import load_cases
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.gate.decide import CONFORMS, USAGE
+from conformance.gate.formats import schema_text
 from conformance.judge.power import has_power
 from conformance.report import RunLogError, load_run, print_summary, write_reports
 from conformance.spec.case import Case
@@ -58,9 +59,9 @@ def _useless(cases: Sequence[Case]) -> tuple[Case, ...]:
     return tuple(case for case in ordinary(cases) if not has_power(materialise(case)))
 
 
-def schema(_: argparse.Namespace) -> int:
-    """Print the JSON Schema of case files."""
-    print(text(), end="")
+def schema(arguments: argparse.Namespace) -> int:
+    """Print the JSON Schema of a format."""
+    print(text() if arguments.format == "cases" else schema_text(arguments.format), end="")
     return CONFORMS
 
 

@@ -105,6 +105,7 @@ def _add_run(commands: "argparse._SubParsersAction[Parser]", name: str, summary:
     _add_skip_budget(parser)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
+    _add_annotations(parser)
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that the gate rejects")
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
 
@@ -215,7 +216,14 @@ def _add_audit(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 
 def _add_schema(commands: "argparse._SubParsersAction[Parser]") -> None:
-    parser = _command(commands, "schema", "print the JSON Schema of case files", "schema > cases/case.schema.json")
+    parser = _command(commands, "schema", "print the JSON Schema of a file format", "schema > cases/case.schema.json")
+    parser.add_argument(
+        "format",
+        nargs="?",
+        default="cases",
+        choices=("cases", "verdict", "comparison", "baseline"),
+        help="case files, verdict.json, comparison.json or baselines (default: cases)",
+    )
     parser.set_defaults(command="look:schema")
 
 
@@ -236,8 +244,13 @@ def _add_compare(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder that is judged against it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/compare-<UTC>-<id>)")
     _add_skip_budget(parser)
+    _add_annotations(parser)
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="compare:compare")
+
+
+def _add_annotations(parser: Parser) -> None:
+    parser.add_argument("--annotations", choices=("github",), help="also print what is rejected as workflow commands")
 
 
 def _add_skip_budget(parser: Parser) -> None:
@@ -279,6 +292,7 @@ def _add_upgrade(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/upgrade-<UTC>-<id>)")
+    _add_annotations(parser)
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="upgrade:upgrade")
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from conformance import places
 from conformance.cli.baseline import Memory
-from conformance.cli.choice import load_cases
+from conformance.cli.choice import case_root, load_cases
 from conformance.cli.folder import open_folder
 from conformance.cli.offer import Offer, cost, existing, make_offer
 from conformance.cli.progress import Progress
@@ -25,6 +26,7 @@ from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
 from conformance.report import load_run, print_summary, write_reports
+from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
 
 
@@ -101,6 +103,10 @@ def _finish(folder: Path, decision: Decision, records: Sequence[dict[str, Any]],
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)
         write_junit(judged, arguments.junit)
     print_summary(judged, sys.stdout)
+    if arguments.annotations:
+        root = case_root(arguments.paths) if arguments.paths else places.cases()
+        for line in run_annotations(judged, root.parent):
+            print(line)
     if decision.exit_code == REJECTED and arguments.exit_zero:
         return CONFORMS
     return decision.exit_code

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli import provisioning
-from conformance.cli.compare import compare_folders
+from conformance.cli.compare import annotate, compare_folders
 from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 from conformance.cli.run import run
@@ -44,6 +44,7 @@ def upgrade(arguments: argparse.Namespace) -> int:
             return code
     print(f"Upgrade: {sides}")
     found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget)
+    annotate(found, arguments)
     return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
 
 

@@ -123,10 +123,8 @@ def _entry(cell: Observed) -> dict[str, Any]:
         "budget": _rounded(cell.budget),
         "bits": cell.bits,
     }
-    return {
-        "verdict": cell.verdict,
-        **{name: value for name, value in optional.items() if value not in ("", None, [], {}, False)},
-    }
+    given = {name: value for name, value in optional.items() if value or name == "budget"}
+    return {"verdict": cell.verdict, **{name: value for name, value in given.items() if value is not None}}
 
 
 def _rounded(budget: float | None) -> Budget | None:

@@ -1,0 +1,167 @@
+"""
+The files that machines read, as models: their JSON Schemas are made of these, and tests hold real output to them.
+
+A version of a schema only ever gains optional keys; whatever else changes has another number.
+"""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.gate.baseline_file import BaselineFile
+from conformance.spec.schema import DIALECT
+
+Number = float | Literal["inf", "-inf", "nan"]
+ExitCode = Literal[0, 1, 2, 3, 4, 5, 7]
+Kind = Literal[
+    "regressed",
+    "fails_otherwise",
+    "dialect_changed",
+    "support_lost",
+    "fixed",
+    "support_gained",
+    "drifted",
+    "added",
+    "deleted",
+    "case_changed",
+    "judge_changed",
+]
+
+
+class _Object(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class KnownList(_Object):
+    """How the list of known deviations fared; empty where the run was interrupted."""
+
+    live: int = 0
+    dead: list[str] = []
+    too_wide: list[str] = []
+    expired: list[str] = []
+    not_reached: list[str] = []
+
+
+class Gate(_Object):
+    """What the gate decided, and why. rejected: pairs of case and subject."""
+
+    conforms: bool
+    rejected: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    problems: list[str]
+    incomplete: list[str]
+    known: KnownList
+
+
+class SubjectSum(_Object):
+    """One subject: how many cells have each verdict, and the largest budget of those that conform."""
+
+    counts: dict[str, int]
+    worst_budget: Number
+
+
+class VerdictFile(_Object):
+    """The content of verdict.json."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    run: str
+    exit_code: ExitCode
+    conforms: bool
+    complete: bool
+    counts: dict[str, int]
+    gate: Gate
+    subjects: dict[str, SubjectSum]
+    report: str
+
+
+class ObservedCell(_Object):
+    """One cell on one side; keys that do not apply are absent."""
+
+    verdict: str
+    klass: Annotated[str, Field(alias="class")] = ""
+    budget: Number | None = None
+    ways: list[str] = []
+    declared: dict[str, str] = {}
+    text: str = ""
+    known: str = ""
+    rerun: str = ""
+
+
+class ChangedCell(_Object):
+    """A cell that changed; a side that does not have it is absent."""
+
+    case: str
+    subject: str
+    base: ObservedCell | None = None
+    candidate: ObservedCell | None = None
+    source: str = ""
+
+
+class Way(_Object):
+    """One side of a group: the distributions that differ, and what is done there."""
+
+    versions: dict[str, str]
+    way: str
+    text: str
+
+
+class ChangeGroup(_Object):
+    """Cells that changed for one reason, and the sentence that tells it."""
+
+    kind: Kind
+    meaning: str
+    rejected: bool
+    sentence: str
+    cases: int
+    subjects: list[str]
+    base: Way
+    candidate: Way
+    cells: list[ChangedCell]
+
+
+class ComparedSide(_Object):
+    """A side: where it was read, and the versions in each subject's environment."""
+
+    name: str
+    subjects: dict[str, dict[str, str]]
+
+
+class Settings(_Object):
+    """What counts as drift, and how much support may be lost."""
+
+    drift: float
+    floor: float
+    skip_budget: int
+
+
+class ComparisonFile(_Object):
+    """The content of comparison.json."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    headline: str
+    exit_code: ExitCode
+    conforms: bool
+    complete: bool
+    base: ComparedSide
+    candidate: ComparedSide
+    settings: Settings
+    counts: dict[Kind, int]
+    compared: int
+    unchanged: int
+    incomplete: list[str]
+    notes: list[str]
+    groups: list[ChangeGroup]
+
+
+FORMATS: dict[str, type[BaseModel]] = {
+    "verdict": VerdictFile,
+    "comparison": ComparisonFile,
+    "baseline": BaselineFile,
+}
+"""The formats that `conformance schema` prints, beside that of case files."""
+
+
+def schema_text(name: str) -> str:
+    """The JSON Schema of one format."""
+    schema: dict[str, Any] = {"$schema": DIALECT, **FORMATS[name].model_json_schema(by_alias=True)}
+    return json.dumps(schema, indent=1) + "\n"

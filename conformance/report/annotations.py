@@ -1,0 +1,67 @@
+"""
+What the gate rejects, as workflow commands of GitHub Actions: each at the line of its case.
+
+One line on stdout for each; GitHub shows ten of a kind in a step, so there is one for each cause, not for each cell.
+https://docs.github.com/actions/reference/workflow-commands-for-github-actions
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.report.comparison import example, heading
+from conformance.report.findings import counted, findings, gate_notes
+from conformance.report.records import Run
+
+FORMATS = ("github",)
+
+
+def run_annotations(run: Run, root: Path) -> Iterator[str]:
+    """
+    One for each finding, at its first case, and one for each thing that the gate holds against the run besides.
+
+    root: the folder that the sources of cases are relative to.
+    """
+    for finding in findings(run):
+        cell = run.cells[finding.example]
+        fix = f" Fix: {finding.remedy}." if finding.remedy else ""
+        rerun = f"\n{cell.rerun}" if cell.rerun else ""
+        said = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.sentence}.{fix}{rerun}"
+        yield command("error", said, finding.subject, run.header.cases[cell.case].source, root)
+    for kind, text in gate_notes(run):
+        yield command("error", text, kind)
+
+
+def comparison_annotations(record: Mapping[str, Any], root: Path) -> Iterator[str]:
+    """One for each group, at its first case: an error where it is rejected, else a notice; root: as above."""
+    for text in record["incomplete"]:
+        yield command("error", text, "incomplete")
+    for group in record["groups"]:
+        rerun = example(group) if group["rejected"] else ""
+        source = group["cells"][0].get("source", "")
+        said = f"{group['sentence']}\n{rerun}" if rerun else group["sentence"]
+        yield command("error" if group["rejected"] else "notice", said, heading(group), source, root)
+
+
+def command(level: str, message: str, title: str, source: str = "", root: Path = Path()) -> str:
+    """One workflow command; `source` is `file:line`, left out where there is no such file in the working folder."""
+    properties = {**_place(source, root), "title": title}
+    given = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    return f"::{level} {given}::{_data(message)}"
+
+
+def _place(source: str, root: Path) -> dict[str, str]:
+    file, _, line = source.rpartition(":")
+    path, here = (root / file).absolute(), Path.cwd()
+    if not (file and line.isdigit() and path.is_file() and path.is_relative_to(here)):
+        return {}
+    return {"file": path.relative_to(here).as_posix(), "line": line}
+
+
+def _data(text: str) -> str:
+    """A message: percent signs and line ends are what a runner would read."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,119 @@
+"""The workflows of docs/ci.md are YAML, every command in them is ours, and the action's script does what it says."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from conformance.cli.parser import build_parser
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+WORKFLOWS = [yaml.safe_load(block) for block in re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+
+
+def steps(workflow: dict[Any, Any]) -> Iterator[dict[str, Any]]:
+    for job in workflow.get("jobs", {}).values():
+        yield from job["steps"]
+
+
+def scripts() -> Iterator[str]:
+    """Every shell line of the workflows, and what the action is told to run."""
+    for workflow in WORKFLOWS:
+        for step in steps(workflow):
+            yield from step.get("run", "").splitlines()
+            if "attention-conformance@" in step.get("uses", ""):
+                yield f"conformance {step['with']['arguments']}"
+        yield from workflow.get("attention", {}).get("script", ())
+    yield from re.findall(r"^    (conformance .*)$", PAGE, re.MULTILINE)
+
+
+COMMANDS = [line for line in scripts() if line.startswith("conformance ")]
+
+
+def test_the_page_has_all_three_kinds_of_workflow() -> None:
+    assert len(WORKFLOWS) == 5
+    assert len(COMMANDS) == 6
+    words = {shlex.split(command)[1] for command in COMMANDS}
+    assert words == {"run", "upgrade"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_parses(command: str) -> None:
+    given = shlex.split(re.sub(r"\$\{\{.*?\}\}", "1.0", command))[1:]
+    assert build_parser().parse_args(given).command in ("run:run", "upgrade:upgrade")
+
+
+def test_a_command_that_does_not_parse_would_be_found() -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["run", "--basline", "x"])
+
+
+def test_workflows_ask_for_no_more_than_they_need() -> None:
+    for workflow in WORKFLOWS:
+        if "jobs" in workflow:
+            assert workflow["permissions"]["contents"] == "read"
+            assert set(workflow["permissions"].values()) == {"read"}
+            assert all("runs-on" in job for job in workflow["jobs"].values())
+
+
+def test_what_workflows_tell_the_action_are_its_inputs() -> None:
+    told = [step["with"] for flow in WORKFLOWS for step in steps(flow) if "conformance@" in step.get("uses", "")]
+    assert len(told) == 3
+    for given in told:
+        assert set(given) <= set(ACTION["inputs"])
+
+
+def test_the_action_puts_no_input_into_a_script() -> None:
+    for step in ACTION["runs"]["steps"]:
+        assert "${{" not in step.get("run", "")
+        assert "run" not in step or step["shell"] == "bash"
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Path:
+    """What the action's script leaves behind, run as a runner would."""
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    return tmp_path
+
+
+def act(folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:
+    script = next(step["run"] for step in ACTION["runs"]["steps"] if step.get("id") == "judge")
+    environment = os.environ | {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "ARGUMENTS": arguments,
+        "FOLDER": "report",
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(folder / "step.md"),
+    }
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=folder, env=environment
+    )
+
+
+def test_the_action_judges_summarises_and_returns_the_exit_code(judged: Path) -> None:
+    done = act(judged, "run -a numpy.sdpa -k 'masks/attention_2d/square_prefix*'")
+    assert done.returncode == 0, done.stderr
+    assert (judged / "output").read_text(encoding="utf-8") == "exit-code=0\n"
+    assert (judged / "step.md").read_text(encoding="utf-8").startswith("# ✅ Conforms")
+    assert json.loads((judged / "report" / "verdict.json").read_text(encoding="utf-8"))["exit_code"] == 0
+
+
+def test_the_action_fails_as_the_command_does(judged: Path) -> None:
+    done = act(judged, "run -a 'no such subject'")
+    assert done.returncode == 4
+    assert (judged / "output").read_text(encoding="utf-8") == "exit-code=4\n"
+    assert not (judged / "step.md").exists()

@@ -1,0 +1,98 @@
+"""The schemas of the files that machines read, held against what is really written."""
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from conformance.bridge.values import plain
+from conformance.gate.baseline import updated
+from conformance.gate.baseline_file import read_baseline, write_baseline
+from conformance.gate.change import KINDS
+from conformance.gate.comparison import compare
+from conformance.gate.decide import decide
+from conformance.gate.formats import FORMATS, ComparisonFile, VerdictFile, schema_text
+from conformance.gate.side import Observed
+from conformance.gate.verdict_file import write_verdict
+
+KNOWN = {"live": 1, "dead": ["known.yaml:3 (x): y"], "too_wide": [], "expired": [], "not_reached": []}
+CELLS = [
+    {"case": "a", "subject": "s", "verdict": "pass", "budget": 0.5},
+    {"case": "b", "subject": "s", "verdict": "fail", "budget": float("inf")},
+]
+
+
+def written(tmp_path: Path, **more: Any) -> dict[str, Any]:
+    write_verdict(tmp_path, decide(CELLS, ["a worker"], ["dead"], more.pop("known", KNOWN), **more), CELLS)
+    found: dict[str, Any] = json.loads((tmp_path / "verdict.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_verdict_json_is_as_its_schema_says(tmp_path: Path) -> None:
+    content = written(tmp_path)
+    assert VerdictFile.model_validate(content).gate.rejected == [["b", "s"]]
+    assert VerdictFile.model_validate(written(tmp_path, known={}, interrupted=True)).exit_code == 2
+
+
+def test_what_is_written_otherwise_is_refused(tmp_path: Path) -> None:
+    content = written(tmp_path)
+    for spoilt in (content | {"extra": 1}, content | {"schema": 2}, content | {"exit_code": 6}, {"schema": 1}):
+        with pytest.raises(ValidationError):
+            VerdictFile.model_validate(spoilt)
+
+
+def test_comparison_json_is_as_its_schema_says(sides: ModuleType) -> None:
+    error = Observed("error", error="ValueError", text="bad", rerun="again")
+    declared = Observed("dialect", budget=0.2, declared={"fully_masked_row": "nan"})
+    passing, gone = Observed("pass", budget=0.2), Observed("unsupported", text="no")
+    before = {"a": passing, "b": sides.nan_row(known="x"), "c": passing, "d": passing, "old": passing}
+    now = {"a": error, "b": sides.mean_row(budget=float("inf")), "c": declared, "d": gone, "new": passing}
+    record = plain(compare(sides.side("base", before), sides.side("candidate", now)).record())
+    found = ComparisonFile.model_validate(json.loads(json.dumps(record)))
+    kinds = ["regressed", "fails_otherwise", "dialect_changed", "support_lost", "added", "deleted"]
+    assert list(found.counts) == kinds
+    with pytest.raises(ValidationError):
+        ComparisonFile.model_validate(record | {"counts": {"regresed": 1}})
+
+
+def test_every_kind_of_change_is_in_the_schema() -> None:
+    kinds = json.loads(schema_text("comparison"))["$defs"]["ChangeGroup"]["properties"]["kind"]["enum"]
+    assert kinds == list(KINDS)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_has_a_strict_schema(name: str) -> None:
+    schema = json.loads(schema_text(name))
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["schema"] == {"const": 1, "title": "Schema", "type": "integer"}
+
+
+def test_what_a_baseline_remembers_comes_back(sides: ModuleType, tmp_path: Path) -> None:
+    side = sides.side("run", {"a": Observed("pass", budget=0.0), "b": sides.nan_row(budget=float("inf"))})
+    write_baseline(tmp_path / "base.json", updated(None, side, whole=True))
+    cells = read_baseline(tmp_path / "base.json").subjects[sides.SUBJECT].cells
+    assert cells["a"].budget == 0.0
+    assert (cells["b"].budget, cells["b"].ways) == ("inf", ["fully_masked_row=nan"])
+
+
+def test_a_partial_update_from_another_environment_keeps_where_the_rest_was_seen(
+    sides: ModuleType, tmp_path: Path
+) -> None:
+    path = tmp_path / "base.json"
+    passing = Observed("pass", budget=0.2)
+    write_baseline(path, updated(None, sides.side("run", dict.fromkeys("abc", passing), "1.0"), whole=True))
+    newer = sides.side("run", {"b": passing}, "2.0")
+    write_baseline(path, updated(read_baseline(path), newer, whole=False))
+    found = read_baseline(path)
+    subject = found.subjects[sides.SUBJECT]
+    assert list(subject.cells) == ["a", "b", "c"]
+    assert found.environments[subject.environment].versions["onnxruntime"] == "1.0"
+    assert found.environments[subject.cells["b"].environment].versions["onnxruntime"] == "2.0"
+    assert subject.cells["a"].environment == ""
+    write_baseline(path, updated(found, sides.side("run", {"a": passing}, "2.0"), whole=True))
+    found = read_baseline(path)
+    assert list(found.subjects[sides.SUBJECT].cells) == ["a"]
+    assert len(found.environments) == 1
