@@ -32,9 +32,12 @@ _BOOLEAN = "it is boolean wherever it stands"
 _NUMBERS = "its numbers are added: they have no polarity and are no truth values"
 _ONE_FOR_ALL = "it is the same for all items and heads"
 _BY_KEYS = "it has no axis of heads"
+_BY_QUERIES = "it has an axis of queries"
 
 INVISIBLE: Mapping[str, str] = {
-    "mask_axes[key_padding]=transposed": "it has no axis of queries",
+    "mask_axes[key_padding]=first_query": "it has no axis of queries",
+    "mask_axes[attention]=items_as_queries": _BY_QUERIES,
+    "mask_axes[additive]=items_as_queries": _BY_QUERIES,
     "mask_axes[key_padding]=first_head": _BY_KEYS,
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
@@ -45,10 +48,12 @@ INVISIBLE: Mapping[str, str] = {
         for family, name, why in (
             ("float_mask", "cast_to_bool", _BOOLEAN),
             ("float_mask", "one_minus", _BOOLEAN),
-            ("number_mask", "added", _BOOLEAN),
+            ("float_mask", "subtracted", _BOOLEAN),
             ("mask_axes", "first_item", _ONE_FOR_ALL),
             ("mask_axes", "first_head", _ONE_FOR_ALL),
             ("mask_axes", "items_as_heads", _ONE_FOR_ALL),
+            ("mask_axes", "items_as_queries", _ONE_FOR_ALL),
+            ("mask_axes", "items_tiled", _ONE_FOR_ALL),
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
         )
     },

@@ -40,8 +40,12 @@ def _float_as_bool(_: Problem, group: Group) -> Group:
     return replace(group, element="bool", values=group.values != 0)
 
 
+def _float_subtracted(_: Problem, group: Group) -> Group:
+    return replace(group, values=-group.values) if group.element == "float" else group
+
+
 def _number_added(_: Problem, group: Group) -> Group:
-    if group.element not in ("int", "bool") or not group.verbatim:
+    if group.element not in ("int", "bool"):
         return group
     return replace(group, element="float", values=group.values.astype(np.float64))
 
@@ -65,7 +69,8 @@ def _ignored_with_weights(problem: Problem, group: Group) -> Group | None:
 
 
 def _transposed(problem: Problem, group: Group) -> Group:
-    if problem.seq_len_q != problem.seq_len_k or group.values.shape[-2] == 1:
+    """A mask without an axis of queries lies along them instead."""
+    if problem.seq_len_q != problem.seq_len_k or problem.seq_len_q == 1:
         return group
     return replace(group, values=group.values.swapaxes(-1, -2))
 
@@ -76,6 +81,27 @@ def _first_item(_: Problem, group: Group) -> Group:
 
 def _first_head(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, :1]) if group.values.shape[1] > 1 else group
+
+
+def _first_query(_: Problem, group: Group) -> Group:
+    return replace(group, values=group.values[:, :, :1]) if group.values.shape[2] > 1 else group
+
+
+def _items_tiled(problem: Problem, group: Group) -> Group:
+    """Give row b * num_heads + h of a folded axis the mask of item (b * num_heads + h) % batch: tiled, not repeated."""
+    if group.values.shape[0] == 1 or group.values.shape[1] > 1 or problem.num_heads == 1:
+        return group
+    rows = np.arange(problem.batch * problem.num_heads) % problem.batch
+    folded = group.values[:, 0][rows]
+    return replace(group, values=folded.reshape(problem.batch, problem.num_heads, *folded.shape[1:]))
+
+
+def _items_as_queries(problem: Problem, group: Group) -> Group:
+    """Line (batch, seq_len_k) up with the last two axes, where there are as many items as queries."""
+    items, heads, queries, _ = group.values.shape
+    if items == 1 or heads > 1 or queries > 1 or items != problem.seq_len_q:
+        return group
+    return replace(group, values=group.values.transpose(1, 2, 0, 3))
 
 
 def _items_as_heads(problem: Problem, group: Group) -> Group:
@@ -161,6 +187,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             bounded=False,
         ),
         row(
+            "float_mask",
+            "subtracted",
+            f"subtracts a float {slot} from the logits",
+            f"pass -{slot}",
+            _float_subtracted,
+        ),
+        row(
             "number_mask",
             "added",
             f"adds the numbers of an integer or boolean {slot} to the logits",
@@ -198,6 +231,21 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             _first_item,
         ),
         row("mask_axes", "first_head", f"applies {slot} of the first head to every head", "", _first_head),
+        row("mask_axes", "first_query", f"applies {slot} of the first query to every query", "", _first_query),
+        row(
+            "mask_axes",
+            "items_tiled",
+            f"tiles the items of {slot} over the axis batch * num_heads, where each is to be repeated",
+            f"repeat each item of {slot} num_heads times",
+            _items_tiled,
+        ),
+        row(
+            "mask_axes",
+            "items_as_queries",
+            f"takes the items of {slot} for queries, when there are as many",
+            f"give {slot} all four axes",
+            _items_as_queries,
+        ),
         row(
             "mask_axes",
             "items_as_heads",

@@ -66,6 +66,8 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
     "minus_45856": lambda _: -45856.0,
     "finite_minimum": lambda score: -largest(score),
     "plus_1e10": lambda score: min(1e10, largest(score)),
+    "plus_1e4": lambda _: 1e4,
+    "zero": lambda _: 0.0,
 }
 
 
@@ -110,6 +112,14 @@ ROWS: tuple[Variation, ...] = (
         "puts +1e10 where masked: masked keys win",
         "",
         _fill(_NUMBERS["plus_1e10"], replaces=True),
+    ),
+    row("mask_fill", "plus_1e4", "adds 1e4 where masked: masked keys win", "pass ~mask", _fill(_NUMBERS["plus_1e4"])),
+    row(
+        "mask_fill",
+        "zero",
+        "puts zero where masked, which is a logit like others",
+        "",
+        _fill(_NUMBERS["zero"], replaces=True),
     ),
     row(
         "mask_fill",

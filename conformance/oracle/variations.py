@@ -8,10 +8,12 @@ the first is named first.
 from conformance.oracle import (
     other_caps,
     other_fills,
+    other_kernels,
     other_masks,
     other_problems,
     other_projections,
     other_replies,
+    other_slips,
     other_softmax,
     other_steps,
 )
@@ -28,6 +30,8 @@ TABLE: tuple[Variation, ...] = (
     *other_caps.ROWS,
     *other_softmax.ROWS,
     *other_fills.ROWS,
+    *other_slips.ROWS,
+    *other_kernels.ROWS,
     *other_replies.ROWS,
 )
 
@@ -57,6 +61,13 @@ CANONICAL_NAMES: dict[str, str] = {
     "nonfinite_value": "isolated",
     "returned_weights": "per head, after the softmax",
     "result_dtype": "the input's",
+    "softmax_base": "e",
+    "softmax_maximum": "subtracted",
+    "output_projection": "applied",
+    "key_tail": "attended",
+    "query_tail": "answered",
+    "online_softmax": "rescaled",
+    "head_dim": "whole",
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 

@@ -400,3 +400,175 @@ def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
     assert output(problem, "mask_combination=or") == pytest.approx([1.0, 1.5, 3.5])
     both = ("mask_combination=or", "window_edges=right_longer")
     assert output(problem, *both) == pytest.approx([1.5, 3.0, 3.5])
+
+
+# ---- slips of plain code ---------------------------------------------------------------------------------------
+
+
+def one_query(*logits: float, **fields: Any) -> Problem:
+    """The product of the query with each key is the logit; values are 4, 8, 12, ..."""
+    keys, values = [[x] for x in logits], [[4.0 * n] for n in range(1, len(logits) + 1)]
+    return sdpa([[[[1.0]]]], [[keys]], [[values]], **fields)
+
+
+def test_the_scale_divides() -> None:
+    assert output(one_query(0.0, LOG3, scale=0.5), "scale=inverted") == pytest.approx([(4 + 9 * 8) / 10])
+    assert output(one_query(0.0, LOG3, scale=0.0), "scale=inverted") == [6.0]
+
+
+def test_powers_of_two_are_taken() -> None:
+    assert output(one_query(0.0, 1.0), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
+    assert output(one_query(0.0, 1.0, groups=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
+        [(4 + 4 * 8) / 5]
+    )
+    capped = one_query(0.0, 1e9, softcap=3.0)  # the second logit is the cap itself
+    assert output(capped, "softmax_base=two") == pytest.approx([(4 + 8 * 8) / 9])
+
+
+def test_what_comes_after_is_seen() -> None:
+    flag = Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem) == pytest.approx([1.0, 1.5, 3.0])
+    assert output(problem, "causal_alignment=reversed") == pytest.approx([3.0, 4.0, 6.0])
+
+
+def test_a_window_has_one_side() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem) == pytest.approx([1.5, 4.0, 6.0])
+    assert output(problem, "window_edges=left_only") == pytest.approx([3.0, 4.0, 6.0])
+    assert output(problem, "window_edges=right_only") == pytest.approx([1.5, 3.0, 3.0])
+
+
+def test_the_key_is_the_value() -> None:
+    problem = sdpa([[[[0.0]]]], [[[[2.0], [6.0]]]], [[[[10.0], [30.0]]]])
+    assert (output(problem), output(problem, "arguments=key_as_value")) == ([20.0], [4.0])
+
+
+def test_the_first_item_lends_key_or_value() -> None:
+    problem = sdpa([[[[1.0]]], [[[1.0]]]], [[[[0.0], [LOG3]]], [[[0.0], [0.0]]]], [[[[4.0], [8.0]]], [[[1.0], [5.0]]]])
+    assert output(problem) == pytest.approx([7.0, 3.0])
+    assert output(problem, "arguments=key_of_first_item") == pytest.approx([7.0, 4.0])
+    assert output(problem, "arguments=value_of_first_item") == pytest.approx([7.0, 6.0])
+
+
+def test_what_is_scaled_in_place_is_scaled_as_value_too() -> None:
+    one = [[[[3.0]]]]
+    assert output(sdpa(one, one, one, scale=0.5, alias="qkv"), "arguments=scaled_in_place") == [1.5]
+    assert output(sdpa(one, one, one, scale=0.5), "arguments=scaled_in_place") == [3.0]
+
+
+def test_the_bias_of_the_query_is_not_scaled() -> None:
+    # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
+    problem = mha(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
+    assert output(problem) == pytest.approx([7.0, 20.0])
+    assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
+
+
+def test_merged_heads_are_not_projected() -> None:
+    problem = mha(params={"wo": UPPER, "bo": np.array([1.0, 1.0])})
+    assert output(problem) == pytest.approx([1.0, 8.0])
+    assert output(problem, "output_projection=missing") == pytest.approx([7.0, 20.0])
+
+
+def test_every_head_reads_the_first() -> None:
+    problem = sdpa(np.zeros((1, 4, 1, 1)), np.zeros((1, 2, 1, 1)), [[[[1.0]], [[5.0]]]])
+    assert output(problem) == [1.0, 1.0, 5.0, 5.0]
+    assert output(problem, "grouped_heads=first") == [1.0, 1.0, 1.0, 1.0]
+
+
+def test_an_exponential_overflows() -> None:
+    problem = one_query(0.0, 100.0)  # e^100 is more than float32 holds, and less than float64 does
+    assert np.isnan(output(problem, "softmax_maximum=missing", score="float32")).all()
+    assert output(problem, "softmax_maximum=missing") == [8.0]
+
+
+def test_zero_times_infinity_is_no_number() -> None:
+    lie = "mask_fill=times_infinity"
+    assert np.isnan(output(two_keys(mask([[1, 0], [1, 1]])), lie)).all()
+    assert output(two_keys(added([[0, 0]])), lie) == pytest.approx([7.0, 5.0])
+
+
+def test_masked_logits_are_zero_or_large() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]))
+    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
+    assert output(problem, "mask_fill=plus_1e4") == pytest.approx([8.0, 5.0])
+
+
+def test_weights_are_returned_as_without_a_mask() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]), outputs=("weights",))
+    weights = values_of(problem, "weights", {"returned_weights": "unmasked"})
+    assert weights.ravel() == pytest.approx([0.25, 0.75, 0.75, 0.25])
+
+
+def test_square_weights_are_transposed() -> None:
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "value_path=weights_transposed") == pytest.approx([10.0, 2.0])
+    assert output(one_query(0.0, LOG3), "value_path=weights_transposed") == pytest.approx([7.0])
+
+
+def test_a_dead_row_has_the_bias_of_the_value() -> None:
+    problem = mha(groups=(mask([[0, 0]]),), params={"bv": np.array([2.0, 3.0])})
+    assert output(problem) == [0.0, 0.0]
+    assert output(problem, "fully_masked_row=value_bias") == [2.0, 3.0]
+
+
+def test_a_bias_is_subtracted() -> None:
+    problem = two_keys(added([[0.0, LOG3]]))
+    assert output(problem) == pytest.approx([(4 + 9 * 8) / 10, 6.0])
+    assert output(problem, "float_mask[mask]=subtracted") == pytest.approx([6.0, (9 * 4 + 8) / 10])
+
+
+def test_true_adds_one() -> None:
+    problem = even([[[[4.0], [8.0]]]], 1, mask([[1, 0]]))
+    assert output(problem, "number_mask[mask]=added") == pytest.approx([(4 * np.e + 8) / (np.e + 1)])
+
+
+def test_the_mask_of_the_first_query_holds_for_all() -> None:
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "mask_axes[mask]=first_query") == pytest.approx([4.0, 4.0])
+
+
+def test_items_are_tiled_over_heads() -> None:
+    # rows of the folded axis get items 0 1 0 1 0 1, three to an item of the batch
+    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem, "mask_axes[mask]=items_tiled") == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+
+
+def test_items_are_taken_for_queries_where_there_are_as_many() -> None:
+    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 1, 2, 1)), 2, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [0.0, 0.0, 1.0, 1.0]
+    assert output(problem, "mask_axes[mask]=items_as_queries") == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_padding_lies_along_the_queries() -> None:
+    problem = even([[[[4.0], [8.0]]]], 2, mask([[1, 0]]))
+    assert output(problem, "mask_axes[mask]=transposed") == [6.0, 0.0]
+
+
+# ---- slips of a kernel -----------------------------------------------------------------------------------------
+
+
+def test_keys_after_the_last_block_are_dropped() -> None:
+    values = [[[[float(n)] for n in range(17)]]]
+    assert output(even(values, 1)) == [8.0]
+    assert output(even(values, 1), "key_tail=dropped_16") == [7.5]
+    assert output(even(values, 1), "key_tail=dropped_32") == [8.0]
+
+
+def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
+    # sixteen weights of 1/32 and one of a half: the sum of the first block is sixteen times too large
+    problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
+    assert output(problem) == pytest.approx([0.5])
+    assert output(problem, "online_softmax=not_rescaled_16") == pytest.approx([8.0])
+    assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
+
+
+def test_no_more_than_64_numbers_of_a_head_are_read() -> None:
+    last = np.zeros(65)
+    last[-1] = 1.0
+    problem = sdpa([[[last]]], [[[0.0 * last, LOG3 * last]]], [[[[4.0], [8.0]]]])
+    assert output(problem) == pytest.approx([7.0])
+    assert output(problem, "head_dim=cut_64") == pytest.approx([6.0])
+
+
+def test_the_last_query_is_left_at_zero() -> None:
+    assert output(two_keys(), "query_tail=zero") == pytest.approx([7.0, 0.0])

@@ -80,7 +80,7 @@ def test_what_is_canonical_by_nature_is_a_variation_and_not_missed() -> None:
     found = power([("plain", problem())])
     assert set(INVISIBLE) <= set(found.sights)
     assert set(INVISIBLE).isdisjoint(found.unpinned)
-    assert "number_mask[window]" not in found.undecided
+    assert "float_mask[window]" not in found.undecided
     assert all(INVISIBLE.values())
 
 

@@ -1,0 +1,249 @@
+"""Variations that are slips of plain code: a wrong array, a wrong sign, a step left out."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.other_masks import window
+from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
+from conformance.oracle.variation import ProblemMap, StepsMap, Variation
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import largest
+
+
+def scale_of(problem: Problem) -> float:
+    """What the products are multiplied by."""
+    return problem.head_dim**-0.5 if problem.scale is None else problem.scale
+
+
+def _scale_inverted(problem: Problem) -> Problem:
+    scale = scale_of(problem)
+    return problem if scale in (0.0, 1.0) else problem.but(scale=1.0 / scale)
+
+
+def _base_two(problem: Problem) -> Problem:
+    """2^x = e^(x ln 2): scale, cap and what is added are multiplied by ln 2."""
+    groups = [
+        replace(group, values=group.values * math.log(2)) if group.element == "float" else group
+        for group in problem.groups
+    ]
+    cap = None if problem.softcap is None else problem.softcap * math.log(2)
+    return problem.but(scale=scale_of(problem) * math.log(2), softcap=cap, groups=tuple(groups))
+
+
+def _causal_reversed(problem: Problem) -> Problem:
+    """Query i sees keys from i + offset on."""
+    if all(group.offset is None for group in problem.groups):
+        return problem
+    apart = np.arange(problem.seq_len_k)[None, :] - np.arange(problem.seq_len_q)[:, None]
+    groups = [
+        group if group.offset is None else replace(group, values=(apart >= group.offset)[None, None], offset=None)
+        for group in problem.groups
+    ]
+    return problem.but(groups=tuple(groups))
+
+
+def _one_sided(*, left: bool) -> ProblemMap:
+    """Look at one side of a window alone."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.window is None:
+            return group
+        edges = (group.window[0], None) if left else (None, group.window[1])
+        if edges == group.window:
+            return group
+        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+    def apply(problem: Problem) -> Problem:
+        groups = tuple(cut(problem, group) for group in problem.groups)
+        same = all(one is other for one, other in zip(groups, problem.groups, strict=True))
+        return problem if same else problem.but(groups=groups)
+
+    return apply
+
+
+def _key_as_value(problem: Problem) -> Problem:
+    if problem.key is problem.value or problem.key.shape != problem.value.shape:
+        return problem
+    return problem.but(value=problem.key)
+
+
+def _of_first_item(name: str) -> ProblemMap:
+    def apply(problem: Problem) -> Problem:
+        array = getattr(problem, name)
+        return problem if problem.batch == 1 else problem.but(**{name: np.repeat(array[:1], problem.batch, axis=0)})
+
+    return apply
+
+
+def _scaled_in_place(problem: Problem) -> Problem:
+    """Key and value are the object that is scaled; the projections of mha are no such object."""
+    if problem.alias != "qkv" or problem.operator != "sdpa" or (scale := scale_of(problem)) == 1.0:
+        return problem
+    return problem.but(key=problem.key * scale, value=problem.value * scale)
+
+
+def _query_bias_unscaled(problem: Problem) -> Problem:
+    scale = scale_of(problem)
+    if "bq" not in problem.params or scale in (0.0, 1.0):
+        return problem
+    return problem.but(params={**problem.params, "bq": problem.params["bq"] / scale})
+
+
+def _no_output_projection(problem: Problem) -> Problem:
+    if problem.operator != "mha" or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
+        return problem
+    kept = {name: array for name, array in problem.params.items() if name != "bo"}
+    return problem.but(params={**kept, "wo": np.eye(problem.num_heads * problem.value_dim)})
+
+
+def _first_group(steps: Steps, _: str) -> Steps:
+    def first(state: State) -> State:
+        if state.problem.num_kv_heads == state.problem.num_heads:
+            return state
+        heads = np.zeros(state.problem.num_heads, dtype=int)
+        return state.but(key=state.key[:, heads], value=state.value[:, heads])
+
+    return replace_step(steps, "group", first)
+
+
+def _no_maximum(steps: Steps, score: str) -> Steps:
+    """An exponential that overflows is infinite: infinity over infinity for its key, zero for the others."""
+
+    def overflowing(state: State) -> State:
+        done = softmax(state)
+        over = state.logits > math.log(largest(score))
+        probs = np.where(over.any(axis=-1, keepdims=True), np.where(over, np.nan, 0.0), done.probs)
+        return done.but(probs=probs)
+
+    return replace_step(steps, "softmax", overflowing)
+
+
+def _times_infinity(steps: Steps, _: str) -> Steps:
+    """0 * -inf is no number, so what is attended is lost; -inf stays where masked."""
+
+    def mask(state: State) -> State:
+        if not any(group.allowed is not None for group in state.problem.groups):
+            return ordinary(state)
+        return state.but(logits=np.where(state.allowed, np.nan, -np.inf))
+
+    ordinary = next(step.apply for step in steps if step.name == "mask")
+    return replace_step(steps, "mask", mask)
+
+
+def _weights_unmasked(steps: Steps, _: str) -> Steps:
+    def unmasked(state: State) -> State:
+        return state.but(weights=softmax(state.but(logits=state.scaled)).probs)
+
+    return replace_step(steps, "weights", unmasked)
+
+
+def _weights_turned(steps: Steps, _: str) -> Steps:
+    def weigh(state: State) -> State:
+        if state.problem.seq_len_q != state.problem.seq_len_k:
+            return ordinary(state)
+        turned = ordinary(state.but(probs=state.probs.swapaxes(-1, -2)))
+        return state.but(context=turned.context)
+
+    ordinary = next(step.apply for step in steps if step.name == "weigh")
+    return replace_step(steps, "weigh", weigh)
+
+
+def _value_bias_in_dead_rows(steps: Steps, _: str) -> Steps:
+    """The bias of the value is added to the weighted sum: a row of zeros has it too."""
+
+    def add(state: State) -> State:
+        bias = state.problem.params.get("bv")
+        if bias is None:
+            return state
+        problem = state.problem
+        heads = np.repeat(bias.reshape(problem.num_kv_heads, -1), problem.num_heads // problem.num_kv_heads, axis=0)
+        return state.but(context=np.where(state.dead[..., None], heads[:, None, :], state.context))
+
+    return insert_after(steps, "weigh", Step("value_bias", add))
+
+
+def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
+    """One row of the table that solves another problem."""
+    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
+
+
+def step_row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+    """One row of the table that takes another step: diagnosed, not declared."""
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False)
+
+
+ROWS: tuple[Variation, ...] = (
+    row("scale", "inverted", "divides by the scale", "pass the inverse of the scale", _scale_inverted),
+    row("softmax_base", "two", "takes powers of two for those of e", "multiply the query by log2(e)", _base_two),
+    row(
+        "causal_alignment",
+        "reversed",
+        "shows a query itself and the keys after it, not those before",
+        "pass the mask",
+        _causal_reversed,
+    ),
+    row("window_edges", "left_only", "ignores the right side of a window", "pass the mask", _one_sided(left=True)),
+    row("window_edges", "right_only", "ignores the left side of a window", "pass the mask", _one_sided(left=False)),
+    row("arguments", "key_as_value", "takes the key for the value too", "", _key_as_value),
+    row(
+        "arguments",
+        "key_of_first_item",
+        "takes the key of the first item of the batch for every item",
+        "call once per item",
+        _of_first_item("key"),
+    ),
+    row(
+        "arguments",
+        "value_of_first_item",
+        "takes the value of the first item of the batch for every item",
+        "call once per item",
+        _of_first_item("value"),
+    ),
+    row(
+        "arguments",
+        "scaled_in_place",
+        "scales the query in place, and with it a key and value that are the same object",
+        "pass copies",
+        _scaled_in_place,
+    ),
+    row(
+        "projection_bias",
+        "bq_unscaled",
+        "scales the projection of the query without its bias",
+        "multiply bq by the scale",
+        _query_bias_unscaled,
+    ),
+    row("output_projection", "missing", "returns the merged heads unprojected", "project them", _no_output_projection),
+    step_row(
+        "grouped_heads",
+        "first",
+        "lets every head read the first key and value head",
+        "repeat keys and values",
+        _first_group,
+    ),
+    step_row(
+        "softmax_maximum",
+        "missing",
+        "does not subtract the maximum: the exponential of a large logit overflows to NaN",
+        "keep logits small",
+        _no_maximum,
+    ),
+    step_row(
+        "mask_fill",
+        "times_infinity",
+        "multiplies what is attended by infinity when it masks: 0 * inf is NaN",
+        "pass 0 and -inf, to be added",
+        _times_infinity,
+    ),
+    step_row("returned_weights", "unmasked", "returns the weights as they are without a mask", "", _weights_unmasked),
+    step_row("value_path", "weights_transposed", "transposes square weights", "", _weights_turned),
+    step_row(
+        "fully_masked_row",
+        "value_bias",
+        "adds the bias of the value to the weighted sum, so that a fully masked row has it too",
+        "zero those rows yourself",
+        _value_bias_in_dead_rows,
+    ),
+)
