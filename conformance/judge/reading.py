@@ -132,7 +132,7 @@ def expected_under(probe: Probe, dialect: Dialect) -> Expectation | None:
     try:
         bounds = bound_reply(answer, probe.profile)
     except UnderivedBound:
-        bounds = {name: _flat(bound) for name, bound in probe.declared.bounds.items()}
+        bounds = {name: _flat(probe.declared.bounds[name], each.values.shape) for name, each in answer.reply.items()}
     return Expectation(dialect, answer.reply, bounds)
 
 
@@ -149,10 +149,13 @@ def _near(probe: Probe, reply: Reply) -> bool:
     return True
 
 
-def _flat(bound: Bound) -> Bound:
+def _flat(bound: Bound, shape: tuple[int, ...]) -> Bound:
+    """The largest tolerance for every element of a reply, whose form need not be that of the bound."""
     tolerance = bound.tolerance
-    largest = np.full_like(bound.hard, np.max(tolerance, initial=0.0, where=np.isfinite(tolerance)))
-    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread, np.zeros_like(largest))
+    largest = np.full(shape, np.max(tolerance, initial=0.0, where=np.isfinite(tolerance)))
+    spread = np.full(shape, np.max(bound.spread, initial=0.0))
+    judged = bound.judged if bound.judged.shape == shape else np.ones(shape, dtype=bool)
+    return Bound(largest, np.zeros(shape), largest, judged, spread, np.zeros(shape))
 
 
 def separates(one: Expectation, reply: Reply) -> bool:
