@@ -103,3 +103,10 @@ def upgrade(session: nox.Session) -> None:
     """Tell what an upgrade changes: `nox -s upgrade -- keras==3.14.1 keras==3.15.0`; all else is as CI has it."""
     install(session, "-e", ".")
     session.run("conformance", "upgrade", "--constraint", CONSTRAINTS, *session.posargs)
+
+
+@nox.session
+def replays(session: nox.Session) -> None:
+    """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
+    install(session, "-e", ".")
+    session.run("python", "tests/replays/replay.py", *session.posargs, "--constraint", CONSTRAINTS)

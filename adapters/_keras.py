@@ -41,10 +41,11 @@ def layer_profile(facts: Facts) -> Profile:
 def keras_evidence() -> dict[str, Any]:
     """What runs: versions, backend, threads, and whether flash attention may be taken."""
     backend = keras.backend.backend()
+    flash = getattr(keras.config, "is_flash_attention_enabled", None)  # since Keras 3.7, as is flash attention
     return {
         "versions": {name: importlib.metadata.version(name) for name in ("keras", backend)} | {"numpy": np.__version__},
         "backend": backend,
         "device": "cpu",
-        "flash_attention": keras.config.is_flash_attention_enabled(),
+        "flash_attention": flash() if flash else False,
         "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS")},
     }

@@ -92,5 +92,13 @@ def _lines(trials: Trials, border: Border, count: int, *, fixed: bool) -> list[s
     lines += [f"  {version}: skipped: {trials.skipped[version]}" for version in border.skipped]
     lines.append(f"{len(trials.seen)} of {count} releases judged")
     pins = [f"{name}=={border.last}", f"{name}=={border.first}"]
-    lines.append(f"see: {shlex.join(['conformance', 'upgrade', *pins, '-a', trials.subject.name, '-k', trials.case])}")
+    words = [*pins, "-a", *provisioning.patterns_of([trials.subject]), "-k", trials.case]
+    for option in ("both", "cases", "constraint", "python"):
+        given = getattr(trials.arguments, option)
+        words += [
+            word
+            for value in (given if isinstance(given, list) else [given] if given else [])
+            for word in (f"--{option}", str(value))
+        ]
+    lines.append(f"see: {shlex.join(['conformance', 'upgrade', *words])}")
     return lines

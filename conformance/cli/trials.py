@@ -112,7 +112,7 @@ class Trials:
         if found is None:
             why = read_side(folder).missing
             shutil.rmtree(folder, ignore_errors=True)
-            raise NotJudgedError(why[0] if why else "gave no verdict")
+            raise NotJudgedError(why[0].removeprefix(f"{folder}: ") if why else "gave no verdict")
         return self._verdict(found)
 
     def _verdict(self, found: Observed) -> Observed:
