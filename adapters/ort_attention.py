@@ -17,6 +17,10 @@ OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
+DECLINES = {
+    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
+    "layout": "onnxruntime's Python interface copies what is not contiguous",
+}
 SLOTS = {
     "attn_mask": {
         "role": "mask",

@@ -18,6 +18,11 @@ OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias"]
+DECLINES = {
+    "float64": "the operator documents float, float16 and bfloat16",
+    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
+    "layout": "onnxruntime's Python interface copies what is not contiguous",
+}
 SLOTS = {
     "mask_index": {
         "role": "mask",

@@ -16,6 +16,11 @@ OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "value_dim"]
+DECLINES = {
+    "float64": "the operator documents float, float16 and bfloat16",
+    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
+    "layout": "onnxruntime's Python interface copies what is not contiguous",
+}
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",

@@ -4,13 +4,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from conformance import places
 from conformance.cli.choice import load_cases
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
+from conformance.engine.adapters import read_adapters
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.gate.formats import schema_text
 from conformance.judge.power import has_power
 from conformance.report import RunLogError, load_run, print_summary, write_reports
+from conformance.report.adapter_table import table
 from conformance.spec.case import Case
 from conformance.spec.digest import distinct, duplicates
 from conformance.spec.features import ordinary
@@ -25,8 +28,11 @@ def list_cases(arguments: argparse.Namespace) -> int:
     return CONFORMS
 
 
-def list_adapters(_: argparse.Namespace) -> int:
-    """Print what can be judged here, and what is missing for the rest."""
+def list_adapters(arguments: argparse.Namespace) -> int:
+    """Print what can be judged here, and what is missing for the rest; or the table of all that ship."""
+    if arguments.table:
+        print(*table(read_adapters([places.adapters()])), sep="\n")
+        return CONFORMS
     offer = make_offer((), (), "cpu")
     for subject in offer.subjects:
         if subject.counted:

@@ -198,6 +198,7 @@ def _add_list(commands: "argparse._SubParsersAction[Parser]") -> None:
     cases.add_argument("-k", "--case", action="append", default=[], metavar="GLOB", help="only such ids")
     cases.set_defaults(command="look:list_cases")
     adapters = _command(kinds, "adapters", "list subjects, and what is missing for the others", "list adapters")
+    adapters.add_argument("--table", action="store_true", help="what every adapter covers, as a Markdown table")
     adapters.set_defaults(command="look:list_adapters")
 
 

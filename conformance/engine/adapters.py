@@ -28,6 +28,7 @@ class Adapter:
     slots: Mapping[str, Slot]
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"": {}})
     extra: str = ""
+    declines: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def framework(self) -> str:

@@ -27,7 +27,7 @@ CHOICES = {
 }
 """Facts that are lists, and what may stand in them."""
 
-OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "VARIANTS": {"": {}}}
+OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "DECLINES": {}, "VARIANTS": {"": {}}}
 """Facts that a file may leave out, and what they are then."""
 
 FACTS = ("NAME", *CHOICES, "REQUIRES", "SLOTS", *OPTIONAL)
@@ -140,6 +140,16 @@ class _Reader:
             except (InvalidRequirement, TypeError):
                 self.fault(node, f"REQUIRES has {requirement!r}, expected a distribution such as 'keras>=3'")
         return choices
+
+    def _declines(self, node: ast.expr, value: Any) -> Any:
+        known = [name for fact in ("DTYPES", "OUTPUTS", "CAPABILITIES") for name in CHOICES[fact]]
+        if not isinstance(value, dict) or not all(isinstance(reason, str) and reason for reason in value.values()):
+            self.fault(node, f"DECLINES is {value!r}, expected what is not taken -> why, in words")
+            return {}
+        for name in value:
+            if name not in known:
+                self.fault(node, f"DECLINES has {name!r}, expected {', '.join(known)}")
+        return value
 
     def _slots(self, node: ast.expr, value: Any) -> Any:
         try:

@@ -14,6 +14,7 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case
+from conformance.spec.features import asked
 
 _FEATURES = (
     "sse4_2",
@@ -52,6 +53,7 @@ def case_record(case: Case, digest: str) -> dict[str, Any]:
         "summary": case.summary,
         "yaml": case.yaml,
         "source": case.source,
+        "features": list(asked(case)),
         "digest": digest,
     }
 

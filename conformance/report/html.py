@@ -13,6 +13,7 @@ from urllib.parse import quote, urlsplit
 from markupsafe import Markup
 
 from conformance import __version__
+from conformance.report.coverage import counted_subjects, coverage
 from conformance.report.fields import shown
 from conformance.report.findings import (
     budget_text,
@@ -103,6 +104,8 @@ def _told(run: Run) -> dict[str, Any]:
         "lines": subject_lines(run),
         "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
         "known": known_groups(run),
+        "coverage": coverage(run),
+        "counted_subjects": counted_subjects(run),
         "symbols": SYMBOLS,
         "meanings": MEANINGS,
     }

@@ -34,6 +34,7 @@ class Case:
     yaml: str = ""
     source: str = ""
     digest: str = ""
+    features: tuple[str, ...] = ()
 
     @property
     def theme(self) -> str:

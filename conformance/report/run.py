@@ -119,6 +119,7 @@ def _case(name: str, part: Fields) -> Case:
         yaml=part.text("yaml", ""),
         source=part.text("source", ""),
         digest=part.text("digest", ""),
+        features=part.texts("features"),
     )
 
 

@@ -23,6 +23,12 @@ def features(case: Case) -> frozenset[str]:
     return frozenset((*plain, *outputs, *needed, *_masks(case), *_relations(case)))
 
 
+def asked(case: Case) -> tuple[str, ...]:
+    """What a case asks of a subject beyond its operator, in order: features without the relations of sizes."""
+    ordinary = {f"operator {case.operator}", "alias none", *_relations(case)}
+    return tuple(sorted(features(case) - ordinary))
+
+
 def _masks(case: Case) -> Iterator[str]:
     for mask in case.masks:
         yield f"mask {mask.kind}"

@@ -1,0 +1,150 @@
+"""
+What every adapter covers, read from its file: the table of `list adapters --table` and of docs/coverage.md.
+
+Nothing is imported and nothing run: facts are literals, and what a file declares and declines stands in its text.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.bridge.loading import sources
+from conformance.engine.adapters import Adapter, Subject
+from conformance.engine.facts import CHOICES
+from conformance.engine.slots import KINDS, Slot
+
+OF_ONE_OPERATOR = {
+    "scale": "sdpa",
+    **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "dropout"), "mha"),
+}
+"""Capabilities that only one operator can be asked for."""
+
+HEADINGS = (
+    "entry point",
+    "operator",
+    "variants",
+    "dtypes",
+    "devices",
+    "returns",
+    "masks and flags",
+    "honours",
+    "declares, where it applies",
+    "declines, and why",
+)
+NO_ARGUMENT = "no argument for it"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What the text of an adapter and its helpers says: declared deviations, and reasons for which it declines."""
+
+    deviations: tuple[str, ...]
+    refusals: tuple[str, ...]
+
+
+def table(adapters: Iterable[Adapter]) -> Iterator[str]:
+    """The lines of a Markdown table, one row for each adapter."""
+    yield f"| {' | '.join(HEADINGS)} |"
+    yield "|" + "---|" * len(HEADINGS)
+    for adapter in sorted(adapters, key=lambda each: each.name):
+        cells = (text.replace("|", r"\|") for text in _row(adapter))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _row(adapter: Adapter) -> Iterator[str]:
+    subjects = [Subject(adapter, variant) for variant in adapter.variants]
+    said = written(adapter.path)
+    yield f"`{adapter.name}`"
+    yield ", ".join(adapter.operators)
+    yield "; ".join(_variant(subject) for subject in subjects if subject.variant) or "-"
+    for fact in ("dtypes", "devices", "outputs"):
+        yield ", ".join(_united(getattr(subject, fact) for subject in subjects))
+    yield "; ".join(_slots(subjects))
+    yield ", ".join(_united(subject.capabilities for subject in subjects)) or "-"
+    yield ", ".join(said.deviations) or "canonical"
+    yield "; ".join((*_missing(subjects), *said.refusals)) or "-"
+
+
+def _variant(subject: Subject) -> str:
+    return f"`{subject.variant}`: {subject.summary}" if subject.summary else f"`{subject.variant}`"
+
+
+def _united(lists: Iterable[tuple[str, ...]]) -> dict[str, None]:
+    return dict.fromkeys(name for names in lists for name in names)
+
+
+def _slots(subjects: Iterable[Subject]) -> dict[str, None]:
+    return dict.fromkeys(_slot(slot) for subject in subjects for slot in subject.slots.values())
+
+
+def _slot(slot: Slot) -> str:
+    if slot.role == "causal":
+        return f"`{slot.name}`: causal, {slot.alignment}{', a hint' if slot.hint else ''}"
+    if slot.role == "window":
+        return f"`{slot.name}`: window"
+    elements = ", ".join(f"{element} = {meaning}" for element, meaning in slot.elements)
+    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}"
+
+
+def _missing(subjects: list[Subject]) -> Iterator[str]:
+    """What can be asked of the operators and no variant takes."""
+    for name, reason in _reasons(subjects).items():
+        yield f"{name} ({reason})"
+
+
+def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
+    operators = _united(subject.operators for subject in subjects)
+    absent: dict[str, str] = {}
+    for fact, reason in (("dtypes", "not taken"), ("outputs", "not returned"), ("capabilities", NO_ARGUMENT)):
+        having = _united(getattr(subject, fact) for subject in subjects)
+        for name in CHOICES[fact.upper()]:
+            asked = OF_ONE_OPERATOR.get(name) in (None, *operators)
+            if asked and name not in having:
+                absent[name] = reason
+    kinds = {kind for subject in subjects for slot in subject.slots.values() for kind in (*slot.takes, slot.role)}
+    adds = any(slot.meaning("float") == "add" for subject in subjects for slot in subject.slots.values())
+    for kind in KINDS:
+        if kind not in kinds and not (adds and kind in ("causal", "window", "attention", "key_padding")):
+            absent[f"{kind} masks"] = (
+                "no argument takes them" if kind == "additive" else "only folded into another mask"
+            )
+    given = subjects[0].adapter.declines
+    return {name: given.get(name, reason) for name, reason in absent.items()}
+
+
+def written(path: Path) -> Written:
+    """Read the deviations that can be declared and the refusals that can be raised from the text of an adapter."""
+    functions = _reachable(path)
+    calls = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)]
+    deviations = [_pair(call) for call in calls if _name(call) == "Deviation" and len(call.args) > 1]
+    refusals = [_text(call.args[0]) for call in calls if _name(call) == "Unsupported" and call.args]
+    return Written(tuple(dict.fromkeys(deviations)), tuple(dict.fromkeys(refusals)))
+
+
+def _reachable(path: Path) -> list[ast.AST]:
+    """The adapter's own module, and the functions of helpers whose names it or one of these uses."""
+    main, *helpers = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
+    defined = {node.name: node for helper in helpers for node in helper.body if isinstance(node, ast.FunctionDef)}
+    found: list[ast.AST] = [main]
+    for node in found:
+        used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        found += [defined[name] for name in sorted(used & set(defined)) if defined[name] not in found]
+    return found
+
+
+def _name(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _pair(call: ast.Call) -> str:
+    return f"{_text(call.args[0])} = {_text(call.args[1])}"
+
+
+def _text(node: ast.expr) -> str:
+    """A literal text; what is filled in at run time stands as its expression, in braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) for part in node.values)
+    return f"{{{ast.unparse(node.value if isinstance(node, ast.FormattedValue) else node)}}}"

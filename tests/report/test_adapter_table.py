@@ -1,0 +1,70 @@
+"""The table of adapters: from literal facts, and from the text of what is declared and declined."""
+
+from pathlib import Path
+
+from conformance.engine.adapters import read_adapter
+from conformance.report.adapter_table import table, written
+
+ADAPTER = """
+NAME = "fake.one"
+OPERATORS = ["sdpa"]
+REQUIRES = ["numpy"]
+OUTPUTS = ["output"]
+DTYPES = ["float32"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale"]
+DECLINES = {"float64": "there is no kernel | for it"}
+SLOTS = {
+    "mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "ignore"},
+    "causal": {"role": "causal", "alignment": "bottom_right"},
+}
+VARIANTS = {"fast": {"summary": "quickly", "CAPABILITIES": ["scale", "softcap"]}, "slow": {}}
+
+from ._helper import dialect
+
+
+def declare(facts):
+    return Declaration(None, (Deviation("fully_masked_row", "nan", "https://x"), *dialect(facts)))
+
+
+def sdpa(call):
+    raise Unsupported(f"not {call.facts.dtype}")
+"""
+HELPER = """
+def dialect(facts):
+    return shared()
+
+
+def shared():
+    return (Deviation(f"penalty[{slot}]", "minus_1e4", "https://x"),)
+
+
+def unused():
+    return Deviation("scale", "none", "https://x")
+"""
+
+
+def adapter(tmp_path: Path) -> Path:
+    (tmp_path / "_helper.py").write_text(HELPER, encoding="utf-8")
+    path = tmp_path / "one.py"
+    path.write_text(ADAPTER, encoding="utf-8")
+    return path
+
+
+def test_a_row_says_what_the_file_says(tmp_path: Path) -> None:
+    head, rule, row = table([read_adapter(adapter(tmp_path))])
+    assert head.count("|") == rule.count("|") == 11
+    assert row == (
+        "| `fake.one` | sdpa | `fast`: quickly; `slow` | float32 | cpu | output "
+        "| `mask`: bool = ignore; over b k; `causal`: causal, bottom_right "
+        "| scale, softcap | fully_masked_row = nan, penalty[{slot}] = minus_1e4 "
+        "| float64 (there is no kernel \\| for it); float16 (not taken); bfloat16 (not taken); weights (not returned); "
+        "weights_mean (not returned); grouped_heads (no argument for it); value_dim (no argument for it); "
+        "layout (no argument for it); attention masks (only folded into another mask); "
+        "window masks (only folded into another mask); additive masks (no argument takes them); "
+        "not {call.facts.dtype} |"
+    )
+
+
+def test_only_helpers_that_are_used_count(tmp_path: Path) -> None:
+    assert written(adapter(tmp_path)).deviations == ("fully_masked_row = nan", "penalty[{slot}] = minus_1e4")
