@@ -19,6 +19,7 @@ from conformance.engine.job import Limits
 from conformance.engine.judging import Judged
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
+from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session, Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import footer
@@ -94,6 +95,8 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             folder=folder,
             review=review,
             rerun=lambda key: rerun_command(key, offer, arguments),
+            accepts=known.accepts,
+            closeness=Closeness(reshape=True),
         )
         with Progress(sys.stderr, name_red=False) as progress:
             session.watch = Watch(cell=progress.cell, worker=progress.worker)

@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             log=log,
             folder=folder,
             review=known.review,
+            accepts=known.accepts,
             rerun=lambda key: rerun_command(key, offer, arguments),
             done=done,
         )

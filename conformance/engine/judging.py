@@ -22,6 +22,15 @@ from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem
 
 CONFORMING = ("pass", "dialect")
+GREEN = (*CONFORMING, "unsupported")
+
+
+def is_green(record: Mapping[str, Any]) -> bool:
+    """Whether the gate accepts one cell of the run log."""
+    verdict = record["verdict"]
+    if verdict in GREEN or "known" in record:
+        return True
+    return verdict == "inconclusive" and bool(record.get("uncalibrated"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +93,16 @@ class Judge:
         if key not in self._expectations:
             self._expectations[key] = expect(problem, dialect, profile)
         return self._expectations[key]
+
+    def declared(self, cell: Cell, declaration: Declaration) -> Expectation:
+        """
+        What is expected of a call under what the subject declares for it.
+
+        Raises:
+            UnderivedBound, KeyError: the declaration cannot be judged.
+        """
+        dialect = {**cell.route.dialect, **{each.decision: each.name for each in declaration.dialect}}
+        return self.expectation(cell.case.id, cell.route.problem, dialect, declaration.profile)
 
     def judge(
         self, cell: Cell, declaration: Declaration, actual: Mapping[str, Tensor], versions: Mapping[str, str]

@@ -1,10 +1,12 @@
 """
 One run: cases put to subjects through workers, every reply judged and logged as it comes.
 
-What a verdict means for the gate is decided by `review`, which is told of every judged cell.
+What a verdict means for the gate is decided by `review`, which is told of every judged cell. The records of cells that
+it does not accept, and of a few others, wait for the second look that a worker is given after its last call.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +14,14 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, call_digest, make_cell, outputs_digest
+from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import (
+    CONFORMING,
     Judge,
     Judged,
     declared_record,
+    is_green,
     judge_digest,
     judgement_record,
     save_arrays,
@@ -25,16 +30,22 @@ from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
+from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.judge.published import Finding, published_findings
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise
-from conformance.spec.problem import Problem
+from conformance.spec.problem import Array, Problem
 
 Key = tuple[str, str]
 Record = dict[str, Any]
 Review = Callable[[Judged], Mapping[str, Any]]
 """Told of a judged cell; what it returns is added to the record (`known`, `covered_by`)."""
+
+
+def accepts_nothing(_: Judged) -> Mapping[str, Any]:
+    """Without a list of known deviations."""
+    return {}
 
 
 class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
@@ -60,7 +71,8 @@ class Session:
     The state of a run.
 
     done: records of a cut run that is resumed. records: all so far, in the order of verdicts. rerun: makes the command
-    that reruns one cell.
+    that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
+    calls the second look made, by what for.
     """
 
     cases: Sequence[Case]
@@ -70,19 +82,24 @@ class Session:
     review: Review
     rerun: Callable[[Key], str]
     watch: Watch = field(default_factory=Watch)
+    accepts: Accepts = accepts_nothing
+    closeness: Closeness = field(default_factory=Closeness)
     done: Mapping[Key, Record] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     signatures: dict[str, set[str]] = field(default_factory=dict)
     planned: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
     published: tuple[Finding, ...] = ()
+    further: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._judge = Judge()
         self._problems: dict[str, tuple[Problem, str]] = {}
         self._pending: dict[int, Cell] = {}
+        self._questions: dict[int, Question] = {}
+        self._looks: dict[str, SecondLook] = {}
+        self._subset = subset_of(self.cases, self.closeness.subset)
         self._versions: dict[str, Mapping[str, str]] = {}
         self._plans: dict[str, str] = {}
         self._by_name = {subject.name: subject for subject in self.subjects}
@@ -99,7 +116,12 @@ class Session:
         """
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, lambda case: self.problem(case)[0])
-        self.reports = pool.run(Hooks(self._jobs, self._judged, self._started))
+        try:
+            self.reports = pool.run(Hooks(self._jobs, self._answered, self._started))
+        except KeyboardInterrupt:
+            self._settle_all()
+            raise
+        self._settle_all()
 
     @property
     def missing(self) -> list[str]:
@@ -131,6 +153,16 @@ class Session:
         self.watch.worker(started)
 
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
+        look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
+        self._looks |= dict.fromkeys(plan.subjects, look)
+        for cell in self._cells(plan):
+            look.waiting += 1
+            yield self._job(cell)
+        look.exhausted = True
+        yield from self._next(look)
+
+    def _cells(self, plan: WorkerPlan) -> Iterator[Cell]:
+        """What a worker is to be asked; what its adapter cannot take is recorded at once."""
         for case in self.cases:
             for name in plan.subjects:
                 if (case.id, name) in self.done:
@@ -142,12 +174,15 @@ class Session:
                 if isinstance(made, Refused):
                     self._record(made.key, {"verdict": "unsupported", "reason": made.reason})
                 elif made is not None:
-                    yield self._job(made)
+                    yield made
 
-    def _job(self, cell: Cell) -> Job:
+    def _job(self, cell: Cell, question: Question | None = None) -> Job:
         self.planned += 1
         number = self.planned
-        self._pending[number] = cell
+        if question is None:
+            self._pending[number] = cell
+        else:
+            self._questions[number] = question
         known = self.signatures.setdefault(cell.subject.name, set())
         if cell.signature not in known:
             known.add(cell.signature)
@@ -159,28 +194,75 @@ class Session:
             requirements=cell.case.requirements(),
             limit=cell.reply_limit,
             signature=cell.signature,
+            fresh=question is not None and question.fresh,
         )
 
-    def _judged(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+        look = self._looks[job.cell[1]]
+        look.waiting -= 1
+        if (question := self._questions.pop(job.number, None)) is not None:
+            question.take(outcome)
+        else:
+            self._judged(look, job, outcome)
+        return self._next(look)
+
+    def _next(self, look: SecondLook) -> Iterable[Job]:
+        """When all have answered: what is asked next, or the records that have waited for it."""
+        if look.waiting or not look.exhausted:
+            return ()
+        if questions := look.next_questions():
+            look.waiting = len(questions)
+            self.further.update(question.purpose for question in questions)
+            return [self._job(question.cell, question) for question in questions]
+        self._settle(look)
+        return ()
+
+    def _judged(self, look: SecondLook, job: Job, outcome: Outcome) -> None:
         cell = self._pending.pop(job.number)
         if outcome.status == "not_run":
             self._not_run.append(cell.key)
-            return None
+            return
         started = time.thread_time()
         judged = self._verdict(cell, outcome)
         record = self._about(cell, outcome) | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
             record["reason"] = judged.message
         record |= self.review(judged)
-        if arrays := judged.arrays:
+        record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
+        record["compiles"] = job.number in self._first
+        red = not is_green(record)
+        held = Held(cell, outcome, judged, record, self.problem(cell.case)[0], red)
+        if self._waits(held):
+            look.held.append(held)
+        else:
+            self._finish(held.cell.key, record, judged.arrays)
+
+    def _waits(self, held: Held) -> bool:
+        """Whether a cell gets a second look; one that ends the run does not."""
+        if held.red:
+            return not self.watch.stop(held.record)
+        passing = held.judged.verdict in CONFORMING
+        return passing and held.cell.subject.counted and held.cell.case.id in self._subset
+
+    def _settle_all(self) -> None:
+        """Also of a worker that was given up, or when the user interrupts, what is held has its verdict."""
+        for look in dict.fromkeys(self._looks.values()):
+            self._settle(look)
+
+    def _settle(self, look: SecondLook) -> None:
+        while look.held:
+            held = look.held.pop(0)
+            started = time.thread_time()
+            record, arrays = held.settle(self._judge, self.accepts)
+            record["seconds"]["judge"] += time.thread_time() - started
+            self._finish(held.cell.key, record, arrays)
+
+    def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:
+        if arrays:
             self._tensors += 1
             record["tensors"] = f"tensors/{self._tensors:05d}.npz"
             save_arrays(self.folder / record["tensors"], arrays)
-        seconds = time.thread_time() - started
-        record["seconds"] = {**outcome.seconds, "judge": seconds}
-        record["compiles"] = job.number in self._first
-        self._record(cell.key, record)
-        return None
+        self._record(key, record)
 
     def _verdict(self, cell: Cell, outcome: Outcome) -> Judged:
         versions = self._versions.get(cell.subject.name, {})

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.engine.judging import GREEN, is_green
+
+__all__ = ["GREEN", "Decision", "decide", "is_green"]
+
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
 PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)
 """Exit codes, the most telling first."""
 
 JUDGED = ("pass", "dialect", "fail", "inconclusive", "error", "timeout", "crash")
-GREEN = ("pass", "dialect", "unsupported")
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,6 @@ class Decision:
             "incomplete": list(self.incomplete),
             "known": dict(self.known),
         }
-
-
-def is_green(record: Mapping[str, Any]) -> bool:
-    """Whether the gate accepts one cell of the run log."""
-    verdict = record["verdict"]
-    if verdict in GREEN or "known" in record:
-        return True
-    return verdict == "inconclusive" and bool(record.get("uncalibrated"))
 
 
 def decide(

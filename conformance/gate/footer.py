@@ -19,6 +19,7 @@ def footer(session: Session, decision: Decision, wall: float) -> dict[str, Any]:
         "counts": dict(decision.counts),
         "timing": {"wall": wall, "cpu": time.process_time()},
         "workers": [asdict(each) for report in session.reports for each in report.usage],
+        "second_look": dict(sorted(session.further.items())),
         "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},
         "gate": decision.record(),
     }

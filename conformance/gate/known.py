@@ -163,6 +163,13 @@ class Known:
                 record["known"] = {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}
         return record
 
+    def accepts(self, cell: Judged) -> dict[str, Any]:
+        """What `review` would say, for a call that is no cell of its own: nothing is counted."""
+        for tally in self.tallies:
+            if not self.expired(tally) and _applies(tally.entry, cell) and _outcome(tally.entry, cell) == "matched":
+                return {"known": {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}}
+        return {}
+
     def restore(self, record: Mapping[str, Any]) -> None:
         """Count a cell of a run that is resumed, from what `review` put into its record."""
         tallies = {tally.origin: tally for tally in self.tallies}

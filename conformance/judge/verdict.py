@@ -5,10 +5,12 @@ from collections.abc import Iterable
 GRAVITY = ("pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash")
 """Every verdict, from the lightest to the gravest."""
 
-CLASSES = ("precision", "impossible", "semantic")
+CLASSES = ("precision", "impossible", "semantic", "nondeterministic", "order_dependent", "invariant")
 """
-What kind of fail: `semantic` if a variation explains it; else `impossible` if no implementation of the declared
-arithmetic can produce it, or if shape, dtype or the pattern of non-finite values is wrong; else `precision`.
+What kind of fail: `nondeterministic` or `order_dependent` if the same call has other replies when it is asked again;
+`invariant` if only a changed call shows it; `semantic` if a variation explains it; else `impossible` if no
+implementation of the declared arithmetic can produce it, or if shape, dtype or the pattern of non-finite values is
+wrong; else `precision`.
 """
 
 

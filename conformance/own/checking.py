@@ -15,6 +15,7 @@ from conformance.engine.header import case_record, environment_record, header, s
 from conformance.engine.job import Limits
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
+from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session, Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import footer
@@ -108,7 +109,16 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
     log = RunLog.create(folder / LOG)
     log.append(_header(request, folder, subjects, chosen))
     alternatives = Alternatives()
-    session = Session(chosen, subjects, log, folder, alternatives.review, lambda key: request.rerun(key[0]), watch)
+    session = Session(
+        cases=chosen,
+        subjects=subjects,
+        log=log,
+        folder=folder,
+        review=alternatives.review,
+        rerun=lambda key: request.rerun(key[0]),
+        watch=watch,
+        closeness=Closeness(reshape=True),
+    )
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
     with Pool([plan_of(*subjects)], 1, limits) as pool:
         session.run(pool)

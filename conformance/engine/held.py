@@ -1,0 +1,178 @@
+"""A judged cell whose record waits for the second look, and what the second look makes of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+from conformance.bridge.contract import Declaration
+from conformance.bridge.tensor import Tensor
+from conformance.engine.cells import Cell
+from conformance.engine.job import Outcome
+from conformance.engine.judging import CONFORMING, Judge, Judged, judgement_record
+from conformance.judge import effective
+from conformance.judge.compare import budgets
+from conformance.judge.invariants import Invariant, Relation, Side, relate
+from conformance.judge.repetition import CLASSES, Repetition, Reply, repetition
+from conformance.oracle.bounds import UnderivedBound
+from conformance.spec.problem import Array, Problem
+
+Record = dict[str, Any]
+Accepts = Callable[[Judged], Mapping[str, Any]]
+"""What the gate would add to the record of a cell, not counted: `known`."""
+
+
+@dataclass(eq=False)
+class Held:
+    """
+    A cell, what came back, its verdict and its record so far.
+
+    problem: not routed. red: the gate does not accept it. again, alone: replies to the same call, in the same worker
+    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none.
+    """
+
+    cell: Cell
+    outcome: Outcome
+    judged: Judged
+    record: Record
+    problem: Problem
+    red: bool
+    again: list[Outcome] = field(default_factory=list)
+    alone: list[Outcome] = field(default_factory=list)
+    related: list[tuple[Invariant, Cell, Outcome]] = field(default_factory=list)
+    read: list[tuple[effective.Piece, Cell, Outcome]] = field(default_factory=list)
+    not_read: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many logits the call has."""
+        return prod(self.judged.problem.logits_shape)
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What is likely to have one cause: verdict, class, explanation."""
+        explained = self.record.get("explanation", {})
+        said = (explained.get("decision"), explained.get("name"))
+        return tuple(str(each or "") for each in (self.judged.verdict, self.record.get("class"), *said))
+
+    @property
+    def theme(self) -> str:
+        """The first word of the suite where a mask is given, else "": themes of masks."""
+        return self.cell.case.suite.partition("/")[0] if self.cell.case.masks else ""
+
+    def relates(self, invariant: Invariant, cell: Cell) -> Callable[[Outcome], None]:
+        """Takes the reply to a changed call."""
+        return lambda outcome: self.related.append((invariant, cell, outcome))
+
+    def reads(self, piece: effective.Piece, cell: Cell) -> Callable[[Outcome], None]:
+        """Takes the reply to a piece of the pattern."""
+        return lambda outcome: self.read.append((piece, cell, outcome))
+
+    @property
+    def repetition(self) -> Repetition | None:
+        """What the replies to the same call say; None where it was not asked again."""
+        again, alone = (
+            [_reply(each) for each in some if each.status != "not_run"] for some in (self.again, self.alone)
+        )
+        if not again and not alone:
+            return None
+        return repetition(_reply(self.outcome), again, alone)
+
+    @property
+    def is_unsteady(self) -> bool:
+        """Whether the same call had another reply."""
+        return (found := self.repetition) is not None and found.found in CLASSES
+
+    def settle(self, judge: Judge, accepts: Accepts) -> tuple[Record, dict[str, Array]]:
+        """The record with all that the second look found, and the arrays to show."""
+        arrays = self.judged.arrays
+        if (found := self.repetition) is not None:
+            self.record["repeats"] = found.record()
+            if self.is_unsteady:
+                self._settle_unsteady(found)
+        if relations := list(self._relations(judge, accepts)):
+            self.record["invariants"] = [each.record() for each, _ in relations]
+            broken = [(each, changed) for each, changed in relations if each.found == "broken"]
+            if broken and self.judged.verdict in CONFORMING:
+                self._settle_broken(broken)
+        if self.read or self.not_read:
+            pattern = self._pattern(judge)
+            self.record["pattern"] = _pattern_record(pattern, len(self.read), self.not_read)
+            arrays |= pattern
+        return self.record, arrays
+
+    def _settle_unsteady(self, found: Repetition) -> None:
+        """Such cells fail, and nothing is concluded from what they returned this time."""
+        for name in ("explanation", "ties"):
+            self.record.pop(name, None)
+        if self.judged.verdict != "error":
+            self.record |= {"verdict": "fail", "class": found.found}
+        self.record["reason"] = f"{found.reason}; {self.record.get('reason', '')}".removesuffix("; ")
+
+    def _settle_broken(self, broken: list[tuple[Relation, Judged | None]]) -> None:
+        """A cell has the gravest verdict of its outputs and invariants; what explains a changed call explains it."""
+        said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
+        self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
+        for _, changed in broken:
+            found = judgement_record(changed) if changed is not None else {}
+            if "explanation" in found:
+                self.record |= {name: found[name] for name in ("class", "explanation", "ties")}
+                return
+
+    def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:
+        """How each relation stood, with the judged reply to the changed call where it is broken."""
+        for invariant, cell, outcome in self.related:
+            if outcome.status in ("not_run", "unsupported"):
+                continue
+            if outcome.declaration is None or outcome.status != "reply":
+                yield Relation(invariant.name, "broken", invariant.sentence, f"no reply: {outcome.reason}"), None
+                continue
+            found = self._relation(judge, invariant, cell, outcome.declaration, outcome.outputs)
+            if found is None or found.found != "broken":
+                yield found or Relation(invariant.name, "not asked"), None
+                continue
+            changed = judge.judge(cell, outcome.declaration, outcome.outputs, self.judged.versions)
+            known = "known" in accepts(replace(changed, case=self.judged.case))
+            yield replace(found, found="known") if known else found, changed
+
+    def _relation(
+        self, judge: Judge, invariant: Invariant, cell: Cell, declaration: Declaration, actual: Mapping[str, Tensor]
+    ) -> Relation | None:
+        """How a relation stands between the two replies; None where what is declared cannot be judged."""
+        if self.judged.declared is None:
+            return None
+        try:
+            expected = judge.declared(cell, declaration)
+        except (UnderivedBound, KeyError):
+            return None
+        first = Side(self.judged.problem, self.judged.declared, self.judged.actual)
+        return relate(invariant, first, Side(cell.route.problem, expected, actual))
+
+    def _pattern(self, judge: Judge) -> dict[str, Array]:
+        """Expected and effective pattern with their tolerance; empty where a piece has no reply."""
+        sides: dict[str, list[tuple[effective.Piece, Array]]] = {"expected": [], "actual": [], "tolerance": []}
+        for piece, cell, outcome in self.read:
+            if outcome.declaration is None or outcome.status != "reply" or self.not_read:
+                self.not_read = self.not_read or f"a call for it has no reply: {outcome.reason}"
+                return {}
+            expected = judge.declared(cell, outcome.declaration)
+            sides["expected"].append((piece, expected.reply["output"].values))
+            sides["tolerance"].append((piece, expected.bounds["output"].tolerance))
+            sides["actual"].append((piece, outcome.outputs["output"].float64()))
+        joined = {name: effective.joined(self.judged.problem, read) for name, read in sides.items()}
+        if any(array is None for array in joined.values()):
+            self.not_read = "the output has another shape than expected"
+            return {}
+        return {f"pattern.{name}": array for name, array in joined.items() if array is not None}
+
+
+def _reply(outcome: Outcome) -> Reply:
+    return outcome.outputs if outcome.status == "reply" else None
+
+
+def _pattern_record(pattern: Mapping[str, Array], calls: int, not_read: str) -> Record:
+    if not pattern:
+        return {"not_read": not_read, "calls": calls}
+    expected, actual, tolerance = (pattern[f"pattern.{name}"] for name in ("expected", "actual", "tolerance"))
+    used = budgets(abs(actual - expected), tolerance)
+    return {"calls": calls, "beyond": int((~(used <= 1.0)).sum()), "elements": int(used.size)}

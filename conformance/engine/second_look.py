@@ -1,0 +1,162 @@
+"""
+The second look of a worker: what is asked again after its calls, about cells that did not pass and a few others.
+
+It comes last, in the same process and mostly with shapes that were called before, so that little is compiled for it and
+what it costs is bounded by `Closeness`, however many cells fail.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from conformance.engine.cells import Cell, call_digest, make_cell
+from conformance.engine.held import Held
+from conformance.engine.job import Outcome
+from conformance.judge import effective
+from conformance.judge.invariants import INVARIANTS
+from conformance.judge.repetition import IN_A_ROW
+from conformance.spec.case import Case
+from conformance.spec.problem import Problem
+
+REPEATED = ("fail", "error", "inconclusive")
+"""Verdicts that are asked again; a crash takes the worker with it, and a timeout would take the time once more."""
+
+BASIS = "float32"
+"""The dtype in which passing cells are looked at."""
+
+
+@dataclass(frozen=True)
+class Closeness:
+    """
+    How closely a run looks again, for each subject.
+
+    failures: of how many kinds of rejected cells the smallest one is. alone: how many of them are asked in a fresh
+    process, too. subset: how many passing cells are asked for invariants. reshape: also with shapes that were not
+    called before.
+    """
+
+    failures: int = 6
+    alone: int = 2
+    subset: int = 20
+    reshape: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """One further call and its purpose; `take` is told what came of it. fresh: alone in a process of its own."""
+
+    purpose: str
+    cell: Cell
+    take: Callable[[Outcome], None]
+    fresh: bool = False
+
+
+def subset_of(cases: Sequence[Case], number: int) -> frozenset[str]:
+    """So many cases of each operator, the smallest of every suite first: those that are looked at though they pass."""
+    chosen: list[str] = []
+    for operator in ("sdpa", "mha"):
+        suites: dict[str, list[Case]] = {}
+        for case in sorted(cases, key=lambda each: prod(each.axes.values())):
+            if case.operator == operator and case.dtype == BASIS:
+                suites.setdefault(case.suite, []).append(case)
+        ranked = [(rank, case.id) for same in suites.values() for rank, case in enumerate(same)]
+        chosen += [name for _, name in sorted(ranked, key=lambda each: each[0])[:number]]
+    return frozenset(chosen)
+
+
+class SecondLook:
+    """
+    The held cells of one worker, and the questions about them in two waves.
+
+    waiting: how many calls have not come back. exhausted: whether all ordinary ones have been asked.
+    """
+
+    def __init__(self, closeness: Closeness, called: Callable[[str], Collection[str]]) -> None:
+        """Begin; called: the signatures that a subject has been called with, by its name."""
+        self.waiting = 0
+        self.exhausted = False
+        self.held: list[Held] = []
+        self._closeness = closeness
+        self._called = called
+        self._waves = iter((self._first_wave, self._second_wave))
+
+    def next_questions(self) -> list[Question]:
+        """The questions of the next wave that has any; empty after the last."""
+        for wave in self._waves:
+            if questions := list(wave()):
+                return questions
+        return []
+
+    def _first_wave(self) -> Iterator[Question]:
+        """Repeat the chosen failures, relate and read them and the passing cells."""
+        by_subject: dict[str, list[Held]] = {}
+        for held in sorted(self.held, key=lambda each: each.size):
+            by_subject.setdefault(held.cell.subject.name, []).append(held)
+        for cells in by_subject.values():
+            chosen = self._chosen(cells)
+            for number, held in enumerate(chosen):
+                yield from _repeats(held, alone=number < self._closeness.alone)
+            themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
+            for held in cells:
+                if held in chosen or not held.red:
+                    yield from self._relations(held)
+                if held in chosen or held in themes.values():
+                    yield from self._pieces(held)
+
+    def _second_wave(self) -> Iterator[Question]:
+        """Where one of the failures of a subject was not the same when it was repeated, none of them may be."""
+        unsteady = {held.cell.subject.name for held in self.held if held.is_unsteady}
+        for held in self.held:
+            if held.red and not held.again and held.cell.subject.name in unsteady:
+                yield from _repeats(held, alone=False)
+
+    def _chosen(self, cells: Sequence[Held]) -> list[Held]:
+        """Of every kind of rejected cells the smallest, those of the most frequent kinds."""
+        kinds: dict[tuple[str, ...], list[Held]] = {}
+        for held in cells:
+            if held.red:
+                kinds.setdefault(held.kind, []).append(held)
+        frequent = sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
+        return sorted((same[0] for same in frequent), key=lambda held: held.size)
+
+    def _relations(self, held: Held) -> Iterator[Question]:
+        if held.judged.declared is None:
+            return
+        for invariant in INVARIANTS:
+            cell = self._changed(held, invariant.change(held.problem), invariant.name)
+            if cell is not None:
+                yield Question("invariants", cell, held.relates(invariant, cell))
+
+    def _pieces(self, held: Held) -> Iterator[Question]:
+        if held.judged.declared is None:
+            return
+        found = effective.pieces(held.judged.problem)
+        if isinstance(found, str):
+            held.not_read = found
+            return
+        for number, piece in enumerate(found):
+            cell = self._changed(held, piece.asked_of(held.problem), f"pattern {number}")
+            if cell is None:
+                held.not_read = "a call of its own shape would be needed"
+                return
+            yield Question("patterns", cell, held.reads(piece, cell))
+
+    def _changed(self, held: Held, problem: Problem | None, name: str) -> Cell | None:
+        """The changed call, or None where there is none, nothing has changed, or it would have to be compiled."""
+        if problem is None:
+            return None
+        case = replace(held.cell.case, id=f"{held.cell.case.id} {name}")
+        made = make_cell(case, problem, held.cell.subject)
+        if not isinstance(made, Cell) or call_digest(made.call) == call_digest(held.cell.call):
+            return None
+        free = self._closeness.reshape or held.red or made.signature in self._called(held.cell.subject.name)
+        return made if free else None
+
+
+def _repeats(held: Held, *, alone: bool) -> Iterator[Question]:
+    if held.judged.verdict not in REPEATED:
+        return
+    for _ in range(IN_A_ROW):
+        yield Question("repeats", held.cell, held.again.append)
+    if alone:
+        yield Question("alone", held.cell, held.alone.append, fresh=True)

@@ -1,0 +1,71 @@
+"""
+What a call that is asked again says about its first reply: the same, nondeterministic, or order dependent.
+
+In the old worker it is asked three times in a row, so that two replies follow the very same call; then once alone in a
+fresh one. Replies are the same where all their bits are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.bridge.tensor import Tensor
+
+CLASSES = ("nondeterministic", "order_dependent")
+IN_A_ROW = 3
+"""So often a call is asked again in the same worker."""
+
+Reply = Mapping[str, Tensor] | None
+"""What came back, None for an exception."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """
+    What was found: same, or one of CLASSES, then with the reason in words.
+
+    again, alone: how often it was asked again in the same worker, and in a fresh one.
+    """
+
+    found: str
+    again: int
+    alone: int
+    reason: str = ""
+
+    def record(self) -> dict[str, object]:
+        """For the run log."""
+        record: dict[str, object] = {"found": self.found, "again": self.again, "alone": self.alone}
+        return record | ({"reason": self.reason} if self.reason else {})
+
+
+def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> Repetition:
+    """Compare the replies to one call: the first, those in the same worker in their order, those in a fresh one."""
+    asked = (len(again), len(alone))
+    if len(again) > 1 and (how := _apart(again[-2], again[-1])):
+        return Repetition("nondeterministic", *asked, f"asked twice in a row, one call has two replies: {how}")
+    for where, others in (("after other calls", again), ("alone in a fresh worker", alone)):
+        for other in others:
+            if how := _apart(other, first):
+                return Repetition("order_dependent", *asked, f"{where} the same call has another reply: {how}")
+    return Repetition("same", *asked)
+
+
+def _apart(one: Reply, other: Reply) -> str:
+    """How far two replies are from each other, in words; "" where they are the same."""
+    if one is None or other is None:
+        return "" if one is other else "one of them is an exception"
+    return next((how for name, tensor in one.items() if (how := _difference(name, tensor, other[name]))), "")
+
+
+def _difference(name: str, one: Tensor, other: Tensor) -> str:
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return f"{name} is {one.dtype} {list(one.shape)}, then {other.dtype} {list(other.shape)}"
+    if np.array_equal(one.bits.view(np.uint8), other.bits.view(np.uint8)):
+        return ""
+    here, there = one.float64(), other.float64()
+    with np.errstate(invalid="ignore"):
+        gap = np.where(here == there, 0.0, np.abs(here - there))
+    gap = np.where(np.isnan(gap) & ~(np.isnan(here) & np.isnan(there)), np.inf, np.nan_to_num(gap, nan=0.0))
+    at = np.unravel_index(int(gap.argmax()), gap.shape)
+    return f"{name} {here[at]:.9g}, then {there[at]:.9g} at {[int(each) for each in at]}"

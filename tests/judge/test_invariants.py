@@ -1,0 +1,173 @@
+"""Relations between two replies: they hold for the oracle itself, and each is broken by somebody who breaks it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+import pytest
+
+from conformance import places
+from conformance.bridge import Profile, Tensor
+from conformance.judge.expectation import expect
+from conformance.judge.invariants import INVARIANTS, Invariant, Relation, Side, relate
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.case import Case
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+BY_NAME = {each.name: each for each in INVARIANTS}
+PROFILE = Profile.uniform("float32")
+Reply = Mapping[str, Tensor]
+Implementation = Callable[[Problem], Mapping[str, Array]]
+
+
+def problem(**more: object) -> Problem:
+    """Two items, three heads of width 5, four queries and seven keys; the last keys of each item are hidden."""
+    draw = np.random.default_rng(11).standard_normal
+    query, key, value = (round_to(draw((2, 3, length, 5)), "float32") for length in (4, 7, 7))
+    hidden = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]], dtype=bool)[:, None, None]
+    groups = (Group("mask", ("key_padding",), "bool", hidden),)
+    return Problem("sdpa", "float32", 3, 3, 5, 5, query, key, value, groups=groups).but(**more)
+
+
+def causal() -> Problem:
+    allowed = (np.arange(7)[None, :] <= np.arange(4)[:, None])[None, None]
+    return problem(groups=(Group("is_causal", ("causal",), "flag", allowed, offset=0),))
+
+
+def honest(asked: Problem) -> Mapping[str, Array]:
+    return {name: each.values for name, each in evaluate(asked).reply.items()}
+
+
+def side(asked: Problem, implementation: Implementation) -> Side:
+    reply = {name: to_tensor(round_to(values, "float32"), "float32") for name, values in implementation(asked).items()}
+    return Side(asked, expect(asked, {}, PROFILE), reply)
+
+
+def related(name: str, asked: Problem, implementation: Implementation) -> Relation:
+    changed = BY_NAME[name].change(asked)
+    assert changed is not None
+    return relate(BY_NAME[name], side(asked, implementation), side(changed, implementation))
+
+
+def under(change: Callable[[Problem], Problem]) -> Implementation:
+    return lambda asked: honest(change(asked))
+
+
+def seeing(asked: Problem, allowed: Array) -> Problem:
+    return asked.but(groups=(Group("mask", ("attention",), "bool", np.broadcast_to(allowed, asked.logits_shape)),))
+
+
+def without_the_last_visible_key(asked: Problem) -> Problem:
+    allowed = asked.attended()
+    last = allowed.shape[-1] - 1 - np.argmax(allowed[..., ::-1], axis=-1)
+    return seeing(asked, allowed & (np.arange(allowed.shape[-1]) != last[..., None]))
+
+
+def with_positions(asked: Problem) -> Problem:
+    places_ = np.broadcast_to(0.1 * np.arange(asked.seq_len_k), asked.logits_shape)
+    return asked.but(groups=(*asked.groups, Group("more", ("additive",), "float", places_)))
+
+
+def with_heads_told_apart(asked: Problem) -> Problem:
+    heads = (1 + 0.1 * np.arange(asked.num_heads))[:, None, None]
+    return asked.but(query=asked.query * heads)
+
+
+def wrong_if(condition: Callable[[Problem], bool]) -> Implementation:
+    return lambda asked: {name: values * (2 if condition(asked) else 1) for name, values in honest(asked).items()}
+
+
+LIARS: Sequence[tuple[str, Problem, Implementation]] = [
+    ("visible_keys", problem(), under(without_the_last_visible_key)),
+    ("key_order", problem(), under(with_positions)),
+    ("head_order", problem(), under(with_heads_told_apart)),
+    ("batch_of_one", problem(), wrong_if(lambda asked: asked.batch == 1)),
+    ("padded_key", problem(), wrong_if(lambda asked: asked.seq_len_k % 8 == 0)),
+    ("last_key", causal(), under(lambda asked: seeing(asked, asked.attended() | (np.arange(7) == 6)))),
+    ("mask_convention", problem(), wrong_if(lambda asked: asked.groups[0].element == "float")),
+    ("poisoned_key", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.key.sum()}),
+    ("poisoned_value", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.value.sum()}),
+]
+
+
+def test_there_is_a_liar_for_every_relation() -> None:
+    assert [name for name, _, _ in LIARS] == [each.name for each in INVARIANTS]
+
+
+@pytest.mark.parametrize(("name", "asked", "liar"), LIARS, ids=[name for name, _, _ in LIARS])
+def test_a_relation_holds_for_the_oracle_and_is_broken_by_its_liar(
+    name: str, asked: Problem, liar: Implementation
+) -> None:
+    assert related(name, asked, honest).found == "holds"
+    broken = related(name, asked, liar)
+    assert broken.found == "broken"
+    assert broken.sentence == BY_NAME[name].sentence
+    assert broken.where.startswith("output: ")
+    assert " at [" in broken.where
+
+
+def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
+    def doubled(asked: Problem) -> Mapping[str, Array]:
+        output = np.zeros((asked.batch, 3, 4, 5))
+        output[0, 2, 1, 3] = 0.5 if asked.batch == 1 else 0.25
+        return {"output": output}
+
+    asked = problem(query=np.zeros((2, 3, 4, 5)), value=np.zeros((2, 3, 7, 5)))
+    found = related("batch_of_one", asked.but(query=asked.query[::-1]), doubled)
+    assert found.where == "output: 1 of 60 elements differ; 0.5 at [0, 2, 1, 3], before the change 0, allowed 0"
+
+
+def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
+    """The average over all keys of a row that sees none is another one with a key more."""
+    dead = problem(groups=(Group("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),))
+    padded = BY_NAME["padded_key"]
+    changed = padded.change(dead)
+    assert changed is not None
+    dialect = {"fully_masked_row": "uniform"}
+    sides = [Side(asked, expect(asked, dialect, PROFILE), {}) for asked in (dead, changed)]
+    assert relate(padded, sides[0], sides[1]) == Relation("padded_key", "not asked")
+
+
+def test_a_leak_that_is_declared_is_no_break() -> None:
+    asked = problem()
+    poisoned = BY_NAME["poisoned_value"]
+    changed = poisoned.change(asked)
+    assert changed is not None
+    dialect = {"nonfinite_value": "leaks"}
+    leaking = [
+        Side(
+            each,
+            (expected := expect(each, dialect, PROFILE)),
+            _rounded({n: e.values for n, e in expected.reply.items()}),
+        )
+        for each in (asked, changed)
+    ]
+    assert relate(poisoned, leaking[0], leaking[1]).found == "not asked"
+
+
+def _rounded(reply: Mapping[str, Array]) -> Reply:
+    return {name: to_tensor(round_to(values, "float32"), "float32") for name, values in reply.items()}
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=[each.name for each in INVARIANTS])
+def test_no_relation_is_broken_by_the_oracle_in_any_suite(invariant: Invariant, sides: tuple[Side, ...]) -> None:
+    found = [
+        relate(invariant, first, side(changed, honest))
+        for first in sides
+        if (changed := invariant.change(first.problem)) is not None
+    ]
+    assert [relation.where for relation in found if relation.found == "broken"] == []
+    assert sum(relation.found == "holds" for relation in found) >= 3
+
+
+@pytest.fixture(scope="module")
+def sides() -> tuple[Side, ...]:
+    """The smallest case of every suite in float32, answered by the oracle."""
+    smallest: dict[tuple[str, str], Case] = {}
+    for case in sorted(load([places.cases()], places.cases()), key=lambda each: prod(each.axes.values())):
+        if case.dtype == "float32" and not case.verbatim:
+            smallest.setdefault((case.suite, case.operator), case)
+    return tuple(side(materialise(case), honest) for case in smallest.values())
