@@ -51,8 +51,11 @@ def run_model(model: bytes, inputs: Mapping[str, Any], device: str, *, optimised
 def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
     """Run the session on NumPy arrays; those that the graph does not have are left out."""
     ran.clear()
-    for part in session.get_provider_graph_assignment_info():
-        ran.setdefault(part.ep_name, Counter()).update(node.op_type for node in part.get_nodes())
+    if hasattr(session, "get_provider_graph_assignment_info"):
+        for part in session.get_provider_graph_assignment_info():
+            ran.setdefault(part.ep_name, Counter()).update(node.op_type for node in part.get_nodes())
+    elif len(providers := session.get_providers()) == 1:  # older releases do not tell; of one there is nothing to tell
+        ran[providers[0]] = Counter()
     taken = {node.name for node in session.get_inputs()}
     return list(session.run(None, {name: array for name, array in inputs.items() if name in taken}))
 

@@ -20,6 +20,7 @@ class Comparison:
     What changed from base to candidate.
 
     groups: the gravest first. compared: cells that both sides have. unchanged: of these, those that show the same.
+    red: of these, those that the gate of neither side accepts. silent: of these, those that raise, crash or hang.
     incomplete: what is missing for a verdict. notes: what a reader has to know, each once. skip_budget: how many cells
     may lose their support.
     """
@@ -32,6 +33,8 @@ class Comparison:
     incomplete: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     skip_budget: int = 0
+    red: int = 0
+    silent: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -52,7 +55,7 @@ class Comparison:
             return INCOMPLETE
         if self.rejected:
             return REJECTED
-        return CONFORMS if self.compared else NOTHING
+        return CONFORMS if self.compared > self.silent else NOTHING
 
     @property
     def headline(self) -> str:
@@ -62,12 +65,15 @@ class Comparison:
             return f"Incomplete: {self.incomplete[0]}{told}"
         if not self.compared:
             return "Nothing was compared: the two sides have no case and subject in common"
+        if self.compared == self.silent:
+            return f"Nothing was compared: {_number(self.silent, 'verdict')}, none of them a reply on either side"
         return self._told()
 
     def _told(self) -> str:
         if not self.groups:
             subjects = len(_subjects(self.candidate))
-            return f"Unchanged: {_number(self.unchanged, 'verdict')} on {_number(subjects, 'subject')}"
+            red = f", {self.red:,} of them red on both sides" if self.red else ""
+            return f"Unchanged: {_number(self.unchanged, 'verdict')} on {_number(subjects, 'subject')}{red}"
         first = (self.rejected or self.groups)[0]
         others = len(self.groups) - 1
         more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
@@ -90,6 +96,7 @@ class Comparison:
             "counts": self.counts,
             "compared": self.compared,
             "unchanged": self.unchanged,
+            "red_on_both": self.red,
             "incomplete": list(self.incomplete),
             "notes": list(self.notes),
             "groups": [
@@ -107,7 +114,7 @@ def title(kind: str) -> str:
 def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
     """Compare two sides, cell by cell."""
     changes: list[Change] = []
-    compared = unchanged = 0
+    compared = unchanged = red = silent = 0
     for key in dict.fromkeys((*candidate.cells, *base.cells)):
         before, now = base.cells.get(key), candidate.cells.get(key)
         if before is None or now is None:
@@ -117,6 +124,8 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
         found = _compared(key, before, now, same_machine=_same_machine(key[1], before, base, candidate))
         changes += found
         unchanged += not found
+        red += not found and _red(before) and _red(now)
+        silent += not found and _red(before) and {before.verdict, now.verdict} <= {"error", "crash", "timeout"}
     return Comparison(
         base,
         candidate,
@@ -126,7 +135,14 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
         (*base.missing, *candidate.missing, *_absent(base, candidate), *_absent(candidate, base)),
         tuple(_notes(base, candidate)),
         skip_budget,
+        red,
+        silent,
     )
+
+
+def _red(observed: Observed) -> bool:
+    """Whether the gate of its own run rejects it."""
+    return not (observed.conforms or observed.known or observed.verdict == "unsupported")
 
 
 def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool) -> list[Change]:

@@ -148,6 +148,7 @@ class ComparisonFile(_Object):
     counts: dict[Kind, int]
     compared: int
     unchanged: int
+    red_on_both: int
     incomplete: list[str]
     notes: list[str]
     groups: list[ChangeGroup]

@@ -159,7 +159,17 @@ def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed(side
 def test_the_same_red_twice_is_no_regression(sides: ModuleType) -> None:
     found = of(sides, {"a": nan_row(), "b": ERROR}, {"a": nan_row(), "b": ERROR})
     assert (found.exit_code, found.unchanged, found.groups) == (CONFORMS, 2, ())
-    assert found.headline == "Unchanged: 2 verdicts on 1 subject"
+    assert found.headline == "Unchanged: 2 verdicts on 1 subject, 2 of them red on both sides"
+    accepted = {"a": nan_row(known="x"), "b": PASS}
+    assert of(sides, accepted, accepted).headline == "Unchanged: 2 verdicts on 1 subject"
+
+
+def test_where_neither_side_replies_nothing_was_compared(sides: ModuleType) -> None:
+    found = of(sides, {"a": ERROR, "b": ERROR}, {"a": ERROR, "b": ERROR})
+    assert (found.exit_code, found.record()["red_on_both"]) == (NOTHING, 2)
+    assert found.headline == "Nothing was compared: 2 verdicts, none of them a reply on either side"
+    known = {"a": Observed("error", error="ValueError", known="x")}
+    assert of(sides, known, known).exit_code == CONFORMS
 
 
 def test_another_problem_or_another_judge_is_no_regression(sides: ModuleType) -> None:
