@@ -14,12 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import torch
 
 from conformance.bridge import Facts, Tensor
 from conformance.bridge.loading import digest
 
+from ._ort import open_session, ort_evidence, run_session
 from ._torch import torch_evidence
 
 PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
@@ -54,12 +54,8 @@ def exported(function: Function, inputs: Inputs, signature: Mapping[str, Any], f
     }
     key = json.dumps([_origin(adapter), signature, described], sort_keys=True)
     if key not in sessions:
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
         model = _kept(key, lambda: _export(function, described, lengths))
-        sessions[key] = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        sessions[key] = open_session(model, facts.device)
     return sessions[key]
 
 
@@ -111,13 +107,10 @@ def _export(function: Function, described: Mapping[str, tuple[str, list[Any]]], 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:
     """Run the session on NumPy arrays."""
-    taken = {node.name for node in session.get_inputs()}
-    return list(session.run(None, {name: tensor.bits for name, (tensor, _axes) in inputs.items() if name in taken}))
+    return run_session(session, {name: tensor.bits for name, (tensor, _axes) in inputs.items()})
 
 
 def onnx_evidence() -> dict[str, Any]:
-    """What runs: versions and execution providers, beside what torch says."""
-    found = torch_evidence()
-    versions = {name: importlib.metadata.version(name) for name in (*PACKAGES, "onnxruntime")}
-    providers = sorted({provider for session in sessions.values() for provider in session.get_providers()})
-    return {**found, "versions": found["versions"] | versions, "device": "cpu", "threads": 1, "providers": providers}
+    """What runs: versions, and where the nodes of the graph ran, beside what torch says."""
+    found, ran = torch_evidence(), ort_evidence(*PACKAGES[1:])
+    return {**found, **ran, "versions": found["versions"] | ran["versions"]}

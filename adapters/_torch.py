@@ -11,6 +11,10 @@ from conformance.bridge import Facts, Profile, Tensor, strided
 SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention"
 
 
+came_from: set[str] = set()
+"""The devices on which the results of the last call lay."""
+
+
 def to_torch(tensor: Tensor, device: str) -> Any:
     """The same bits as a torch tensor of its own."""
     if tensor.dtype == "bfloat16":
@@ -27,7 +31,8 @@ def laid_out(tensor: Tensor, device: str, layout: str) -> Any:
 
 
 def from_torch(result: Any) -> Tensor:
-    """The same bits as a bridge tensor."""
+    """The same bits as a bridge tensor; where they lay is kept for the evidence."""
+    came_from.add(result.device.type)
     here = result.detach().cpu().contiguous()
     if here.dtype == torch.bfloat16:
         return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
@@ -101,7 +106,10 @@ def torch_devices() -> list[str]:
 def torch_evidence() -> dict[str, Any]:
     """What runs: versions, devices, threads, and the kernels that are enabled."""
     cuda = torch.cuda.is_available()
+    ran_on = sorted(came_from)
+    came_from.clear()
     return {
+        "ran_on": ran_on,
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "threads": torch.get_num_threads(),

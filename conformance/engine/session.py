@@ -8,7 +8,7 @@ it does not accept, and of a few others, wait for the second look that a worker 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
+from conformance.engine.whereabouts import misplaced
 from conformance.judge.published import Finding, published_findings
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
@@ -266,6 +267,9 @@ class Session:
 
     def _verdict(self, cell: Cell, outcome: Outcome) -> Judged:
         versions = self._versions.get(cell.subject.name, {})
+        elsewhere = misplaced(cell.subject.device, outcome.evidence) if outcome.status == "reply" else ""
+        if elsewhere:
+            outcome = replace(outcome, status="error", reason=elsewhere)
         if outcome.status == "reply" and outcome.declaration is not None:
             return self._judge.judge(cell, outcome.declaration, outcome.outputs, versions)
         facts, problem = cell.call.facts, cell.route.problem
