@@ -240,8 +240,8 @@ ROWS: tuple[Variation, ...] = (
     step_row("returned_weights", "unmasked", "returns the weights as they are without a mask", "", _weights_unmasked),
     step_row("value_path", "weights_transposed", "transposes square weights", "", _weights_turned),
     step_row(
-        "fully_masked_row",
-        "value_bias",
+        "projection_bias",
+        "bv_after_weighing",
         "adds the bias of the value to the weighted sum, so that a fully masked row has it too",
         "zero those rows yourself",
         _value_bias_in_dead_rows,

@@ -509,7 +509,7 @@ def test_square_weights_are_transposed() -> None:
 def test_a_dead_row_has_the_bias_of_the_value() -> None:
     problem = mha(groups=(mask([[0, 0]]),), params={"bv": np.array([2.0, 3.0])})
     assert output(problem) == [0.0, 0.0]
-    assert output(problem, "fully_masked_row=value_bias") == [2.0, 3.0]
+    assert output(problem, "projection_bias=bv_after_weighing") == [2.0, 3.0]
 
 
 def test_a_bias_is_subtracted() -> None:

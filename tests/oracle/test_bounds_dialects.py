@@ -265,7 +265,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_maximum=missing",
         "mask_fill=times_infinity",
         "value_path=weights_transposed",
-        "fully_masked_row=value_bias",
+        "projection_bias=bv_after_weighing",
         "online_softmax=not_rescaled_16",
         "online_softmax=not_rescaled_32",
         "online_softmax=not_rescaled_64",
