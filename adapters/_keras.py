@@ -1,4 +1,4 @@
-"""Keras' arithmetic and what ran: shared by keras.mha and keras.sdpa on every backend."""
+"""Keras' arithmetic, how its layers are called, and what ran: shared by the keras adapters on every backend."""
 
 import importlib.metadata
 import os
@@ -7,10 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from conformance.bridge import Facts, Profile
+from conformance.bridge import Call, Facts, Profile
 
+from ._arrays import to_numpy
 from ._layers import stepwise_profile
 
+MASKS = ("value_mask", "key_mask", "attention_mask")
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
@@ -31,11 +33,33 @@ def attention_profile(backend: str, dtype: str) -> Profile:
 
 
 def layer_profile(facts: Facts) -> Profile:
-    """The arithmetic of an attention layer: operator by operator with scores, without as keras.ops does it."""
-    if "weights" not in facts.outputs:
-        return attention_profile(facts.variant, facts.dtype)
-    profile = stepwise_profile(facts.variant, facts.dtype)
-    return profile.but(scale="float32") if facts.variant == "tensorflow" and facts.dtype == "float64" else profile
+    """
+    The arithmetic of an attention layer.
+
+    Operator by operator with scores, and over one of several axes; without as keras.ops does it.
+    """
+    backend = keras.backend.backend()
+    if "weights" not in facts.outputs and facts.variant != "axes":
+        return attention_profile(backend, facts.dtype)
+    profile = stepwise_profile(backend, facts.dtype)
+    return profile.but(scale="float32") if backend == "tensorflow" and facts.dtype == "float64" else profile
+
+
+def layer_arguments(call: Call) -> dict[str, Any]:
+    """Query, value, key, masks and flags of an attention layer, by name."""
+    inputs = {"query": call.query, "value": call.value, "key": call.key}
+    masks = {slot: call.arguments[slot] for slot in MASKS if slot in call.arguments}
+    return {
+        **{name: to_numpy(tensor) for name, tensor in {**inputs, **masks}.items()},
+        "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
+        "return_attention_scores": "weights" in call.facts.outputs,
+    }
+
+
+def layer_reply(call: Call, result: Any) -> dict[str, Any]:
+    """What was asked for, of an output or a pair of output and scores."""
+    found = result if "weights" in call.facts.outputs else (result,)
+    return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
 
 
 def keras_evidence() -> dict[str, Any]:

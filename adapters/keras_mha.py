@@ -9,6 +9,8 @@ What this adapter translates, and nothing else:
 * dropout: given to the layer, inactive outside training
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
+* [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(2,) leaves it out; padding is
+  key_mask
 """
 
 NAME = "keras.mha"
@@ -50,6 +52,24 @@ VARIANTS = {
         "REQUIRES": ["keras>=3", "torch"],
         "EXTRA": "keras,torch",
     },
+    "axes": {
+        "summary": "on PyTorch, over the second of two axes of positions, padding in key_mask",
+        "env": {"KERAS_BACKEND": "torch"},
+        "REQUIRES": ["keras>=3", "torch"],
+        "EXTRA": "keras,torch",
+        "SLOTS": {
+            "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+            "attention_mask": {
+                "role": "mask",
+                "takes": ["attention", "causal", "window"],
+                "axes": [["b", "q", "k"]],
+                "bool": "attend",
+                "int": "attend",
+                "float": "undocumented",
+            },
+            "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+        },
+    },
 }
 
 from functools import cache
@@ -59,11 +79,10 @@ import keras
 
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
-from ._arrays import to_numpy
-from ._keras import keras_evidence, layer_profile
+from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply
 from ._layers import parameters
 
-MASKS = ("value_mask", "attention_mask")
+SIZES = ("num_heads", "head_dim", "value_dim", "output_dim", "query_dim", "vdim", "kdim")
 
 
 def declare(facts: Facts) -> Declaration:
@@ -73,32 +92,40 @@ def declare(facts: Facts) -> Declaration:
 
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
-    sizes = call.facts.sizes
-    query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
-    masks = {slot: to_numpy(call.arguments[slot]) for slot in MASKS if slot in call.arguments}
-    flags = {
-        "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
-        "return_attention_scores": "weights" in call.facts.outputs,
-    }
-    widths = (query.shape[-1], key.shape[-1], value.shape[-1])
-    heads = (sizes["num_heads"], sizes["head_dim"], sizes["value_dim"], sizes["output_dim"])
-    layer = built(heads, widths, call.facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    facts = call.facts
+    sizes = tuple(facts.sizes[name] for name in SIZES)
+    axes = (2,) if facts.variant == "axes" else None
+    layer = built(sizes, facts.dtype, axes, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     layer.set_weights(list(parameters(call).values()))
+    arguments = layer_arguments(call)
+    if axes:
+        arguments = {name: one_more_axis(value) for name, value in arguments.items()}
     with framework_call():
-        result = layer(query, value, key=key, **masks, **flags)
-    found = result if flags["return_attention_scores"] else (result,)
-    return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
+        result = layer(**arguments)
+    reply = layer_reply(call, result)
+    return {name: array[:, 0] for name, array in reply.items()} if axes else reply
+
+
+def one_more_axis(value: Any) -> Any:
+    """An array with an axis of one after the batch; flags as they are."""
+    return value if isinstance(value, bool) else value[:, None]
 
 
 @cache
-def built(heads: tuple[int, ...], widths: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
+def built(sizes: tuple[int, ...], dtype: str, axes: tuple[int, ...] | None, *, biases: bool, dropout: float) -> Any:
     """A layer of these sizes; its weights are set for each call."""
-    number, head_dim, value_dim, output_dim = heads
+    number, head_dim, value_dim, output_dim, *widths = sizes
     layer = keras.layers.MultiHeadAttention(
-        number, head_dim, value_dim=value_dim, output_shape=output_dim, use_bias=biases, dropout=dropout, dtype=dtype
+        number,
+        head_dim,
+        value_dim=value_dim,
+        output_shape=output_dim,
+        use_bias=biases,
+        dropout=dropout,
+        attention_axes=axes,
+        dtype=dtype,
     )
-    query_dim, kdim, vdim = widths
-    layer.build((None, None, query_dim), (None, None, vdim), (None, None, kdim))
+    layer.build(*((*(None,) * (3 if axes else 2), width) for width in widths))
     return layer
 
 

@@ -17,6 +17,10 @@ SUBJECTS = (
     "flax.mha[nnx]",
     "jax.sdpa[eager]",
     "jax.sdpa[jit]",
+    "keras.grouped_mha[jax]",
+    "keras.grouped_mha[tensorflow]",
+    "keras.grouped_mha[torch]",
+    "keras.mha[axes]",
     "keras.mha[jax]",
     "keras.mha[tensorflow]",
     "keras.mha[torch]",
@@ -53,12 +57,18 @@ FINITE_FILL = {"sdpa/dead_row": UNIFORM, "sdpa/dead_row_minus_infinity": NAN}
 WITHOUT_SCORES = {"mha/dead_item[outputs=output]": UNIFORM, "mha/dead_item_one_tensor": UNIFORM}
 WITH_WEIGHTS = {"mha/dead_item[outputs=output+weights]": NAN}
 DEAD_ITEM = {**WITHOUT_SCORES, "mha/dead_item[outputs=output+weights]": UNIFORM}
+NO_CAUSAL = "use[use_causal_mask]=ignored"
+AXES = {f"mha/{case}": NO_CAUSAL for case in ("causal[seq_len_q=5]", "causal[seq_len_q=7]", "causal_and_padding")}
 FIRST_ROW = {"sdpa/causal_and_padding": "causal_alignment=first_row"}
 DEVIATIONS: dict[str, dict[str, str]] = {
     "flax.mha[linen]": DEAD_ITEM,
     "flax.mha[nnx]": DEAD_ITEM,
     "jax.sdpa[eager]": FINITE_FILL,
     "jax.sdpa[jit]": FINITE_FILL,
+    "keras.grouped_mha[jax]": DEAD_ITEM,
+    "keras.grouped_mha[tensorflow]": WITHOUT_SCORES,
+    "keras.grouped_mha[torch]": WITHOUT_SCORES,
+    "keras.mha[axes]": AXES,
     "keras.mha[jax]": WITHOUT_SCORES,
     "keras.mha[tensorflow]": WITHOUT_SCORES,
     "keras.mha[torch]": WITHOUT_SCORES,

@@ -1,0 +1,98 @@
+"""
+Keras 3, through keras.layers.GroupQueryAttention on one of its backends.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
+* weights are given (in, heads * dim) and Keras stores (in, heads, dim): reshaped; the output kernel likewise
+* value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
+* use_causal_mask: top-left aligned
+* dropout: given to the layer, inactive outside training
+* return_attention_scores where weights are asked for
+* [jax] runs with 64-bit types enabled
+"""
+
+NAME = "keras.grouped_mha"
+OPERATORS = ["mha"]
+REQUIRES = ["keras>=3"]
+EXTRA = "keras"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["grouped_heads", "kdim", "query_dim", "no_bias", "dropout"]
+SLOTS = {
+    "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "attention_mask": {
+        "role": "mask",
+        "takes": ["attention", "causal", "window"],
+        "axes": [["q", "k"], ["b", "q", "k"]],
+        "bool": "attend",
+        "int": "attend",
+        "float": "undocumented",
+    },
+    "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+}
+VARIANTS = {
+    "tensorflow": {
+        "summary": "on TensorFlow",
+        "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
+        "REQUIRES": ["keras>=3", "tensorflow"],
+        "EXTRA": "keras,tensorflow",
+    },
+    "jax": {
+        "summary": "on JAX, in float32, without scores",
+        "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        "REQUIRES": ["keras>=3", "jax"],
+        "EXTRA": "keras,jax",
+        "DTYPES": ["float32"],
+        "OUTPUTS": ["output"],
+    },
+    "torch": {
+        "summary": "on PyTorch",
+        "env": {"KERAS_BACKEND": "torch"},
+        "REQUIRES": ["keras>=3", "torch"],
+        "EXTRA": "keras,torch",
+    },
+}
+
+from functools import cache
+from typing import Any
+
+import keras
+
+from conformance.bridge import Call, Declaration, Facts, framework_call
+
+from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply
+from ._layers import parameters
+
+SIZES = ("head_dim", "num_heads", "num_kv_heads", "query_dim", "vdim", "kdim")
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical. With weights operator by operator, without through keras.ops.dot_product_attention."""
+    return Declaration(layer_profile(facts), evidence="measured: docs/tolerance.md, section 5")
+
+
+def mha(call: Call) -> dict[str, Any]:
+    """Answer the call with a layer that holds the parameters."""
+    facts = call.facts
+    sizes = tuple(facts.sizes[name] for name in SIZES)
+    layer = built(sizes, facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    layer.set_weights(list(parameters(call).values()))
+    arguments = layer_arguments(call)
+    with framework_call():
+        result = layer(**arguments)
+    return layer_reply(call, result)
+
+
+@cache
+def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
+    """A layer of these sizes; its weights are set for each call."""
+    head_dim, heads, kv_heads, *widths = sizes
+    layer = keras.layers.GroupQueryAttention(head_dim, heads, kv_heads, use_bias=biases, dropout=dropout, dtype=dtype)
+    layer.build(*((None, None, width) for width in widths))
+    return layer
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return keras_evidence()
