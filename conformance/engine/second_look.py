@@ -93,14 +93,16 @@ class SecondLook:
         for held in sorted(self.held, key=lambda each: each.size):
             by_subject.setdefault(held.cell.subject.name, []).append(held)
         for cells in by_subject.values():
-            chosen = self._chosen(cells)
-            for number, held in enumerate(chosen):
+            kinds = self._kinds(cells)
+            smallest = sorted((same[0] for same in kinds), key=lambda held: held.size)
+            for number, held in enumerate(smallest):
                 yield from _repeats(held, alone=number < self._closeness.alone)
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
+            read = [*themes.values(), *(next(filter(_is_readable, same), same[0]) for same in kinds)]
             for held in cells:
-                if held in chosen or not held.red:
+                if held in smallest or not held.red:
                     yield from self._relations(held)
-                if held in chosen or held in themes.values():
+                if held in read:
                     yield from self._pieces(held)
 
     def _second_wave(self) -> Iterator[Question]:
@@ -110,14 +112,13 @@ class SecondLook:
             if held.red and not held.again and held.cell.subject.name in unsteady:
                 yield from _repeats(held, alone=False)
 
-    def _chosen(self, cells: Sequence[Held]) -> list[Held]:
-        """Of every kind of rejected cells the smallest, those of the most frequent kinds."""
+    def _kinds(self, cells: Sequence[Held]) -> list[list[Held]]:
+        """The rejected cells by kind, the most frequent kinds, smallest cells first."""
         kinds: dict[tuple[str, ...], list[Held]] = {}
         for held in cells:
             if held.red:
                 kinds.setdefault(held.kind, []).append(held)
-        frequent = sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
-        return sorted((same[0] for same in frequent), key=lambda held: held.size)
+        return sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
 
     def _relations(self, held: Held) -> Iterator[Question]:
         if held.judged.declared is None:
@@ -151,6 +152,10 @@ class SecondLook:
             return None
         free = self._closeness.reshape or held.red or made.signature in self._called(held.cell.subject.name)
         return made if free else None
+
+
+def _is_readable(held: Held) -> bool:
+    return not isinstance(effective.pieces(held.judged.problem), str)
 
 
 def _repeats(held: Held, *, alone: bool) -> Iterator[Question]:

@@ -16,6 +16,7 @@ from conformance import __version__
 from conformance.report.coverage import counted_subjects, coverage
 from conformance.report.fields import shown
 from conformance.report.findings import (
+    Finding,
     budget_text,
     counted,
     findings,
@@ -28,11 +29,11 @@ from conformance.report.findings import (
 )
 from conformance.report.frame import asset, environment, policy, script_of
 from conformance.report.payload import blobs, chunks, index, joined, script_json
-from conformance.report.records import Run
+from conformance.report.records import Cell, Key, Run
 from conformance.report.run import load_run
 
 NAME = "index.html"
-SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "detail", "pair", "main")
+SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
 """The parts of the page's script, in the order in which they build on each other."""
 
 SYMBOLS = {
@@ -80,7 +81,7 @@ def page(run: Run) -> str:
     packed, places = joined(chunks(run, found) | found.packed)
     data = index(run) | {"symbols": SYMBOLS, "meanings": MEANINGS, "places": places}
     return (
-        environment(_filters())
+        environment(_filters(run))
         .get_template("page.html.j2")
         .render(
             **_told(run),
@@ -111,7 +112,7 @@ def _told(run: Run) -> dict[str, Any]:
     }
 
 
-def _filters() -> dict[str, Callable[..., Any]]:
+def _filters(run: Run) -> dict[str, Callable[..., Any]]:
     return {
         "budget": budget_text,
         "share": share_text,
@@ -119,7 +120,21 @@ def _filters() -> dict[str, Callable[..., Any]]:
         "shown": shown_value,
         "target": cell_address,
         "address": web_address,
+        "picture": lambda finding: picture(run, finding),
     }
+
+
+def picture(run: Run, finding: Finding) -> Key | None:
+    """The cell whose effective pattern shows a finding: its example if that was read, else one of the same cause."""
+    cause = _cause(run.cells[finding.example])
+    alike = (cell for cell in run.cells.values() if cell.subject == finding.subject and _cause(cell) == cause)
+    cells = (run.cells[finding.example], *(cell for cell in alike if cell.key in run.rejected))
+    return next((cell.key for cell in cells if cell.record.get("pattern", {}).get("beyond")), None)
+
+
+def _cause(cell: Cell) -> tuple[str, ...]:
+    explained = cell.explanation
+    return (explained.decision, explained.name) if explained else (cell.verdict, cell.fail_class)
 
 
 def shown_value(value: Any) -> str:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
 from conformance.report import write_reports
@@ -336,3 +337,53 @@ def test_a_large_run_is_ready_soon(witness: Witness, tmp_path: Path) -> None:
     assert time.monotonic() - began < 5  # about half a second where nothing else runs
     assert shown(page) == "9,000 verdicts in 300 cases on 30 subjects"
     assert page.locator("#grid tr.case").count() <= 40
+
+
+@pytest.fixture(scope="module")
+def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two failing cells of one cause, of which the second has a pattern: head 1 of item 0 attends the wrong key."""
+    builder = load("build_run").RunBuilder(tmp_path_factory.mktemp("pictured"))
+    expected, actual, tolerance = np.zeros((1, 2, 2, 3)), np.zeros((1, 2, 2, 3)), np.full((1, 2, 2, 3), 1e-6)
+    expected[..., 0], actual[..., 0] = 1.0, 1.0
+    actual[0, 1, 1] = [0.0, 0.0, 1.0]
+    explained = {
+        "decision": "polarity[attn_mask]",
+        "name": "ignore",
+        "sentence": "reads True as: ignore",
+        "budget": 0.1,
+    }
+    more = {"class_": "semantic", "rejected": True, "reason": "output: 3 of 6 elements beyond the bound"}
+    builder.subject("torch.sdpa[math]", "sdpa")
+    for name in ("small", "large"):
+        builder.case(f"masks/attention/{name}", "sdpa")
+    builder.cell("masks/attention/small", "torch.sdpa[math]", "fail", explanation=explained, **more)
+    builder.cell(
+        "masks/attention/large",
+        "torch.sdpa[math]",
+        "fail",
+        explanation={**explained, "budget": 0.2},
+        pattern={"calls": 1, "beyond": 2, "elements": 12},
+        invariants=[{"name": "key_order", "found": "broken", "sentence": "gives another reply", "where": "output: 3"}],
+        tensors=builder.tensors("large", pattern=(expected, actual, tolerance)),
+        **more,
+    )
+    written: Path = builder.write()
+    write_reports(written)
+    return written
+
+
+def test_the_pattern_that_was_read_stands_beside_the_finding(witness: Witness, pictured: Path) -> None:
+    page = witness.open(pictured)
+    page.wait_for_selector(".findings .picture canvas")
+    assert page.locator(".findings .picture figcaption").all_inner_texts() == ["Expected pattern", "Effective pattern"]
+    assert page.inner_text(".findings .picture p") == "Item 0, head 1 of masks/attention/large"
+    assert "2 by 3" in page.get_attribute(".findings .picture canvas", "aria-label")
+
+
+def test_the_second_look_is_told_in_the_detail(witness: Witness, pictured: Path) -> None:
+    page = witness.open(pictured, cell_of(("masks/attention/large", "torch.sdpa[math]")))
+    page.wait_for_selector("#detail .maps canvas")
+    said = page.inner_text("#detail")
+    assert "Asked again 3 times in the same worker, alone in a fresh one: the same reply" in said
+    assert "Effective pattern, with one-hot values: read in 1 call, 2 of 12 weights beyond the bound" in said
+    assert "it gives another reply; output: 3" in said

@@ -127,7 +127,7 @@ class RunBuilder:
             ],
             "evidence": {"kernel": "math"},
             "seconds": {"call": 0.001, "judge": 0.0005},
-            "repeats": ["same", "same"],
+            "repeats": {"found": "same", "again": 3, "alone": 1},
             "digests": {"problem": "sha256:0", "call": "sha256:2", "adapter": "sha256:1", "judge": "sha256:3"},
             "rerun": f"conformance run -a {shlex.quote(subject)} -k {shlex.quote(case)}",
         }

@@ -128,10 +128,20 @@ function errorOf({ error }) {
 }
 
 function evidenceOf(record) {
-  const other = { evidence: record.evidence, repeats: record.repeats, seconds: record.seconds, digests: record.digests };
+  const other = { evidence: record.evidence, seconds: record.seconds, digests: record.digests };
   const lists = Object.entries(other).filter(([, value]) => value && Object.keys(value).length).map(([name, value]) =>
     [el("h4", {}, name), Array.isArray(value) ? el("p", {}, value.join(", ")) : facts(value)]);
   return lists.length ? el("details", { class: "evidence" }, el("summary", {}, "Evidence, timing, digests"), lists) : null;
+}
+
+function againOf({ repeats, invariants, pattern }) {
+  const times = repeats && [repeats.again && `${repeats.again} times in the same worker`, repeats.alone && "alone in a fresh one"].filter(Boolean).join(", ");
+  const same = { same: "the same reply", nondeterministic: "nondeterministic", order_dependent: "order dependent" };
+  const read = pattern && (pattern.not_read ? `not read: ${pattern.not_read}` : `read in ${plural(pattern.calls, "call")}, ${pattern.beyond} of ${pattern.elements} weights beyond the bound`);
+  return section("Second look",
+    repeats ? el("p", {}, `Asked again ${times}: `, el("b", {}, same[repeats.found] || repeats.found), repeats.reason ? `. ${repeats.reason}` : "") : null,
+    read ? el("p", {}, `Effective pattern, with one-hot values: ${read}`) : null,
+    (invariants || []).length ? table(["Relation to a changed call", "", ""], invariants.map((one) => [el("code", {}, one.name), one.found === "broken" ? el("b", { class: "v-fail" }, "broken") : one.found, one.sentence ? `it ${one.sentence}; ${one.where}` : ""])) : null);
 }
 
 function caseOf(cell, about) {
@@ -145,7 +155,7 @@ function bodyOf(cell, record, about) {
   const maps = mapsOf(cell, record);
   const parts = [verdictLine(cell, record), explanationOf(record), knownOf(record), record.reason ? el("p", { class: "reason" }, record.reason) : null,
     record.rerun ? section("Run just this cell", code(record.rerun, "Command")) : null,
-    errorOf(record), maps, outputsOf(record), el("div", { class: "two" }, routeOf(record), declaredOf(record)), caseOf(cell, about), evidenceOf(record)];
+    errorOf(record), maps, outputsOf(record), againOf(record), el("div", { class: "two" }, routeOf(record), declaredOf(record)), caseOf(cell, about), evidenceOf(record)];
   const body = el("div", { class: "detail-body", tabindex: "-1" }, parts.filter(Boolean));
   body.ready = () => { const holder = body.querySelector(".maps-holder"); if (holder) holder.ready(); };
   return body;

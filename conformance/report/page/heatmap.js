@@ -48,6 +48,7 @@ const AXES = {
   output: { sdpa: ["batch", "head", "query", "feature"], mha: ["batch", "query", "feature"] },
   weights: { any: ["batch", "head", "query", "key"] },
   weights_mean: { any: ["batch", "query", "key"] },
+  pattern: { any: ["batch", "head", "query", "key"] },
 };
 
 function axesOf(name, operator, rank) {

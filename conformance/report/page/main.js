@@ -110,6 +110,7 @@ wireFilters();
 wireGrid();
 wireDetail();
 wirePair();
+wirePictures();
 wirePage();
 drawLegend();
 $("grid").style.setProperty("--first", firstColumn());

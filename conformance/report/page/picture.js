@@ -1,0 +1,36 @@
+// Beside a finding: the pattern that was expected and the one that was read, where they differ most.
+class Pattern extends Maps {
+  four() {
+    const { got, want } = this.data;
+    const top = Math.max(this.range(want), this.range(got));
+    return [this.signed("Expected pattern", want, top), this.signed("Effective pattern", got, top)];
+  }
+}
+
+function worstPlace({ budget }) {
+  let worst = 0;
+  budget.forEach((used, place) => { if (used > budget[worst]) worst = place; });
+  return worst;
+}
+
+async function drawPicture(holder) {
+  const [row, column] = [CASE_ROW.get(holder.dataset.case), SUBJECT_COLUMN.get(holder.dataset.of)];
+  const bytes = await unpacked(`cell-${row}-${column}`);
+  const data = bytes && readBlob(bytes).find((one) => one.name === "pattern" && one.shape);
+  if (!data) return;
+  const maps = new Pattern(data, CASES[row].operator, null);
+  maps.cursor = worstPlace(data);
+  maps.draw();
+  const [item, head] = maps.indexOf(maps.cursor);
+  holder.replaceChildren(maps.maps, el("p", { class: "muted" }, `Item ${item}, head ${head} of `, el("span", { class: "mono" }, holder.dataset.case)));
+}
+
+// Drawn when it comes into view; a page has many findings.
+function wirePictures() {
+  const seen = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => {
+    seen.unobserve(target);
+    drawPicture(target).catch((fault) => target.replaceChildren(el("p", { class: "muted" }, `The pattern cannot be shown: ${fault.message}`)));
+  }));
+  for (const holder of document.querySelectorAll(".picture")) seen.observe(holder);
+  DARK.addEventListener("change", () => document.querySelectorAll(".picture canvas").forEach((one) => drawPicture(one.closest(".picture"))));
+}
