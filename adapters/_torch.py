@@ -53,6 +53,12 @@ def aliased(
     return q, k, k if alias in ("kv", "qkv") else laid_out(value, device, layout)
 
 
+def gradients(output: Any, by: Mapping[str, Any], grad_output: Tensor, device: str) -> dict[str, Any]:
+    """The gradients of sum(grad_output * output) by tensors that require them, as outputs of a reply."""
+    found = torch.autograd.grad(output, list(by.values()), to_torch(grad_output, device))
+    return {f"grad_{name}": gradient for name, gradient in zip(by, found, strict=True)}
+
+
 def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0, batch_first: bool = True) -> Any:
     """A torch.nn.MultiheadAttention of the call's widths."""
     return torch.nn.MultiheadAttention(
@@ -79,6 +85,21 @@ def mha_state(params: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, 
         found["in_proj_bias"] = torch.cat([params[name] for name in ("bq", "bk", "bv")])
         found["out_proj.bias"] = params["bo"]
     return found
+
+
+def mha_gradients(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Gradients by torch's parameters as those of a call's: the inverse of `mha_state`."""
+    named: dict[str, Any] = {"grad_wo": found["grad_out_proj.weight"].T}
+    if "grad_in_proj_weight" in found:
+        stacked = found["grad_in_proj_weight"].chunk(3)
+    else:
+        stacked = [found[f"grad_{letter}_proj_weight"] for letter in "qkv"]
+    named |= {f"grad_w{letter}": part.T for letter, part in zip("qkv", stacked, strict=True)}
+    if "grad_in_proj_bias" in found:
+        parts = found["grad_in_proj_bias"].chunk(3)
+        named |= {f"grad_b{letter}": part for letter, part in zip("qkv", parts, strict=True)}
+        named["grad_bo"] = found["grad_out_proj.bias"]
+    return named
 
 
 def math_profile(dtype: str) -> Profile:

@@ -4,6 +4,7 @@ JAX, through jax.nn.dot_product_attention.
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); JAX takes and returns (batch, seq_len, num_heads, head_dim)
 * mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k) or 1
+* gradients: jax.vjp by query, key and value, from the given gradient of the output
 * is_causal: top-left aligned
 * local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
 * 64-bit types are enabled
@@ -14,7 +15,7 @@ NAME = "jax.sdpa"
 OPERATORS = ["sdpa"]
 REQUIRES = ["jax"]
 EXTRA = "jax"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["scale", "grouped_heads"]
@@ -60,9 +61,19 @@ from ._jax import fused_declaration, jax_evidence
 
 TARGET = jax.nn.dot_product_attention
 STATIC = ("scale", "is_causal", "local_window_size")
+
+
+def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any) -> tuple[Any, ...]:
+    """The output, and by jax.vjp the gradients by query, key and value where that of the output is given."""
+    if grad_output is None:
+        return (TARGET(query, key, value, **arguments),)
+    output, pull = jax.vjp(lambda q, k, v: TARGET(q, k, v, **arguments), query, key, value)
+    return (output, *pull(grad_output))
+
+
 FUNCTIONS = {
-    "jit": jax.jit(TARGET, static_argnames=STATIC),
-    "eager": TARGET,
+    "jit": jax.jit(attend, static_argnames=STATIC),
+    "eager": attend,
 }
 
 
@@ -80,9 +91,12 @@ def sdpa(call: Call) -> dict[str, Any]:
         unbounded = max(query.shape[1], key.shape[1])
         sides = call.arguments["local_window_size"]
         flags["local_window_size"] = tuple(unbounded if side is None else side for side in sides)
+    wanted = None if call.grad_output is None else to_numpy(call.grad_output).swapaxes(1, 2)
     with framework_call():
-        output = FUNCTIONS[call.facts.variant](query, key, value, **masks, **flags)
-    return {"output": np.asarray(output).swapaxes(1, 2)}
+        results = FUNCTIONS[call.facts.variant](query, key, value, wanted, **masks, **flags)
+    found = zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False)
+    arrays = {name: np.asarray(array).swapaxes(1, 2) for name, array in found}
+    return {name: arrays[name] for name in call.facts.outputs}
 
 
 def evidence() -> dict[str, Any]:

@@ -11,6 +11,7 @@ What this adapter translates, and nothing else:
 * need_weights where weights are asked for, average_attn_weights where their mean is
 * query, key and value lie in memory as the call says: torch.as_strided
 * dropout: given to the layer, inactive in [eval]
+* gradients: torch.autograd.grad by query, key, value and the parameters, from the given gradient of the output
 * module.eval() without gradients; [train] is module.train() with gradients and dropout 0
 * [unbatched] calls once for each item, without the axis of the batch
 """
@@ -47,7 +48,10 @@ VARIANTS = {
         "summary": "inference; takes the fast path for self attention",
         "CAPABILITIES": ["kdim", "no_bias", "layout", "dropout"],
     },
-    "train": {"summary": "training mode, dropout 0"},
+    "train": {
+        "summary": "training mode, dropout 0",
+        "OUTPUTS": ["output", "weights", "weights_mean", "gradients"],
+    },
     "seq_first": {"summary": "inference with batch_first=False"},
     "unbatched": {"summary": "inference, each item in a call of its own without a batch axis"},
     "aot_eager": {
@@ -64,6 +68,8 @@ from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, f
 from ._torch import (
     aliased,
     from_torch,
+    gradients,
+    mha_gradients,
     mha_layer,
     mha_state,
     stepwise_profile,
@@ -116,9 +122,15 @@ def mha(call: Call) -> dict[str, Any]:
         "need_weights": wants_weights(facts),
         "average_attn_weights": "weights_mean" in facts.outputs,
     }
+    for tensor in inputs:
+        tensor.requires_grad_(bool(facts.gradients))
     with torch.set_grad_enabled(facts.variant == "train"), framework_call():
         output, weights = CALLS.get(facts.variant, call_layer)(layer, inputs, arguments)
-    found = {"output": output, "weights": weights, "weights_mean": weights}
+        found = {"output": output, "weights": weights, "weights_mean": weights}
+        if call.grad_output is not None:
+            by = dict(zip(("query", "key", "value"), inputs, strict=True)) | dict(layer.named_parameters())
+            slopes = gradients(output, by, call.grad_output, facts.device)
+            found |= slopes | mha_gradients(slopes)
     return {name: from_torch(found[name]) for name in facts.outputs}
 
 

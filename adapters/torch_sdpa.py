@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * attn_mask: True means attend, floats are added to the logits; as in the call
 * is_causal: top-left aligned
 * query, key and value lie in memory as the call says: torch.as_strided
+* gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
 * fewer key heads than query heads: enable_gqa=True
 * [math] and [flash] choose one kernel by sdpa_kernel, [default] leaves the choice to PyTorch
 * [causal_bias]: as [default]; causal_upper_left and causal_lower_right of torch.nn.attention.bias stand for attn_mask
@@ -31,9 +32,10 @@ SLOTS = {
     "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
 }
 VARIANTS = {
-    "math": {"summary": "SDPBackend.MATH"},
+    "math": {"summary": "SDPBackend.MATH", "OUTPUTS": ["output", "gradients"]},
     "flash": {
         "summary": "SDPBackend.FLASH_ATTENTION, which also combines is_causal with attn_mask",
+        "OUTPUTS": ["output", "gradients"],
         "CAPABILITIES": ["scale", "grouped_heads", "layout"],
         "SLOTS": {
             "attn_mask": {
@@ -73,7 +75,7 @@ from torch.nn.attention import SDPBackend, bias, sdpa_kernel
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
-from ._torch import SDPA_DOCS, aliased, from_torch, math_profile, to_torch, torch_devices, torch_evidence
+from ._torch import SDPA_DOCS, aliased, from_torch, gradients, math_profile, to_torch, torch_devices, torch_evidence
 
 TARGET = torch.nn.functional.scaled_dot_product_attention
 KERNELS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
@@ -103,9 +105,14 @@ def sdpa(call: Call) -> dict[str, Any]:
         "scale": call.scale,
         "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
     }
-    with torch.no_grad(), kernel(facts.variant), framework_call():
-        output = TARGET(query, key, value, **arguments)
-    return {"output": from_torch(output)}
+    inputs = {"query": query, "key": key, "value": value}
+    for tensor in inputs.values():
+        tensor.requires_grad_(bool(facts.gradients))
+    with kernel(facts.variant), framework_call():
+        found = {"output": TARGET(query, key, value, **arguments)}
+        if call.grad_output is not None:
+            found |= gradients(found["output"], inputs, call.grad_output, facts.device)
+    return {name: from_torch(found[name]) for name in facts.outputs}
 
 
 def kernel(variant: str) -> AbstractContextManager[None]:

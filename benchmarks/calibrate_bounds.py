@@ -65,6 +65,14 @@ def problems(operator: str, dtype: str, count: int) -> Iterator[Problem]:
         yield Problem(operator, dtype, heads, heads, dim, dim, q, k, v, params, masks, outputs=outputs)
 
 
+def differentiated(problem: Problem) -> Problem:
+    """The same problem, asked for the gradients of a random loss."""
+    shape = evaluate(problem.but(outputs=("output",))).reply["output"].values.shape
+    grad = round_to(np.asarray(np.random.default_rng(19).standard_normal(shape)), problem.dtype)
+    names = ("query", "key", "value", *problem.params)
+    return problem.but(grad_output=grad, outputs=tuple("grad_" + name for name in names))
+
+
 def tensor(array: Array, dtype: str) -> torch.Tensor:
     """The same numbers in torch."""
     return torch.tensor(array).to(getattr(torch, dtype))
@@ -79,9 +87,19 @@ def mask_of(problem: Problem, true_means: str) -> torch.Tensor | None:
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     """Compute torch's scaled_dot_product_attention by one kernel."""
-    q, k, v = (tensor(array, problem.dtype) for array in (problem.query, problem.key, problem.value))
+    arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
+    for array in arrays.values():
+        array.requires_grad_(problem.differentiated)
     with sdpa_kernel(BACKENDS[backend]):
-        return {"output": scaled_dot_product_attention(q, k, v, attn_mask=mask_of(problem, "attend"))}
+        output = scaled_dot_product_attention(**arrays, attn_mask=mask_of(problem, "attend"))
+        return slopes(output, arrays, problem) if problem.differentiated else {"output": output}
+
+
+def slopes(output: torch.Tensor, by: dict[str, torch.Tensor], problem: Problem) -> dict[str, torch.Tensor]:
+    """Gradients of the problem's loss by tensors."""
+    assert problem.grad_output is not None  # noqa: S101 - `differentiated` gave it
+    found = torch.autograd.grad(output, list(by.values()), tensor(problem.grad_output, problem.dtype))
+    return {f"grad_{name}": slope for name, slope in zip(by, found, strict=True)}
 
 
 def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
@@ -89,20 +107,37 @@ def mha(problem: Problem, weights: str) -> dict[str, torch.Tensor]:
     dtype, params = problem.dtype, {name: tensor(array, problem.dtype) for name, array in problem.params.items()}
     kind = getattr(torch, dtype)
     layer = torch.nn.MultiheadAttention(len(params["wo"]), problem.num_heads, batch_first=True, dtype=kind)
-    layer.in_proj_weight.copy_(torch.cat([params[name].T for name in ("wq", "wk", "wv")]))
-    layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
-    layer.out_proj.weight.copy_(params["wo"].T)
-    layer.out_proj.bias.copy_(params["bo"])
+    with torch.no_grad():
+        layer.in_proj_weight.copy_(torch.cat([params[name].T for name in ("wq", "wk", "wv")]))
+        layer.in_proj_bias.copy_(torch.cat([params[name] for name in ("bq", "bk", "bv")]))
+        layer.out_proj.weight.copy_(params["wo"].T)
+        layer.out_proj.bias.copy_(params["bo"])
     mask = None if (whole := mask_of(problem, "ignore")) is None else whole.flatten(0, 1)
     arrays = [tensor(array, dtype) for array in (problem.query, problem.key, problem.value)]
+    if problem.differentiated:
+        return mha_slopes(layer, arrays, mask, problem)
     if weights == "no weights":
         return {"output": layer(*arrays, attn_mask=mask, need_weights=False)[0]}
     output, each = layer(*arrays, attn_mask=mask, average_attn_weights=False)
     return {"output": output, "weights": each, "weights_mean": layer(*arrays, attn_mask=mask)[1]}
 
 
+def mha_slopes(
+    layer: torch.nn.MultiheadAttention, arrays: list[torch.Tensor], mask: torch.Tensor | None, problem: Problem
+) -> dict[str, torch.Tensor]:
+    """Gradients by the inputs and by the parameters under their own names."""
+    by = {name: array.requires_grad_() for name, array in zip(("query", "key", "value"), arrays, strict=True)}
+    found = slopes(layer(*arrays, attn_mask=mask, need_weights=False)[0], by | dict(layer.named_parameters()), problem)
+    weights, biases = found["grad_in_proj_weight"].chunk(3), found["grad_in_proj_bias"].chunk(3)
+    named = {f"grad_w{letter}": part.T for letter, part in zip("qkv", weights, strict=True)}
+    named |= {f"grad_b{letter}": part for letter, part in zip("qkv", biases, strict=True)}
+    named |= {"grad_wo": found["grad_out_proj.weight"].T, "grad_bo": found["grad_out_proj.bias"]}
+    return {f"grad_{name}": found[f"grad_{name}"] for name in by} | named
+
+
 PROGRAMS = {"sdpa": sdpa, "mha": mha}
 VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights")}
+DIFFERENTIATED = {"sdpa": tuple(BACKENDS), "mha": ("no weights",)}
 
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
@@ -115,16 +150,19 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
     return ratios[0], ratios[1], ratios[2], rms, bound.coverage
 
 
-def calibrate(operator: str, dtype: str, variant: str, count: int) -> Iterator[str]:
-    """One line of the table for every output."""
+def calibrate(operator: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
+    """One line of the table for every output, or for every gradient."""
     rows: dict[str, list[tuple[float, ...]]] = {}
     stepwise = variant == "weights" and dtype.endswith("16")  # half precision is fused where no weights are returned
     profile = Profile.naive(dtype) if stepwise else Profile.ordinary(dtype)
     for problem in problems(operator, dtype, count):
+        problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same, asked otherwise
         answer = evaluate(problem, {}, profile.score)
         bounds = bound_reply(answer, profile)
         for name, actual in PROGRAMS[operator](problem, variant).items():
-            rows.setdefault(name, []).append(measure(actual.double().numpy() - answer.reply[name].values, bounds[name]))
+            rows.setdefault(name, []).append(
+                measure(actual.detach().double().numpy() - answer.reply[name].values, bounds[name])
+            )
     for name, found in rows.items():
         a, b, need, rms, coverage = np.array(found).T
         cells = (len(found), a.max(), b.max(), need.max(), rms.max(), (b > 1).sum(), coverage.mean())
@@ -135,13 +173,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
+    parser.add_argument("--gradients", action="store_true", help="of gradients instead of outputs")
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
-    count = int(parser.parse_args().cases)
+    options = parser.parse_args()
+    torch.set_grad_enabled(options.gradients)
+    variants = DIFFERENTIATED if options.gradients else VARIANTS
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
     for operator, dtype in itertools.product(PROGRAMS, DTYPES):
-        for variant in VARIANTS[operator]:
-            print("\n".join(calibrate(operator, dtype, variant, count)), flush=True)
+        for variant in variants[operator]:
+            rows = calibrate(operator, dtype, variant, options.cases, slopes=options.gradients)
+            print("\n".join(rows), flush=True)
 
 
 if __name__ == "__main__":

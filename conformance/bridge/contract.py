@@ -66,6 +66,11 @@ class Facts:
         """Whether the projections have biases."""
         return self.operator == "mha" and "no_bias" not in self.requirements
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """By what gradients are asked for: query, key, value, and for mha the parameters; empty if for none."""
+        return tuple(name.removeprefix("grad_") for name in self.outputs if name.startswith("grad_"))
+
     def mask(self, slot: str) -> "MaskFacts | None":
         """What the call puts into `slot`, or None."""
         return next((mask for mask in self.masks if mask.slot == slot), None)
@@ -85,7 +90,8 @@ class Call:
     arguments maps a slot to a Tensor already in the polarity and shape that SLOTS documents, or a flag to its value.
     scale multiplies query . key; None leaves the framework's default of 1/sqrt(head_dim). softcap: the scaled products
     become softcap * tanh(them / softcap) before masks are applied; None is no cap. dropout_p: a dropout that the layer
-    is given and that inference leaves inactive; None is no dropout.
+    is given and that inference leaves inactive; None is no dropout. grad_output is there where
+    gradients are asked for (`facts.gradients`): the gradient of a loss by the output, of the output's shape.
     """
 
     facts: Facts
@@ -97,6 +103,7 @@ class Call:
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float | None = None
+    grad_output: "Tensor | None" = None
 
 
 @dataclass(frozen=True)

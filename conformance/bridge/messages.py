@@ -63,6 +63,8 @@ def request_message(request: Request) -> Message:
         tensors["key"] = call.key
     if call.facts.alias == "none":
         tensors["value"] = call.value
+    if call.grad_output is not None:
+        tensors["grad_output"] = call.grad_output
     tensors |= {f"params.{name}": tensor for name, tensor in call.params.items()}
     arrays = {slot: value for slot, value in call.arguments.items() if isinstance(value, Tensor)}
     tensors |= {f"arguments.{slot}": tensor for slot, tensor in arrays.items()}
@@ -106,6 +108,7 @@ def _call(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Call:
         params=_under("params.", tensors),
         arguments=flags | _under("arguments.", tensors),
         **{name: None if fields[name] is None else real(fields[name]) for name in ("scale", "softcap", "dropout_p")},
+        grad_output=tensors.get("grad_output"),
     )
 
 

@@ -12,7 +12,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.case import Case
-from conformance.spec.problem import Problem
+from conformance.spec.problem import GRADIENT, Problem
 from conformance.spec.rounding import to_tensor
 
 REPLY_SLACK = 4
@@ -76,7 +76,7 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
     if not outputs:
         return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
-    kept = routed.problem.but(outputs=outputs)
+    kept = routed.problem.but(outputs=case.reply_names(outputs))
     return _cell(case, subject, kept, routed, tuple(name for name in case.outputs if name not in outputs))
 
 
@@ -111,6 +111,7 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
     key = query if problem.alias == "qkv" else to_tensor(problem.key, problem.dtype)
     value = key if problem.alias in ("kv", "qkv") else to_tensor(problem.value, problem.dtype)
     params = {name: to_tensor(array, problem.dtype) for name, array in problem.params.items()}
+    grad = problem.grad_output if problem.differentiated else None
     return Call(
         facts=facts,
         query=query,
@@ -121,6 +122,7 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
         scale=problem.scale,
         softcap=problem.softcap,
         dropout_p=problem.dropout_p,
+        grad_output=None if grad is None else to_tensor(grad, problem.dtype),
     )
 
 
@@ -133,6 +135,8 @@ def reply_limit(problem: Problem) -> int:
         "weights": batch * heads * length_q * length_k,
         "weights_mean": batch * length_q * length_k,
     }
+    differentiated = {"query": problem.query, "key": problem.key, "value": problem.value, **problem.params}
+    elements |= {GRADIENT + name: array.size for name, array in differentiated.items()}
     return REPLY_SLACK * 8 * sum(elements[name] for name in problem.outputs) + 4096
 
 
@@ -168,6 +172,7 @@ def call_digest(call: Call) -> str:
     digest.update(repr((call.scale, call.softcap, call.dropout_p)).encode())
     tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
+    tensors += [] if call.grad_output is None else [call.grad_output]
     for tensor in tensors:
         digest.update(np.ascontiguousarray(tensor.bits).tobytes())
     return f"sha256:{digest.hexdigest()}"

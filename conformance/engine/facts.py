@@ -17,7 +17,7 @@ from conformance.engine.slots import parse_slots
 
 CHOICES = {
     "OPERATORS": ("sdpa", "mha"),
-    "OUTPUTS": ("output", "weights", "weights_mean"),
+    "OUTPUTS": ("output", "weights", "weights_mean", "gradients"),
     "DTYPES": ("float64", "float32", "float16", "bfloat16"),
     "DEVICES": ("cpu", "cuda"),
     "CAPABILITIES": (

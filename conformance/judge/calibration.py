@@ -5,10 +5,12 @@ Outside of this table a failure of class precision says as much about the bound 
 inconclusive, marked uncalibrated. Semantic and impossible failures are red everywhere.
 """
 
-from conformance.spec.problem import Problem
+from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 CALIBRATED: dict[str, frozenset[str]] = {
-    "cpu": frozenset({"sdpa", "mha", "weights", "weights_mean", "causal", "key_padding", "attention", "additive"}),
+    "cpu": frozenset(
+        {"sdpa", "mha", "weights", "weights_mean", "causal", "key_padding", "attention", "additive", "gradients"}
+    ),
 }
 """Features by device for which no false alarm was found; anything else is uncalibrated."""
 
@@ -16,7 +18,9 @@ CALIBRATED: dict[str, frozenset[str]] = {
 def features(problem: Problem) -> frozenset[str]:
     """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
     found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
-    found |= {output for output in problem.outputs if output != "output"}
+    found |= {name for name in problem.outputs if name != "output" and not name.startswith(GRADIENT)}
+    if problem.differentiated:
+        found.add(GRADIENTS)
     if problem.num_kv_heads != problem.num_heads:
         found.add("grouped_heads")
     return frozenset(found)

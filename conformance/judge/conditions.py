@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.bridge.contract import Facts
-from conformance.spec.problem import Problem
+from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 Names = list[str]
 
@@ -61,7 +61,7 @@ class Condition(BaseModel):
         )
 
     def _about_call(self, facts: Facts) -> bool:
-        asked = set(facts.outputs)
+        asked = {GRADIENTS if name.startswith(GRADIENT) else name for name in facts.outputs}
         return (
             self.operator in (None, facts.operator)
             and _among(self.dtype, facts.dtype)

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from conformance.oracle.gradients import gradients
 from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after, run
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation
 from conformance.oracle.variations import compose
@@ -68,4 +70,7 @@ def requested(state: State) -> Reply:
         "weights": lambda: state.weights,
         "weights_mean": lambda: np.asarray(state.weights.mean(axis=1)),
     }
+    if state.problem.differentiated:
+        found = gradients(state)
+        made |= {name: partial(found.__getitem__, name) for name in found}
     return {name: Expected(made[name](), dtype) for name in state.problem.outputs}

@@ -37,6 +37,7 @@ class Roundings:
     sum: float
     prob: float
     scale: float
+    lse: float
     mm: float
     pre: float
     entry: float
@@ -62,6 +63,7 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
         sum=UNIT[profile.sum],
         prob=UNIT[profile.prob],
         scale=UNIT[profile.scale],
+        lse=UNIT[profile.lse],
         mm=mm if mm > store else 0.0,
         pre=0.0 if profile.pre is None else UNIT[profile.pre],
         entry=store if store > UNIT[dtype] else 0.0,

@@ -100,7 +100,22 @@ def compose(dialect: Dialect) -> tuple[Variation, ...]:
 def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
     slots = dict.fromkeys(group.slot for group in problem.groups)
-    return (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
+    found = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
+    return tuple(v for v in found if keeps_gradients(v, problem)) if problem.differentiated else found
+
+
+def keeps_gradients(variation: Variation, problem: Problem) -> bool:
+    """
+    Whether the gradients that `gradients` derives hold under a variation.
+
+    They do where attention is the same function of the same arrays under other masks or another scale, and where a
+    fully masked row is another constant. One that leaves the problem as it is says nothing.
+    """
+    if variation.problem is None:
+        return variation.decision == "fully_masked_row"
+    varied = variation.problem(problem)
+    arrays = ("query", "key", "value", "params", "num_heads", "num_kv_heads")
+    return varied is not problem and all(getattr(varied, name) is getattr(problem, name) for name in arrays)
 
 
 __all__ = ["CANONICAL_NAMES", "TABLE", "candidates", "causal", "compose", "find", "slot_variations"]

@@ -4,10 +4,12 @@ A case: one attention call in a vocabulary that names no framework, with every s
 Nothing here holds an array; `materialise` makes a problem of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from conformance.spec.problem import GRADIENT, GRADIENTS
 from conformance.spec.published import Published
 
 Nested = tuple[Any, ...]
@@ -160,6 +162,15 @@ class Case:
             "weights": (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k),
             "weights_mean": (self.batch, self.seq_len_q, self.seq_len_k),
         }
+
+    @property
+    def gradient_names(self) -> tuple[str, ...]:
+        """What gradients are returned as: one output for each input and parameter."""
+        return tuple(GRADIENT + name for name in (*self.input_shapes, *self.parameter_shapes))
+
+    def reply_names(self, outputs: Iterable[str]) -> tuple[str, ...]:
+        """The arrays that make up these outputs: gradients are several."""
+        return tuple(one for name in outputs for one in (self.gradient_names if name == GRADIENTS else (name,)))
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:

@@ -14,6 +14,7 @@ import numpy as np
 from conformance.spec.case import Case
 from conformance.spec.document import Entry
 from conformance.spec.mistakes import Fault
+from conformance.spec.problem import GRADIENTS
 from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
@@ -127,6 +128,17 @@ def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
             yield Fault(("outputs", number), f"output {name!r} is listed twice")
 
 
+def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A gradient is that by one finite input: where several are one object it is not defined here."""
+    if GRADIENTS not in entry.outputs:
+        return
+    if case.inputs.alias != "none":
+        message = f"gradients need three inputs of their own, not alias {case.inputs.alias}"
+        yield Fault(("inputs", "alias"), message)
+    if case.inputs.poison is not None:
+        yield Fault(("inputs", "poison"), "gradients are asked for finite inputs only")
+
+
 RULES = (
     Rule(frozenset({"operator"}), operator_fields),
     Rule(frozenset({"num_heads", "num_kv_heads"}), grouped_heads),
@@ -137,6 +149,7 @@ RULES = (
     Rule(frozenset({"inputs", "batch"}), layout),
     Rule(frozenset({"softcap", "dtype"}), softcap),
     Rule(frozenset({"outputs"}), repeated),
+    Rule(frozenset({"outputs", "inputs"}), gradients),
 )
 
 DEFAULTED = {

@@ -74,6 +74,8 @@ def _named(problem: Problem) -> Iterator[tuple[str, Array]]:
     """Every array by name, little-endian, in a fixed order."""
     arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
     arrays |= dict(sorted(problem.params.items()))
+    if problem.grad_output is not None:
+        arrays["grad_output"] = problem.grad_output
     arrays |= {f"groups.{number}": group.values for number, group in enumerate(problem.groups)}
     for name, array in arrays.items():
         little = array.dtype.newbyteorder("<")

@@ -24,8 +24,8 @@ Axis = Literal["b", "h", "q", "k"]
 Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Literals = Annotated[list[Any], Field(min_length=1)]
 Poison = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
-Output = Literal["output", "weights", "weights_mean"]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
+Output = Literal["output", "weights", "weights_mean", "gradients"]
 
 
 class OverAxes(Model):

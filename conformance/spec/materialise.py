@@ -11,7 +11,7 @@ import numpy as np
 from conformance.spec import patterns, streams
 from conformance.spec.case import AXES, ArrayMask, Case, CausalMask, Mask, WindowMask
 from conformance.spec.files import arrays
-from conformance.spec.problem import SLOTLESS, Array, Group, Problem
+from conformance.spec.problem import GRADIENTS, SLOTLESS, Array, Group, Problem
 from conformance.spec.rounding import round_to
 
 HALF = ("float16", "bfloat16")
@@ -66,13 +66,21 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         params=params,
         groups=tuple(group(case, mask, f"masks.{number}") for number, mask in enumerate(case.masks)),
         scale=case.scale,
-        outputs=case.outputs,
+        outputs=case.reply_names(case.outputs),
         alias=case.inputs.alias,
         softcap=case.softcap,
         dropout_p=case.dropout_p,
         layout=case.inputs.layout,
         requirements=case.requirements(),
+        grad_output=_grad_output(case),
     )
+
+
+def _grad_output(case: Case) -> Array | None:
+    """What the loss is differentiated by the output to, where gradients are asked for."""
+    if GRADIENTS not in case.outputs:
+        return None
+    return round_to(streams.bell(case.inputs.seed, "grad_output", case.output_shapes["output"]), case.dtype)
 
 
 def _literals(case: Case) -> dict[str, Array]:

@@ -13,6 +13,12 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+GRADIENTS = "gradients"
+"""The output that stands for a gradient by every input and parameter."""
+
+GRADIENT = "grad_"
+"""How each of them is called, before the name of what it is a gradient by."""
+
 SLOTLESS = ""
 """The slot of a mask that has not been routed to an argument yet."""
 
@@ -59,7 +65,8 @@ class Problem:
 
     scale None means 1/sqrt(head_dim), softcap None no cap. params is empty for sdpa. alias: "none", "kv", "qkv".
     layout: how query, key and value lie in memory. dropout_p: of a dropout that is inactive. requirements: what
-    the case asks for beyond ordinary attention, in the words of CAPABILITIES.
+    the case asks for beyond ordinary attention, in the words of CAPABILITIES. grad_output: of the shape of the output,
+    given where gradients are asked for.
     """
 
     operator: str
@@ -80,6 +87,12 @@ class Problem:
     dropout_p: float | None = None
     layout: str = "contiguous"
     requirements: tuple[str, ...] = ()
+    grad_output: Array | None = None
+
+    @property
+    def differentiated(self) -> bool:
+        """Whether gradients are asked for."""
+        return any(name.startswith(GRADIENT) for name in self.outputs)
 
     @property
     def batch(self) -> int:

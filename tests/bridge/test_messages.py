@@ -48,7 +48,8 @@ def calls(draw: st.DrawFn, tensors: Any) -> Call:
     arguments = st.dictionaries(NAMES, tensors | st.just(True) | window, max_size=3)
     params = draw(st.dictionaries(NAMES, tensors, max_size=3))
     numbers = {name: draw(st.none() | st.floats()) for name in NUMBERS}
-    return Call(facts, query, key, value, params, draw(arguments), **numbers)
+    grad = draw(st.none() | tensors)
+    return Call(facts, query, key, value, params, draw(arguments), grad_output=grad, **numbers)
 
 
 @given(data=st.data(), number=st.integers(0, 2**40))
@@ -64,6 +65,8 @@ def test_a_request_comes_back(data: st.DataObject, number: int, any_tensor: Any,
     assert all(same_bits(getattr(one, name), getattr(other, name)) for name in ("query", "key", "value"))
     assert (other.key is other.query) == (one.facts.alias == "qkv")
     assert (other.value is other.key) == (one.facts.alias != "none")
+    given_grad, grad = one.grad_output, other.grad_output
+    assert (grad is None and given_grad is None) or same_bits(given_grad, grad)
     assert other.params.keys() == one.params.keys()
     assert other.arguments.keys() == one.arguments.keys()
     for slot, given_ in one.arguments.items():

@@ -101,7 +101,7 @@ FIELDS = {
     "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216",
     "outputs: «[]": "outputs: expected at least one item",
     "outputs: [output, «output]": "output 'output' is listed twice",
-    "outputs: [«gradients]": "is not valid; expected one of output, weights, weights_mean",
+    "outputs: [«slopes]": "is not valid; expected one of output, weights, weights_mean, gradients",
     "tags: [«Smoke]": "expected small letters, digits and underscores",
     "dtype: float32\n«dtype: float64": "duplicate key 'dtype', first on line 7",
 }
@@ -195,6 +195,12 @@ def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
 
 def test_gain_cannot_be_had_by_the_query_alone_where_it_is_the_key(mistakes: Mistakes) -> None:
     check_one(mistakes, entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"), "alias qkv makes the same object")
+
+
+def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None:
+    check_one(mistakes, entry("outputs: [gradients]\ninputs: {alias: «kv}"), "gradients need three inputs of their own")
+    text = "outputs: [gradients]\nmasks: [{kind: causal}]\ninputs: {poison: «nan_keys}"
+    check_one(mistakes, entry(text), "gradients are asked for finite inputs only")
 
 
 def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:

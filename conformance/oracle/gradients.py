@@ -1,0 +1,263 @@
+"""
+The gradients of attention by reverse accumulation, in one code that runs exactly or with declared roundings as noise.
+
+L = sum(grad_output * output). With P the weights, O = P V, dO the gradient of the context:
+
+    dV = P^T dO,   dP = dO V^T,   dS = P (dP - rowsum(dO O)),   dQ = c dS K,   dK = c dS^T Q
+
+(the backward pass of Dao et al., FlashAttention, 2022, section 3.1 and appendix B.4). P is recomputed from the
+log-sum-exp of the forward pass, as fused kernels do. Rows that no softmax made (fully masked ones) are constants.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from conformance.oracle.steps import State, merge_heads, split_heads
+from conformance.spec.problem import GRADIENT, Array
+
+Gradients = dict[str, Array]
+"""`grad_NAME` -> the gradient of the loss by NAME, of the shape of NAME."""
+
+
+class Arithmetic(Protocol):
+    """What may err: `field` names the rounding of a profile (`Roundings`)."""
+
+    def dot(self, one: Array, other: Array) -> Array:
+        """Matrix product, accumulated."""
+
+    def total(self, terms: Array, field: str) -> Array:
+        """Sum over the last axis, kept."""
+
+    def rounded(self, values: Array, field: str) -> Array:
+        """Store values."""
+
+    def exp(self, values: Array) -> Array:
+        """Exponential of values that are at most about zero."""
+
+    def constant(self, value: float) -> float:
+        """The scale: one number, wrong in one way everywhere."""
+
+
+class Exact:
+    """The arithmetic of the oracle: nothing errs."""
+
+    def dot(self, one: Array, other: Array) -> Array:
+        """Matrix product."""
+        return np.asarray(one @ other)
+
+    def total(self, terms: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
+        """Sum over the last axis, kept."""
+        return np.asarray(terms.sum(axis=-1, keepdims=True))
+
+    def rounded(self, values: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
+        """Give the values back."""
+        return values
+
+    def exp(self, values: Array) -> Array:
+        """Exponential."""
+        return np.asarray(np.exp(values))
+
+    def constant(self, value: float) -> float:
+        """Give the number back."""
+        return value
+
+
+EXACT = Exact()
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """Query, key and value as they meet, (batch, num_heads, seq_len, dim): key and value repeated for their group."""
+
+    query: Array
+    key: Array
+    value: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Backward:
+    """
+    What a backward pass leaves behind, shapes (batch, num_heads, seq_len_q or seq_len_k, ...).
+
+    query, key, value: gradients by those of `Heads`. by_scores, by_probs: by the scaled logits and by the weights.
+    mean: what the softmax subtracts from by_probs. probs: the recomputed weights. context: of the forward pass.
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    by_scores: Array
+    by_probs: Array
+    mean: Array
+    probs: Array
+    context: Array
+
+
+def gradients(state: State, arithmetic: Arithmetic = EXACT) -> Gradients:
+    """
+    Every gradient that the problem of `state` has: by query, key, value, and in mha by each parameter.
+
+    `state` says which positions are attended, what is added, the scale, and the weights of rows that are constants.
+    """
+    inputs = entering(state, arithmetic)
+    return (of_mha if state.problem.operator == "mha" else of_sdpa)(state, inputs, arithmetic)
+
+
+def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
+    """Inputs and parameters as the implementation holds them."""
+    problem = state.problem
+    arrays = {"query": problem.query, "key": problem.key, "value": problem.value, **problem.params}
+    arrays["output"] = gradient_of_output(state)
+    return {name: arithmetic.rounded(array, "entry") for name, array in arrays.items()}
+
+
+def gradient_of_output(state: State) -> Array:
+    """
+    Return what the caller gives as the gradient of the output.
+
+    Raises:
+        ValueError: the problem asks for gradients and gives none.
+    """
+    if state.problem.grad_output is None:
+        raise ValueError("a problem that asks for gradients needs grad_output")
+    return state.problem.grad_output
+
+
+def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> tuple[Heads, Array]:
+    """Heads as they meet, projected in mha, and the gradient of their context."""
+    problem = state.problem
+    if problem.operator == "sdpa":
+        heads = Heads(inputs["query"], shared(state, inputs["key"]), shared(state, inputs["value"]))
+        return heads, inputs["output"]
+    counts = {"query": problem.num_heads, "key": problem.num_kv_heads, "value": problem.num_kv_heads}
+    split = {}
+    for name, number in counts.items():
+        projected = arithmetic.dot(inputs[name], inputs[weight_of(name)])
+        if bias_of(name) in inputs:
+            projected = arithmetic.rounded(projected + inputs[bias_of(name)], "store")
+        split[name] = split_heads(arithmetic.rounded(projected, "store"), number)
+    heads = Heads(split["query"], shared(state, split["key"]), shared(state, split["value"]))
+    grad = arithmetic.rounded(arithmetic.dot(inputs["output"], inputs["wo"].T), "store")
+    return heads, split_heads(grad, problem.num_heads)
+
+
+def of_sdpa(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> Gradients:
+    """Gradients by query, key and value."""
+    heads, grad = meeting(state, inputs, arithmetic)
+    back = backward(state, heads, grad, arithmetic)
+    found = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
+    found["value"] = gathered(state, back.value, arithmetic)
+    return {GRADIENT + name: array for name, array in found.items()}
+
+
+def of_mha(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> Gradients:
+    """Gradients by query, key, value and every parameter, through the projections."""
+    heads, grad = meeting(state, inputs, arithmetic)
+    back = backward(state, heads, grad, arithmetic)
+    by_head = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
+    by_head["value"] = gathered(state, back.value, arithmetic)
+    found: Gradients = {}
+    for name, array in by_head.items():
+        merged = merge_heads(arithmetic.rounded(array, "store"))
+        found[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
+        found |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
+    found |= of_linear(merge_heads(back.context), inputs["output"], "o", "bo" in inputs, arithmetic)
+    names = ("query", "key", "value", *state.problem.params)
+    return {GRADIENT + name: found[name] for name in names}
+
+
+def weight_of(name: str) -> str:
+    """Name the weight that projects `name`: wq for query."""
+    return "w" + name[0]
+
+
+def bias_of(name: str) -> str:
+    """Name the bias that is added to `name`: bq for query."""
+    return "b" + name[0]
+
+
+def of_linear(entered: Array, left: Array, letter: str, biased: bool, arithmetic: Arithmetic) -> Gradients:  # noqa: FBT001 - a fact of the layer
+    """Gradients by weight and bias of x W + b over all batch items and positions, from x and the gradient by it."""
+    flat = left.reshape(-1, left.shape[-1])
+    found = {"w" + letter: arithmetic.dot(entered.reshape(-1, entered.shape[-1]).T, flat)}
+    if biased:
+        found["b" + letter] = arithmetic.total(flat.T, "acc")[..., 0]
+    return found
+
+
+def shared(state: State, array: Array) -> Array:
+    """Each key or value head for every query head of its group."""
+    return np.repeat(array, state.problem.num_heads // state.problem.num_kv_heads, axis=1)
+
+
+def gathered(state: State, array: Array, arithmetic: Arithmetic) -> Array:
+    """Sum the gradients of the query heads that share a key or value head."""
+    problem = state.problem
+    if problem.num_heads == problem.num_kv_heads:
+        return array
+    batch, _, length, width = array.shape
+    stored = arithmetic.rounded(array, "store").reshape(batch, problem.num_kv_heads, -1, length, width)
+    return arithmetic.total(np.moveaxis(stored, 2, -1), "acc")[..., 0]
+
+
+def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) -> Backward:
+    """Run attention forward and backward; grad: by the context, (batch, num_heads, seq_len_q, value_dim)."""
+    scale = arithmetic.constant(state.scale)
+    query, key = (arithmetic.rounded(array, "pre") for array in (heads.query, heads.key))
+    constant = (state.dead | state.absorbed)[..., None]
+    frozen = np.where(constant, state.probs, 0.0)
+    logits, slope = scores(state, query, key, scale, arithmetic)
+    top = highest(logits)
+    exponentials = weights(logits, top, arithmetic)
+    total = arithmetic.total(exponentials, "sum")
+    total = np.where(total == 0.0, 1.0, total)
+    probs = np.where(constant, frozen, arithmetic.rounded(exponentials / total, "soft"))
+    context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
+    fresh = scores(state, query, key, scale, arithmetic)[0]
+    again = weights(fresh, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
+    again = np.where(constant, frozen, again)
+    by_value = arithmetic.dot(arithmetic.rounded(again, "prob").swapaxes(-1, -2), grad)
+    by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")
+    mean = arithmetic.total(grad * context, "acc")
+    live = ~constant & (again > 0.0)
+    by_scores = np.where(live, again * arithmetic.rounded(by_probs - mean, "soft"), 0.0)
+    by_scores = arithmetic.rounded(arithmetic.rounded(by_scores, "soft"), "prob")
+    by_scores = by_scores * slope
+    by_query = scale * arithmetic.rounded(arithmetic.dot(by_scores, key), "pre")
+    by_key = scale * arithmetic.rounded(arithmetic.dot(by_scores.swapaxes(-1, -2), query), "pre")
+    return Backward(by_query, by_key, by_value, by_scores, by_probs, mean, again, context)
+
+
+def scores(state: State, query: Array, key: Array, scale: float, arithmetic: Arithmetic) -> tuple[Array, Array]:
+    """Logits as the softmax sees them, -inf where not attended, and their derivative by the scaled products."""
+    scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "score")
+    scaled, slope = capped(state, arithmetic.rounded(scaled * scale, "score"), arithmetic)
+    attended = state.allowed
+    if state.bias is not None:
+        attended = attended & (state.bias != -np.inf)
+        with np.errstate(invalid="ignore"):
+            scaled = arithmetic.rounded(scaled + np.where(attended, state.bias, 0.0), "score")
+    return np.where(attended, scaled, -np.inf), slope
+
+
+def capped(state: State, scaled: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:
+    """C tanh(a / C) and its derivative 1 - tanh^2(a / C), where there is a softcap C."""
+    limit = state.problem.softcap
+    if limit is None:
+        return scaled, np.ones(())
+    tangent = arithmetic.rounded(np.tanh(arithmetic.rounded(scaled / limit, "score")), "soft")
+    return limit * arithmetic.rounded(tangent, "score"), 1.0 - tangent**2
+
+
+def highest(logits: Array) -> Array:
+    """Largest logit of a row, (batch, num_heads, seq_len_q, 1); 0 where nothing is attended."""
+    top = logits.max(axis=-1, keepdims=True)
+    return np.where(top == -np.inf, 0.0, top)
+
+
+def weights(logits: Array, below: Array, arithmetic: Arithmetic) -> Array:
+    """exp(logit - below), exactly 0 where not attended."""
+    attended = logits > -np.inf
+    return np.where(attended, arithmetic.exp(np.where(attended, logits - below, 0.0)), 0.0)

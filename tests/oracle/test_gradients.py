@@ -1,0 +1,207 @@
+"""Gradients of the oracle, worked by hand and against finite differences of its own output."""
+
+import numpy as np
+import pytest
+
+from conformance.bridge.profile import Profile
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variations import TABLE, candidates, find
+from conformance.spec.problem import Array, Group, Problem
+
+BATCH, HEADS, KV_HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 6, 3, 5, 7, 4, 3
+STEP = 1e-6
+
+
+def sdpa(groups: tuple[Group, ...] = (), scale: float | None = None) -> Problem:
+    rng = np.random.default_rng(11)
+    return Problem(
+        operator="sdpa",
+        dtype="float64",
+        num_heads=HEADS,
+        num_kv_heads=KV_HEADS,
+        head_dim=DIM,
+        value_dim=VALUE_DIM,
+        query=rng.standard_normal((BATCH, HEADS, QUERIES, DIM)),
+        key=rng.standard_normal((BATCH, KV_HEADS, KEYS, DIM)),
+        value=rng.standard_normal((BATCH, KV_HEADS, KEYS, VALUE_DIM)),
+        groups=groups,
+        scale=scale,
+        outputs=("grad_query", "grad_key", "grad_value"),
+        grad_output=rng.standard_normal((BATCH, HEADS, QUERIES, VALUE_DIM)),
+    )
+
+
+def mha(groups: tuple[Group, ...] = ()) -> Problem:
+    rng = np.random.default_rng(13)
+    shapes = {
+        "wq": (11, HEADS * DIM),
+        "bq": (HEADS * DIM,),
+        "wk": (13, KV_HEADS * DIM),
+        "bk": (KV_HEADS * DIM,),
+        "wv": (17, KV_HEADS * VALUE_DIM),
+        "bv": (KV_HEADS * VALUE_DIM,),
+        "wo": (HEADS * VALUE_DIM, 19),
+        "bo": (19,),
+    }
+    names = ("query", "key", "value", *shapes)
+    return Problem(
+        operator="mha",
+        dtype="float64",
+        num_heads=HEADS,
+        num_kv_heads=KV_HEADS,
+        head_dim=DIM,
+        value_dim=VALUE_DIM,
+        query=rng.standard_normal((BATCH, QUERIES, 11)),
+        key=rng.standard_normal((BATCH, KEYS, 13)),
+        value=rng.standard_normal((BATCH, KEYS, 17)),
+        params={name: rng.standard_normal(shape) * 0.3 for name, shape in shapes.items()},
+        groups=groups,
+        outputs=tuple("grad_" + name for name in names),
+        grad_output=rng.standard_normal((BATCH, QUERIES, 19)),
+    )
+
+
+def allowed(*, dead: bool = False) -> Group:
+    values = np.random.default_rng(3).random((BATCH, HEADS, QUERIES, KEYS)) < 0.6
+    values[..., 0] = True
+    if dead:
+        values[0, :, 2] = False
+    return Group("mask", ("attention",), "bool", values)
+
+
+def bias() -> Group:
+    values = np.random.default_rng(5).standard_normal((1, HEADS, QUERIES, KEYS))
+    values[:, :, :, 3] = -np.inf
+    return Group("bias", ("additive",), "float", values)
+
+
+def array_of(problem: Problem, name: str) -> Array:
+    return problem.params[name] if name in problem.params else np.asarray(getattr(problem, name))
+
+
+def with_array(problem: Problem, name: str, array: Array) -> Problem:
+    if name in problem.params:
+        return problem.but(params={**problem.params, name: array})
+    return problem.but(**{name: array})
+
+
+def loss(problem: Problem) -> float:
+    output = evaluate(problem.but(outputs=("output",))).reply["output"].values
+    assert problem.grad_output is not None
+    return float((output * problem.grad_output).sum())
+
+
+def differences(problem: Problem, name: str, places: list[tuple[int, ...]]) -> list[float]:
+    found = []
+    for place in places:
+        ends = []
+        for step in (STEP, -STEP):
+            moved = array_of(problem, name).copy()
+            moved[place] += step
+            ends.append(loss(with_array(problem, name, moved)))
+        found.append((ends[0] - ends[1]) / (2.0 * STEP))
+    return found
+
+
+PROBLEMS = {
+    "plain": sdpa(),
+    "scale": sdpa(scale=0.7),
+    "holes": sdpa((allowed(),)),
+    "bias": sdpa((bias(),)),
+    "both, and a dead row": sdpa((allowed(dead=True), bias())),
+    "softcap": sdpa((bias(),)).but(softcap=1.5),
+    "mha": mha(),
+    "mha, both, and a dead row": mha((allowed(dead=True), bias())),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_gradients_are_the_slopes_of_the_output(name: str) -> None:
+    problem = PROBLEMS[name]
+    reply = evaluate(problem).reply
+    rng = np.random.default_rng(7)
+    for output in problem.outputs:
+        by = output.removeprefix("grad_")
+        shape = array_of(problem, by).shape
+        assert reply[output].values.shape == shape
+        places = [tuple(int(rng.integers(size)) for size in shape) for _ in range(5)]
+        expected = differences(problem, by, places)
+        np.testing.assert_allclose([reply[output].values[place] for place in places], expected, rtol=2e-6, atol=2e-7)
+
+
+def test_one_query_two_keys_by_hand() -> None:
+    # Logits 0 and log 3: weights 1/4 and 3/4. O = 1/4 * 8 + 3/4 * 4 = 5, dO = 2: dP = (16, 8), mean 10,
+    # dS = (1/4 * 6, 3/4 * -2) = (3/2, -3/2). scale 1: dq = 3/2 * (0 - log 3), dk = dS * 1, dv = (1/2, 3/2).
+    problem = Problem(
+        operator="sdpa",
+        dtype="float64",
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=1,
+        value_dim=1,
+        query=np.ones((1, 1, 1, 1)),
+        key=np.array([0.0, np.log(3.0)]).reshape(1, 1, 2, 1),
+        value=np.array([8.0, 4.0]).reshape(1, 1, 2, 1),
+        scale=1.0,
+        outputs=("grad_query", "grad_key", "grad_value"),
+        grad_output=np.full((1, 1, 1, 1), 2.0),
+    )
+    reply = {name: expected.values.ravel() for name, expected in evaluate(problem).reply.items()}
+    np.testing.assert_allclose(reply["grad_query"], [-1.5 * np.log(3.0)], rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_key"], [1.5, -1.5], rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_value"], [0.5, 1.5], rtol=1e-14)
+
+
+def test_what_nobody_attends_has_no_gradient_and_no_tolerance() -> None:
+    problem = PROBLEMS["both, and a dead row"]
+    answer = evaluate(problem)
+    bounds = bound_reply(answer, Profile.uniform("float32"))
+    for name in ("grad_key", "grad_value"):
+        assert not answer.reply[name].values[:, :, 3].any()
+        assert not bounds[name].tolerance[:, :, 3].any()
+    assert not answer.reply["grad_query"].values[0, :, 2].any()
+    assert not bounds["grad_query"].tolerance[0, :, 2].any()
+    assert (bounds["grad_query"].tolerance[1] > 0.0).all()
+
+
+def test_the_key_bias_has_a_bound_of_what_cancels() -> None:
+    # A key bias adds one number to all logits of a row: its gradient vanishes, as a sum of terms that do not.
+    answer = evaluate(PROBLEMS["mha"])
+    bound = bound_reply(answer, Profile.uniform("float32"))["grad_bk"]
+    assert np.abs(answer.reply["grad_bk"].values).max() < 1e-12
+    assert (bound.tolerance > 1e-8).all()
+    assert bound.coverage == 1.0
+
+
+def test_a_product_that_float16_cannot_hold_leaves_gradients_unjudged() -> None:
+    problem = PROBLEMS["plain"].but(dtype="float16")
+    assert problem.grad_output is not None
+    profile = Profile.naive("float16")
+    fits = bound_reply(evaluate(problem, {}, "float16"), profile)["grad_key"]
+    loud = problem.but(value=problem.value * 2.0**9, grad_output=problem.grad_output * 2.0**8)
+    over = bound_reply(evaluate(loud, {}, "float16"), profile)["grad_key"]
+    assert fits.judged.all()
+    assert not over.judged.any()
+
+
+def test_only_variations_that_leave_the_function_keep_its_gradients() -> None:
+    problem = PROBLEMS["holes"]
+    keys = {variation.key for variation in candidates(problem)}
+    assert {"polarity[mask]=ignore", "scale=none", "fully_masked_row=uniform"} <= keys
+    others = {"softmax_axis=queries", "grouped_heads=tile", "arguments=query_key"}
+    assert others <= {variation.key for variation in TABLE}
+    assert not others & keys
+
+
+def test_gradients_follow_a_variation_of_the_problem() -> None:
+    problem = PROBLEMS["plain"]
+    wrong = evaluate(problem, {"scale": "none"}).reply
+    right = evaluate(problem.but(scale=1.0)).reply
+    assert find("scale", "none").problem is not None
+    np.testing.assert_array_equal(wrong["grad_query"].values, right["grad_query"].values)
+
+
+def test_a_problem_without_the_gradient_of_its_output_is_refused() -> None:
+    with pytest.raises(ValueError, match="a problem that asks for gradients needs grad_output"):
+        evaluate(PROBLEMS["plain"].but(grad_output=None))
