@@ -10,115 +10,17 @@ import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from packaging.specifiers import SpecifierSet
 
-from conformance.bridge.profile import Profile
 from conformance.engine.judging import CONFORMING, Judged
+from conformance.gate.known_entry import Accept, Entry
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import differs
-from conformance.judge.conditions import Condition, always
 from conformance.judge.expectation import Expectation, expect
 from conformance.oracle.bounds import UnderivedBound
-from conformance.oracle.variation import Dialect
-from conformance.oracle.variations import find
 from conformance.spec.glob import matches
-
-
-class Delta(BaseModel):
-    """What is done otherwise than declared: decisions by name, and fields of the profile."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    decisions: dict[str, str] = Field(default_factory=dict)
-    profile: dict[str, str | float | bool | None] = Field(default_factory=dict)
-
-    @field_validator("decisions")
-    @classmethod
-    def _known_decisions(cls, decisions: dict[str, str]) -> dict[str, str]:
-        for decision, name in decisions.items():
-            if name != "canonical":
-                try:
-                    find(decision, name)
-                except KeyError as error:
-                    raise ValueError(str(error.args[0])) from None
-        return decisions
-
-    @field_validator("profile")
-    @classmethod
-    def _known_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:
-        try:
-            Profile.uniform("float32").but(**fields)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"no such profile: {error}") from None
-        return fields
-
-    def applied_to(self, dialect: Dialect) -> dict[str, str]:
-        """The declared dialect with the delta's decisions over it."""
-        merged = {**dialect, **self.decisions}
-        return {decision: name for decision, name in merged.items() if name != "canonical"}
-
-
-class Accept(BaseModel):
-    """A verdict that is not about numbers, accepted by its message (a regular expression, searched)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    verdict: Literal["error", "crash", "timeout", "inconclusive"]
-    message: str = ""
-
-    @field_validator("message")
-    @classmethod
-    def _is_pattern(cls, message: str) -> str:
-        try:
-            re.compile(message)
-        except re.error as error:
-            raise ValueError(f"no regular expression: {error}") from None
-        return message
-
-
-class Entry(BaseModel):
-    """One known deviation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    subject: str
-    cases: str = "*"
-    versions: dict[str, str] = Field(default_factory=dict)
-    platform: str = "*"
-    when: Condition = Field(default_factory=always)
-    delta: Delta | None = None
-    accept: Accept | None = None
-    reason: str = Field(min_length=10)
-    link: str = Field(pattern=r"^https://")
-    expires: dt.date | None = None
-
-    @field_validator("versions")
-    @classmethod
-    def _specifiers(cls, versions: dict[str, str]) -> dict[str, str]:
-        for package, text in versions.items():
-            try:
-                SpecifierSet(text)
-            except InvalidSpecifier:
-                raise ValueError(f"{package}: {text!r} is no version condition such as '>=3.14,<4'") from None
-        return versions
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.delta is None) == (self.accept is None):
-            raise ValueError("an entry has either a delta or accept")
-        return self
-
-
-class KnownFile(BaseModel):
-    """The format of a file of known deviations."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    format: Literal[1]
-    deviations: list[Entry]
 
 
 @dataclass

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from conformance.gate.known import Accept, Delta, Entry, KnownFile
+from conformance.gate.known_entry import Accept, Delta, Entry, KnownFile
 from conformance.judge.conditions import Condition
 from conformance.spec import syntax
 from conformance.spec.mistakes import CaseFileErrors, Mistake

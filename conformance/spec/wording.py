@@ -24,8 +24,13 @@ _TYPES = {
     "model_attributes_type": "a mapping",
     "too_short": "at least one item",
     "string_too_short": "a text that is not empty",
-    "string_pattern_mismatch": "small letters, digits and underscores",
+    "date_type": "a date such as 2027-06-01",
+    "date_parsing": "a date such as 2027-06-01",
+    "date_from_datetime_parsing": "a date such as 2027-06-01",
 }
+
+_PATTERNS = {"^https://": "an address that begins with https://"}
+"""Patterns in words; the others are those of names."""
 
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
@@ -97,6 +102,8 @@ def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path],
         return Fault(path, f"unknown key {path[-1]!r}{nearest(path[-1], names(path[:-1]))}", at_key=True)
     if kind == "missing":
         return Fault(path, f"{path[-1]!r} is required here")
+    if kind == "value_error":
+        return Fault(path, f"{name}: {detail['ctx']['error']}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
         return _kind_fault(path, detail["input"])
     if kind == "literal_error" and len(details) == 1 and isinstance(detail["input"], str):
@@ -131,4 +138,8 @@ def _expected(detail: Mapping[str, Any]) -> str:
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"{words} {context[key]:g}"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], "small letters, digits and underscores")
+    if kind == "string_too_short" and context["min_length"] > 1:
+        return f"a text of at least {context['min_length']} letters"
     return _TYPES.get(kind, str(detail["msg"]))

@@ -10,7 +10,8 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.engine.judging import Judged
-from conformance.gate.known import Entry, Known
+from conformance.gate.known import Known
+from conformance.gate.known_entry import Entry
 from conformance.judge.cell import judge
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
