@@ -40,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_schema(commands)
     _add_report(commands)
     _add_compare(commands)
+    _add_known(commands)
     _add_upgrade(commands)
     _add_bisect(commands)
     _add_import(commands)
@@ -248,6 +249,20 @@ def _add_compare(commands: "argparse._SubParsersAction[Parser]") -> None:
     _add_annotations(parser)
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="compare:compare")
+
+
+def _add_known(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = _command(commands, "known", "see to lists of known deviations", "known update --from reports/latest")
+    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    update = _command(
+        kinds,
+        "update",
+        "print the edits that a run suggests, as a diff",
+        "known update --from reports/latest mine.yaml",
+    )
+    update.add_argument("files", nargs="*", type=Path, metavar="FILE", help="lists (default: the packaged one)")
+    update.add_argument("--from", dest="run", type=Path, required=True, metavar="RUN", help="a run folder")
+    update.set_defaults(command="known:update")
 
 
 def _add_annotations(parser: Parser) -> None:

@@ -104,6 +104,9 @@ def _finish(folder: Path, decision: Decision, records: Sequence[dict[str, Any]],
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)
         write_junit(judged, arguments.junit)
     print_summary(judged, sys.stdout)
+    if any(decision.known.get(kind) for kind in ("dead", "too_wide")):
+        lists = "".join(f" {shlex.quote(str(path))}" for path in arguments.known)
+        print(f"Edits of the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
     if arguments.annotations:
         root = case_root(arguments.paths) if arguments.paths else places.cases()
         for line in run_annotations(judged, root.parent):

@@ -33,6 +33,11 @@ class Tally:
     matched: int = 0
     conforming: list[tuple[str, str]] = field(default_factory=list)
 
+    @property
+    def fixed(self) -> bool:
+        """Whether everything that it covers conforms without it."""
+        return 0 < self.covered == len(self.conforming)
+
     def __str__(self) -> str:
         return f"{self.origin} ({self.entry.subject}): {self.entry.reason}"
 
@@ -104,12 +109,12 @@ class Known:
             found.append(f"{tally.origin}: expired on {tally.entry.expires}: fix it, or extend the date with a reason")
         if tally.conforming:
             case, subject = tally.conforming[0]
-            found.append(
-                f"{tally.origin}: too wide: {len(tally.conforming)} covered cells conform without it, first "
-                f"{case} on {subject}: narrow `when` or `cases`"
-            )
+            told = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
+            if tally.fixed:
+                return [*found, f"{tally.origin}: fixed: all that it covers, {told}: remove the entry"]
+            found.append(f"{tally.origin}: too wide: {told}: narrow `when`, `cases` or `versions`")
         if whole and tally.covered and not tally.matched:
-            found.append(f"{tally.origin}: dead: {tally.covered} cells covered and none matches: remove the entry")
+            found.append(f"{tally.origin}: dead: {tally.covered} covered and none fails in this way: remove the entry")
         return found
 
     def record(self, *, whole: bool) -> dict[str, Any]:
@@ -117,10 +122,14 @@ class Known:
         return {
             "live": sum(1 for t in self.tallies if t.matched and not t.conforming and not self.expired(t)),
             "dead": [str(t) for t in self.tallies if whole and t.covered and not t.matched],
-            "too_wide": [str(t) for t in self.tallies if t.conforming],
+            "too_wide": [str(t) for t in self.tallies if t.conforming and not (whole and not t.matched)],
             "expired": [str(t) for t in self.tallies if t.matched and self.expired(t)],
             "not_reached": [str(t) for t in self.tallies if not t.matched and not (whole and t.covered)],
         }
+
+
+def _cells(number: int) -> str:
+    return "1 cell conforms" if number == 1 else f"{number:,} cells conform"
 
 
 def _applies(entry: Entry, cell: Judged) -> bool:

@@ -34,7 +34,8 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
     entries: list[tuple[Entry, str]] = []
     mistakes: list[Mistake] = []
     for path in paths:
-        document = syntax.read(path.read_text(encoding="utf-8"), path.name)
+        name = shown(path)
+        document = syntax.read(path.read_text(encoding="utf-8"), name)
         mistakes += document.mistakes
         if document.mistakes or document.node is None:
             continue
@@ -43,14 +44,19 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
         except ValidationError as error:
             for fault in faults(error, document.data, _names):
                 line, column = syntax.find([document.node], fault.path, at_key=fault.at_key)
-                mistakes.append(Mistake(path.name, line, column, fault.message))
+                mistakes.append(Mistake(name, line, column, fault.message))
             continue
         for number, entry in enumerate(checked.deviations):
             line, _ = syntax.find([document.node], ("deviations", number))
-            entries.append((entry, f"{path.name}:{line}"))
+            entries.append((entry, f"{name}:{line}"))
     if mistakes:
         raise CaseFileErrors(mistakes)
     return entries
+
+
+def shown(path: Path) -> str:
+    """A file's name in messages and origins: the packaged one by its name alone, others as they were given."""
+    return path.name if path == PACKAGED else str(path)
 
 
 def _names(path: tuple[str | int, ...]) -> tuple[str, ...]:

@@ -231,3 +231,62 @@ def test_a_baseline_is_a_side_of_compare(runs: Path, remembered: str) -> None:
     done = conformance("compare", "given.json", "nan", "--out", "diff", cwd=runs)
     first = f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, first)
+
+
+# ---- known deviations ---------------------------------------------------------------------------------------------
+
+KNOWN = """\
+format: 1
+deviations:
+  - subject: mine.sdpa
+    delta: {decisions: {fully_masked_row: nan}}
+    reason: A fully masked row is NaN here.
+    link: https://example.org/1
+"""
+
+
+def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Path) -> None:
+    (project / "mine.yaml").write_text(KNOWN, encoding="utf-8")
+    assert judge(project, "nan", "--known", "mine.yaml").returncode == 0
+    done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
+    assert done.returncode == 1
+    assert (
+        "mine.yaml:3: fixed: all that it covers, 1 cell conforms without it, first small/dead on mine.sdpa"
+        in done.stdout
+    )
+    assert "Edits of the list: conformance known update --from out mine.yaml" in done.stdout
+    update = ("known", "update", "--from", "out", "mine.yaml")
+    assert "mine.yaml:3: 1 cells conform without it" in conformance(*update, cwd=project).stderr
+    log = project / "out" / "run.jsonl"
+    whole = log.read_text(encoding="utf-8").replace('"dead": []', '"dead": ["mine.yaml:3 (mine.sdpa): x"]')
+    log.write_text(whole, encoding="utf-8")
+    done = conformance(*update, cwd=project)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[3:] == [f"-{line}" if line[0] == " " else f" {line}" for line in KNOWN.splitlines()]
+
+
+def test_what_is_rejected_is_proposed_as_an_entry(project: Path) -> None:
+    (project / "mine.yaml").write_text("format: 1\ndeviations: []\n", encoding="utf-8")
+    judge(project, "raises", "--out", "out")
+    done = conformance("known", "update", "--from", "out", "mine.yaml", cwd=project)
+    assert '+  - subject: "mine.sdpa"' in done.stdout
+    assert '+    cases: "small/*"' in done.stdout
+    assert (project / "mine.yaml").read_text(encoding="utf-8") == "format: 1\ndeviations: []\n"
+
+
+def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(project: Path) -> None:
+    bad = KNOWN.replace("delta", "dleta").replace("A fully masked row is NaN here.", "short").replace("https", "http")
+    bad += '    versions: {torch: "about 2"}\n    when: {dead_rows: true}\n    expires: someday\n'
+    (project / "mine.yaml").write_text(bad, encoding="utf-8")
+    done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
+    assert done.returncode == 4
+    assert done.stderr.splitlines() == [
+        "mine.yaml:4:5: unknown key 'dleta'; did you mean 'delta'?",
+        "mine.yaml:5:13: reason: expected a text of at least 10 letters, got 'short'",
+        "mine.yaml:6:11: link: expected an address that begins with https://, got 'http://example.org/1'",
+        "mine.yaml:7:15: versions: torch: 'about 2' is no version condition such as '>=3.14,<4'",
+        "mine.yaml:8:12: unknown key 'dead_rows'; did you mean 'dead_row'?",
+        "mine.yaml:9:14: expires: expected a date such as 2027-06-01, got 'someday'",
+        "6 mistakes; nothing was run",
+    ]
+    assert not (project / "out").exists()

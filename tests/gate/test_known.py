@@ -76,7 +76,7 @@ def test_a_failure_within_bound_and_delta_is_accepted_with_its_reason() -> None:
 def test_another_failure_of_the_same_call_is_not_accepted() -> None:
     listed = known(entry())
     assert "known" not in listed.review(cell({"fully_masked_row": "uniform"}))
-    assert listed.problems(whole=True) == ["known.yaml:3: dead: 1 cells covered and none matches: remove the entry"]
+    assert listed.problems(whole=True) == ["known.yaml:3: dead: 1 covered and none fails in this way: remove the entry"]
 
 
 def test_a_cell_in_which_the_delta_changes_nothing_is_not_covered() -> None:
@@ -97,10 +97,23 @@ def test_a_covered_cell_that_conforms_makes_the_entry_too_wide() -> None:
     listed.review(cell({}))
     assert listed.problems(whole=True) == [
         (
-            "known.yaml:3: too wide: 1 covered cells conform without it, first a/b on torch.mha[eval]: "
-            "narrow `when` or `cases`"
+            "known.yaml:3: too wide: 1 cell conforms without it, first a/b on torch.mha[eval]: "
+            "narrow `when`, `cases` or `versions`"
         )
     ]
+
+
+def test_a_fixed_entry_prints_its_removal_and_is_dead() -> None:
+    listed = known(entry())
+    listed.review(cell({}))
+    assert listed.problems(whole=True) == [
+        (
+            "known.yaml:3: fixed: all that it covers, 1 cell conforms without it, first a/b on torch.mha[eval]: "
+            "remove the entry"
+        )
+    ]
+    assert [len(listed.record(whole=True)[name]) for name in ("dead", "too_wide")] == [1, 0]
+    assert [len(listed.record(whole=False)[name]) for name in ("dead", "too_wide")] == [0, 1]
 
 
 def test_a_fixed_entry_is_dead_only_in_a_whole_run() -> None:

@@ -43,7 +43,7 @@ deviations:
 def read(tmp_path: Path, text: str) -> list[str]:
     path = tmp_path / "known.yaml"
     path.write_text(text, encoding="utf-8")
-    return [origin for _, origin in read_known([path])]
+    return [origin.removeprefix(f"{tmp_path}/") for _, origin in read_known([path])]
 
 
 def test_entries_know_where_they_stand(tmp_path: Path) -> None:

@@ -1,0 +1,58 @@
+"""`conformance known update`: the edits of a list of known deviations that a run suggests, as a diff."""
+
+import argparse
+import difflib
+import sys
+from pathlib import Path
+
+from conformance.cli.errors import UsageError
+from conformance.cli.offer import existing
+from conformance.engine.runlog import Log, RunLogError, read_log
+from conformance.gate.decide import CONFORMS
+from conformance.gate.known_file import PACKAGED, read_known, shown
+from conformance.gate.known_update import additions, appended, propose
+from conformance.gate.side import LOG
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Print a unified diff for each list; nothing is written."""
+    log = _read(arguments.run)
+    files = existing(arguments.files) or [PACKAGED]
+    printed = False
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        lines = [int(origin.rpartition(":")[2]) for _, origin in read_known([file])]
+        try:
+            proposal = propose(text, shown(file), lines, log.records)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        new = appended(proposal.text, additions(log.records) if file == files[-1] else "")
+        for remark in proposal.remarks:
+            print(remark, file=sys.stderr)
+        diff = list(_diff(text, new, file))
+        printed = printed or bool(diff)
+        sys.stdout.writelines(diff)
+    if not printed:
+        print("nothing to edit: every entry that this run saw holds, and nothing is rejected that could be listed")
+    return CONFORMS
+
+
+def _diff(before: str, after: str, file: Path) -> list[str]:
+    name = str(file)
+    return list(difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, name))
+
+
+def _read(folder: Path) -> Log:
+    """
+    Read a run that came to its end.
+
+    Raises:
+        UsageError: it did not, or it is none.
+    """
+    try:
+        log = read_log(folder / LOG)
+    except (RunLogError, OSError) as error:
+        raise UsageError(str(error)) from error
+    if not log.complete:
+        raise UsageError(f"{folder / LOG}: the run was cut before its end: resume it with --out {folder} --resume")
+    return log

@@ -1,0 +1,166 @@
+"""Edits of a list that a run suggests: what is fixed goes, what is too wide is narrowed, what was not seen stays."""
+
+from typing import Any
+
+import pytest
+
+from conformance.gate.known_entry import KnownFile
+from conformance.gate.known_update import additions, appended, propose
+from conformance.gate.narrowing import narrowing
+from conformance.spec import syntax
+
+LIST = """\
+format: 1
+deviations:
+  # ---- the first
+  - subject: "a.sdpa[*"
+    when: {dead_row: true}
+    delta: {decisions: {fully_masked_row: nan}}
+    reason: A reason that is long enough.
+    link: https://example.org/1
+
+  # ---- the second
+  - subject: "b.sdpa[*"
+    delta: {decisions: {scale: none}}
+    reason: A reason that is long enough.
+    link: https://example.org/2
+  - subject: c.sdpa
+    delta: {decisions: {scale: none}}
+    reason: A reason that is long enough.
+    link: https://example.org/3
+"""
+LINES = [4, 11, 15]
+CASES = {name: {"operator": "sdpa", "dtype": dtype} for name, dtype in (("x/1", "float32"), ("x/2", "float16"))}
+
+
+def cell(case: str, subject: str, line: int, outcome: str, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "cell",
+        "case": case,
+        "subject": subject,
+        "verdict": "pass" if outcome == "conforms" else "fail",
+        "covered_by": {f"known.yaml:{line}": outcome},
+        **more,
+    }
+
+
+def run(*cells: dict[str, Any], dead: tuple[int, ...] = (), rejected: tuple[list[str], ...] = ()) -> list[Any]:
+    told = [f"known.yaml:{line} (a.sdpa): A reason that is long enough." for line in dead]
+    worker = {"type": "worker", "status": "ready", "subjects": ["a.sdpa[x]"], "versions": {"a": "2.1+cpu"}}
+    footer = {"type": "footer", "gate": {"known": {"dead": told}, "rejected": list(rejected)}}
+    return [{"type": "header", "cases": CASES}, worker, *cells, footer]
+
+
+def edited(*cells: dict[str, Any], **more: Any) -> tuple[list[str], tuple[str, ...]]:
+    """The lines that an edit takes out, marked -, and those that it puts in, marked +."""
+    found = propose(LIST, "known.yaml", LINES, run(*cells, **more))
+    KnownFile.model_validate(syntax.read(found.text, "known.yaml").data)
+    before, after = LIST.splitlines(), found.text.splitlines()
+    changed = [f"-{row}" for row in before if row not in after] + [f"+{row}" for row in after if row not in before]
+    return changed, found.remarks
+
+
+def test_an_entry_that_the_gate_calls_dead_is_taken_out_and_the_comment_of_the_next_stays() -> None:
+    changed, remarks = edited(cell("x/1", "a.sdpa[x]", 4, "conforms"), dead=(4,))
+    assert changed == [
+        '-  - subject: "a.sdpa[*"',
+        "-    when: {dead_row: true}",
+        "-    delta: {decisions: {fully_masked_row: nan}}",
+        "-    link: https://example.org/1",
+    ]
+    assert remarks == ()
+
+
+def test_what_a_run_did_not_see_stays() -> None:
+    assert edited(cell("x/1", "c.sdpa", 15, "matched")) == ([], ())
+    assert edited() == ([], ())
+
+
+def test_a_partial_run_takes_nothing_out() -> None:
+    changed, remarks = edited(cell("x/1", "a.sdpa[x]", 4, "conforms"))
+    assert changed == []
+    assert remarks == (
+        (
+            "known.yaml:4: 1 cells conform without it, first x/1 on a.sdpa[x], and none was seen that needs it: "
+            "remove it if a run of everything says so"
+        ),
+    )
+
+
+def test_an_entry_that_is_too_wide_is_narrowed_by_one_condition() -> None:
+    wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
+    assert edited(*wide)[0] == [
+        "-    when: {dead_row: true}",
+        "+    when: {dead_row: true, dtype: [float32]}",
+    ]
+    wide = [cell("x/1", "b.sdpa[x]", 11, "matched"), cell("x/2", "b.sdpa[x]", 11, "conforms")]
+    assert edited(*wide)[0] == ["+    when: {dtype: [float32]}"]
+    wide = [cell("x/1", "b.sdpa[x]", 11, "matched"), cell("x/1", "b.sdpa[y]", 11, "conforms")]
+    assert edited(*wide)[0] == ['-  - subject: "b.sdpa[*"', '+  - subject: "b.sdpa[x]"']
+
+
+def test_where_nothing_tells_them_apart_it_says_so() -> None:
+    twice = [cell("x/1", "a.sdpa[x]", 4, outcome) for outcome in ("matched", "conforms")]
+    changed, remarks = edited(*twice)
+    assert changed == []
+    assert "no single condition tells them apart: narrow `cases` or `versions` by hand" in remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "found"),
+    [
+        ([["mask"]], [["bias"]], {"slots": ["mask"]}),
+        ([["mask"]], [["mask", "bias"]], {"without_slots": ["bias"]}),
+        ([["mask"], ["mask", "bias"]], [["mask"]], {}),
+    ],
+)
+def test_arguments_can_tell(mine: list[list[str]], others: list[list[str]], found: dict[str, Any]) -> None:
+    def cells(slots: list[list[str]]) -> list[dict[str, Any]]:
+        routes = [[{"slot": slot, "kinds": ["attention"], "element": "bool"} for slot in each] for each in slots]
+        return [{"case": "x/1", "subject": "s", "route": route} for route in routes]
+
+    assert narrowing(cells(mine), cells(others), CASES) == found
+
+
+def test_element_types_can_tell() -> None:
+    def cells(element: str) -> list[dict[str, Any]]:
+        return [{"case": "x/1", "subject": "s", "route": [{"slot": "mask", "kinds": [], "element": element}]}]
+
+    assert narrowing(cells("bool"), cells("float"), CASES) == {"elements": {"mask": "bool"}}
+
+
+def test_a_run_that_knew_another_list_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"known.yaml:7 is no entry any more: the list has changed since the run"):
+        propose(LIST, "known.yaml", LINES, run(cell("x/1", "a.sdpa[x]", 7, "matched")))
+
+
+def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None:
+    explained = {"explanation": {"decision": "use[mask]", "name": "ignored"}, "covered_by": {}}
+    cells = [cell(case, "a.sdpa[x]", 4, "other", **explained) for case in CASES]
+    text = additions(run(*cells, rejected=(["x/1", "a.sdpa[x]"], ["x/2", "a.sdpa[x]"])))
+    assert text == (
+        '  - subject: "a.sdpa[x]"\n'
+        '    cases: "x/*"\n'
+        '    versions: {a: ">=2.1"}\n'
+        '    delta: {decisions: {"use[mask]": ignored}}\n'
+        '    reason: ""  # of 2 cells: why, so that a reader understands it\n'
+        '    link: ""\n'
+    )
+    with pytest.raises(ValueError, match="reason"):
+        KnownFile.model_validate(syntax.read(LIST + text, "known.yaml").data)
+    filled = (LIST + text).replace('reason: ""', "reason: It ignores masks.").replace('""', "https://example.org/4")
+    assert len(KnownFile.model_validate(syntax.read(filled, "known.yaml").data).deviations) == 4
+
+
+def test_an_empty_list_takes_entries() -> None:
+    text = appended("format: 1\ndeviations: []\n", "  - subject: a\n")
+    assert text == "format: 1\ndeviations:\n  - subject: a\n"
+    assert appended("x: 1", "  - subject: a\n") == "x: 1\n  - subject: a\n"
+    assert appended("x: 1", "") == "x: 1"
+
+
+def test_an_exception_is_put_up_by_its_message() -> None:
+    failing = cell("x/1", "a.sdpa[x]", 4, "other", reason="ValueError: shape (3, 5)\nmore") | {"verdict": "error"}
+    text = additions(run(failing, rejected=(["x/1", "a.sdpa[x]"],)))
+    assert 'cases: "x/1"' in text
+    assert r'accept: {verdict: error, message: "ValueError:\\ shape\\ \\(3,\\ 5\\)"}' in text
