@@ -45,4 +45,5 @@ def sdpa(call: Call) -> dict[str, np.ndarray]:
             weights = np.where(dead, weights.dtype.type(1 / weights.shape[-1]), weights)
         if BEHAVIOUR == "nan":
             weights = np.where(dead, weights.dtype.type(np.nan), weights)
-        return {"output": weights @ value}
+        weights, value = weights[..., None], value[..., None, :, :]
+        return {"output": np.where(weights == 0, weights.dtype.type(0), weights * value).sum(-2)}

@@ -255,7 +255,15 @@ def test_every_command_is_understood(path: Path) -> None:
 def test_every_option_of_the_readme_is_in_the_help() -> None:
     command = [sys.executable, "-m", "conformance"]
     said = ""
-    for words in (["run"], ["check"], ["validate"], ["list", "cases"], ["list", "adapters"], ["bisect"]):
+    for words in (
+        ["run"],
+        ["check"],
+        ["validate"],
+        ["list", "cases"],
+        ["list", "adapters"],
+        ["bisect"],
+        ["known", "update"],
+    ):
         done = subprocess.run([*command, *words, "--help"], capture_output=True, text=True, timeout=60, check=True)
         said += done.stdout
     given = [span for span in (*commands(README), *spans(README)) if span.startswith(("conformance ", "-"))]
