@@ -11,7 +11,7 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx"]
+REQUIRES = ["onnx", "ml_dtypes"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]

@@ -11,7 +11,7 @@ What this adapter translates, and nothing else:
 
 NAME = "ort.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime"]
+REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16"]

@@ -12,7 +12,7 @@ What this adapter translates, and nothing else:
 
 NAME = "ort.contrib_attention"
 OPERATORS = ["mha"]
-REQUIRES = ["onnx", "onnxruntime"]
+REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
 EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]

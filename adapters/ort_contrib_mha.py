@@ -10,7 +10,7 @@ What this adapter translates, and nothing else:
 
 NAME = "ort.contrib_mha"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime"]
+REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
 EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]

@@ -14,6 +14,7 @@ from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 from conformance.cli.run import run
 from conformance.engine.adapters import Subject
+from conformance.engine.environments import Environment, examine
 from conformance.engine.pins import PinError, Sides, read_pins, recipes
 from conformance.engine.provision import Provisioned, ProvisionError, Recipe, provision
 from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, REJECTED, USAGE
@@ -43,6 +44,8 @@ def upgrade(arguments: argparse.Namespace) -> int:
         if code in (INTERNAL, INTERRUPTED, USAGE):
             return code
     print(f"Upgrade: {sides}")
+    if also := _also(made, sides):
+        print(f"also differs, since pip had to: {also}")
     found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget)
     annotate(found, arguments)
     return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
@@ -76,6 +79,15 @@ def _provisioned(sides: Sequence[Recipe]) -> list[Provisioned]:
             for warning in made[-1].warnings:
                 print(f"{name}: pip says: {warning}", file=sys.stderr)
     return made
+
+
+def _also(made: Sequence[Provisioned], sides: Sides) -> str:
+    """What else has another version in the two environments, which nobody asked for."""
+    before, now = (
+        found.distributions for found in (examine(e.python, e.python) for e in made) if isinstance(found, Environment)
+    )
+    names = sorted({name for name, _ in before.items() ^ now.items()} - sides.candidate.keys())
+    return ", ".join(f"{name} {before.get(name, 'absent')} -> {now.get(name, 'absent')}" for name in names)
 
 
 def _judge(arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path) -> int:

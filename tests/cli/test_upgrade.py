@@ -34,6 +34,11 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Where pip finds wheels, and where environments are kept for all tests of this file."""
     folder = tmp_path_factory.mktemp("provision")
     wheels = house.wheelhouse(folder / "wheels", VERSIONS)
+    for version in ("1", "2"):
+        house.write_wheel(wheels, "fakebase", version, {"fakebase.py": ""})
+    for version in ("2.1", "3.0"):
+        needs = ("numpy", f"fakebase=={version[0]}" if version == "2.1" else "fakebase==1")
+        house.write_wheel(wheels, "fakeframe", version, {"fakeframe.py": VERSIONS[version]}, needs)
     house.write_wheel(wheels, "fakeframe", "2.2rc1", {"fakeframe.py": house.DIES}, ("numpy",))
     return {**os.environ, **house.offline(wheels), "CONFORMANCE_CACHE": str(folder / "cache")}
 
@@ -72,8 +77,9 @@ def test_the_same_behaviour_is_unchanged(variables: dict[str, str], tmp_path: Pa
 
 def test_a_red_base_with_a_green_candidate_says_what_was_fixed(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "2.1", "3.0")
-    assert code == 0
-    assert said[1].startswith("Nothing regressed. Fixed: fakeframe 3.0")
+    assert code == 0, said
+    assert said[1] == "also differs, since pip had to: fakebase 2 -> 1"
+    assert said[2].startswith("Nothing regressed. Fixed: fakeframe 3.0")
 
 
 def test_a_side_that_does_not_start_is_incomplete(variables: dict[str, str], tmp_path: Path) -> None:

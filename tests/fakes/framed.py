@@ -4,7 +4,7 @@ from typing import Any
 
 import fakeframe
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
 
 NAME = "fake.framed"
 OPERATORS = ["sdpa"]
@@ -25,7 +25,8 @@ SLOTS = {
 
 
 def declare(facts: Facts) -> Declaration:
-    return Declaration(Profile.uniform(facts.dtype), evidence="tests/fakes/framed.py")
+    leaks = Deviation("nonfinite_value", "leaks", "https://example.org/framed")
+    return Declaration(Profile.uniform(facts.dtype), (leaks,), "tests/wheelhouse.py")
 
 
 def sdpa(call: Call) -> dict[str, Any]:
