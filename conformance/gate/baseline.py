@@ -49,6 +49,7 @@ def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | Non
         problem=problem,
         judge=judge,
         uncalibrated=entry.uncalibrated,
+        looked=entry.looked,
         where=where,
     )
 
@@ -120,6 +121,7 @@ def _entry(cell: Observed) -> dict[str, Any]:
         "declared": dict(sorted(cell.declared.items())) if cell.verdict == "dialect" else {},
         "error": cell.error,
         "uncalibrated": cell.uncalibrated,
+        "looked": cell.looked,
         "budget": _rounded(cell.budget),
         "bits": cell.bits,
     }

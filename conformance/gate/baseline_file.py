@@ -34,6 +34,7 @@ class Entry(BaseModel):
     declared: dict[str, str] = Field(default_factory=dict)
     error: str = ""
     uncalibrated: bool = False
+    looked: bool = False
     budget: Budget | None = None
     bits: str = ""
     environment: str = ""

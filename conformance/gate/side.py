@@ -10,6 +10,9 @@ from conformance.engine.runlog import Record, RunLogError, read_log
 
 LOG = "run.jsonl"
 CONFORMING = ("pass", "dialect")
+INVARIANT = "invariant"
+"""The class of a fail that breaks a relation between replies."""
+
 Key = tuple[str, str]
 """Case id, and the subject's name without its environment."""
 
@@ -19,11 +22,12 @@ class Observed:
     """
     What one cell showed.
 
-    ways: the variations (`decision=name`) that explain a fail, the preferred one first. declared: decisions that are
-    declared otherwise than canonical. klass: of a fail. error: the type of an exception. text: what happened, in one
-    line. bits, problem, judge: digests of the output bits, of what was asked, of the judging code. known: why the gate
-    accepts it, if it does by a known deviation. tensors: the file that holds its arrays. where: its circumstances, if
-    they are not those of the subject's other cells.
+    ways: the variations (`decision=name`) that explain a fail, the preferred one first, or the relations between
+    replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
+    declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception.
+    text: what happened, in one line. bits, problem, judge: digests of the output bits, of what was asked, of the
+    judging code. known: why the gate accepts it, if it does by a known deviation. tensors: the file that holds its
+    arrays. where: its circumstances, if they are not those of the subject's other cells.
     """
 
     verdict: str
@@ -37,6 +41,7 @@ class Observed:
     problem: str = ""
     judge: str = ""
     uncalibrated: bool = False
+    looked: bool = False
     known: str = ""
     rerun: str = ""
     tensors: Path | None = None
@@ -173,15 +178,13 @@ def _circumstances(header: Record, records: tuple[Record, ...], names: Mapping[s
 
 def observed(record: Mapping[str, Any], folder: Path, judge: str) -> Observed:
     """What a cell's record says."""
-    explanation = record.get("explanation", {})
-    ways = (f"{explanation['decision']}={explanation['name']}", *record.get("ties", ())) if explanation else ()
     error = record.get("error", {})
     digests = record.get("digests", {})
     tensors = record.get("tensors")
     return Observed(
         verdict=record["verdict"],
         budget=_number(record.get("budget")),
-        ways=tuple(ways),
+        ways=_ways(record),
         declared={each["decision"]: each["name"] for each in record.get("declared", {}).get("dialect", ())},
         klass=record.get("class", ""),
         error=error.get("type", ""),
@@ -190,10 +193,20 @@ def observed(record: Mapping[str, Any], folder: Path, judge: str) -> Observed:
         problem=short(digests.get("problem", "")),
         judge=short(digests.get("judge", judge)),
         uncalibrated=bool(record.get("uncalibrated")),
+        looked="invariants" in record,
         known=record.get("known", {}).get("reason", ""),
         rerun=record.get("rerun", ""),
         tensors=folder / tensors if tensors else None,
     )
+
+
+def _ways(record: Mapping[str, Any]) -> tuple[str, ...]:
+    if record.get("class") == INVARIANT:
+        broken = [each["name"] for each in record.get("invariants", ()) if each["found"] == "broken"]
+        return tuple(f"{INVARIANT}={name}" for name in broken)
+    if explanation := record.get("explanation"):
+        return (f"{explanation['decision']}={explanation['name']}", *record.get("ties", ()))
+    return ()
 
 
 def short(digest: str) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.gate.change import Change, effective
-from conformance.gate.side import Key, Observed
+from conformance.gate.side import INVARIANT, Key, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
+from conformance.judge.invariants import INVARIANTS
 from conformance.judge.reading import CANONICAL
 from conformance.judge.telling import sentence, turned
 
@@ -73,7 +74,7 @@ def _ways(change: Change, before: str, now: str) -> Ways:
         return Ways("", "", "", "")
     if change.kind in ("drifted", "judge_changed", "case_changed"):
         return Ways("", change.text, "", DRIFTS.get(change.text, ""))
-    decisions = [_decision(way) for way in (now, before) if way]
+    decisions = [_decision(way) for way in (now, before) if way and _decision(way) != INVARIANT]
     if not decisions and base.conforms and candidate.conforms:
         decisions = sorted(_differing(effective(base), effective(candidate)))
     first, second = _side(base, before, decisions), _side(candidate, now, decisions)
@@ -102,6 +103,8 @@ def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]
 
 def _sentence(way: str) -> str:
     decision, _, name = way.partition("=")
+    if decision == INVARIANT:
+        return next((each.sentence for each in INVARIANTS if each.name == name), f"breaks the relation {name}")
     try:
         return sentence(decision, name)
     except KeyError:  # written by another version of the table

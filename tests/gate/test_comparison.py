@@ -73,6 +73,34 @@ def test_each_pair_of_observations_has_its_kind(base: Observed, candidate: Obser
     assert (found and found[0]) == kind
 
 
+LEAKS = Observed("fail", ways=("invariant=poisoned_value",), klass="invariant", looked=True)
+LOOKED = Observed("pass", budget=0.3, bits="b1", looked=True)
+UNSTEADY = Observed("fail", budget=3.0, klass="nondeterministic", bits="b5")
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "kind"),
+    [
+        (LOOKED, LEAKS, "regressed"),
+        (LEAKS, LOOKED, "fixed"),
+        (LEAKS, LEAKS, None),
+        (PASS, LEAKS, None),
+        (LEAKS, PASS, None),
+        (UNSTEADY, Observed("fail", budget=90.0, klass="nondeterministic", bits="b6"), None),
+        (UNSTEADY, nan_row(), "fails_otherwise"),
+    ],
+)
+def test_a_second_look_counts_where_both_were_given_one(base: Observed, candidate: Observed, kind: str | None) -> None:
+    found = change_of(base, candidate, same_machine=False)
+    assert (found and found[0]) == kind
+
+
+def test_a_broken_relation_is_told_by_its_sentence(sides: ModuleType) -> None:
+    found = of(sides, {"a": LOOKED}, {"a": LEAKS})
+    said = "it lets NaN in a value that nobody attends reach the reply; in 1.23.2 it conformed"
+    assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
+
+
 def test_other_bits_say_nothing_on_another_machine() -> None:
     other = Observed("pass", budget=0.3, bits="b9")
     assert change_of(PASS, other, same_machine=True) == ("drifted", "bits")
