@@ -12,6 +12,8 @@ from ._arrays import to_numpy
 OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 CONTRIB = "https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md"
 IR_VERSION = 10
+OLD_OPSET = 17
+"""Of graphs of onnxruntime's own operators, which no opset counts: a release refuses opsets newer than itself."""
 
 Arrays = Mapping[str, Any]
 

@@ -48,7 +48,7 @@ from onnx import helper
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
 from ._arrays import to_numpy
-from ._node import contrib_dialect, microsoft, model
+from ._node import OLD_OPSET, contrib_dialect, microsoft, model
 from ._ort import ort_devices, ort_evidence, run_model
 
 
@@ -72,7 +72,9 @@ def mha(call: Call) -> dict[str, Any]:
     }
     inputs |= {name: params[name] for name in ("wo", "bo") if name in params}
     with framework_call():
-        output = run_model(model(nodes(call, inputs), inputs, ["Y"], 23), inputs, facts.device, optimised=False)[0]
+        output = run_model(model(nodes(call, inputs), inputs, ["Y"], OLD_OPSET), inputs, facts.device, optimised=False)[
+            0
+        ]
     return {"output": output}
 
 

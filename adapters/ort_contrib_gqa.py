@@ -41,7 +41,7 @@ import numpy as np
 from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
 from ._arrays import to_numpy
-from ._node import merged, microsoft, model, split
+from ._node import OLD_OPSET, merged, microsoft, model, split
 from ._ort import ort_devices, ort_evidence, run_model
 
 BLOCK = 8
@@ -79,7 +79,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         local_window_size=window(call),
     )
     with framework_call():
-        output = run_model(model([node], inputs, ["Y"], 23), inputs, call.facts.device, optimised=False)[0]
+        output = run_model(model([node], inputs, ["Y"], OLD_OPSET), inputs, call.facts.device, optimised=False)[0]
     return {"output": split(output, sizes["num_heads"])}
 
 

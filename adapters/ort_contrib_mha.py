@@ -43,7 +43,7 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
 from ._arrays import to_numpy
-from ._node import contrib_dialect, merged, microsoft, model, split
+from ._node import OLD_OPSET, contrib_dialect, merged, microsoft, model, split
 from ._ort import ort_devices, ort_evidence, run_model
 
 
@@ -69,7 +69,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     )
     inputs |= masks
     with framework_call():
-        output = run_model(model([node], inputs, ["Y"], 23), inputs, call.facts.device, optimised=False)[0]
+        output = run_model(model([node], inputs, ["Y"], OLD_OPSET), inputs, call.facts.device, optimised=False)[0]
     return {"output": split(output, heads)}
 
 
