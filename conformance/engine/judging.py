@@ -16,6 +16,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
 from conformance.judge.cell import Judgement, judge_against
+from conformance.judge.diagnose import Likely
 from conformance.judge.expectation import Expectation, expect
 from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
@@ -79,6 +80,7 @@ class Judge:
     def __init__(self) -> None:
         """Start with nothing remembered."""
         self._expectations: dict[tuple[Any, ...], Expectation] = {}
+        self._likely: dict[str, Likely] = {}
 
     def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
         """
@@ -116,7 +118,8 @@ class Judge:
         except (UnderivedBound, KeyError) as error:
             return Judged(*shared, "error", f"the declaration cannot be judged: {error}")
         canonical = declared if not dialect else self.expectation(cell.case.id, problem, {}, profile)
-        found = judge_against(problem, declared, canonical, profile, actual, cell.subject.device)
+        likely = self._likely.setdefault(cell.subject.name, Likely())
+        found = judge_against(problem, declared, canonical, profile, actual, cell.subject.device, likely)
         return Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
 
 

@@ -17,7 +17,7 @@ from conformance.bridge.values import plain, strict_json
 __all__ = ["SCHEMA", "Log", "RunLog", "RunLogError", "plain", "read_log"]
 
 SCHEMA = 1
-TYPES = ("header", "worker", "cell", "footer")
+TYPES = ("header", "worker", "cell", "diagnosis", "footer")
 
 Record = dict[str, Any]
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, call_digest, make_cell, outputs_digest
+from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import (
@@ -74,6 +75,7 @@ class Session:
     done: records of a cut run that is resumed. records: all so far, in the order of verdicts. rerun: makes the command
     that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
     calls the second look made, by what for.
+    suite: every case that there is, for telling causes apart that the chosen ones do not.
     """
 
     cases: Sequence[Case]
@@ -82,6 +84,7 @@ class Session:
     folder: Path
     review: Review
     rerun: Callable[[Key], str]
+    suite: Cases = tuple
     watch: Watch = field(default_factory=Watch)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
@@ -96,6 +99,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._judge = Judge()
+        self._diagnosing = Diagnosing(self.suite)
         self._problems: dict[str, tuple[Problem, str]] = {}
         self._pending: dict[int, Cell] = {}
         self._questions: dict[int, Question] = {}
@@ -110,7 +114,7 @@ class Session:
 
     def run(self, pool: Pool) -> None:
         """
-        Judge every cell that is not done.
+        Judge every cell that is not done, then explain the failures of each subject together.
 
         Raises:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
@@ -122,7 +126,11 @@ class Session:
         except KeyboardInterrupt:
             self._settle_all()
             raise
+        except StopRun:
+            self._diagnose()
+            raise
         self._settle_all()
+        self._diagnose()
 
     @property
     def missing(self) -> list[str]:
@@ -144,6 +152,10 @@ class Session:
             problem = materialise(case)
             self._problems[case.id] = (problem, problem_digest(problem))
         return self._problems[case.id]
+
+    def _diagnose(self) -> None:
+        for record in self._diagnosing.records(self._by_name):
+            self.log.append(record)
 
     def _started(self, started: Started) -> None:
         self.log.append({"type": "worker", **started.record()})
@@ -236,6 +248,7 @@ class Session:
         if self._waits(held):
             look.held.append(held)
         else:
+            self._diagnosing.add(judged, record)
             self._finish(held.cell.key, record, judged.arrays)
 
     def _waits(self, held: Held) -> bool:
@@ -256,6 +269,8 @@ class Session:
             started = time.thread_time()
             record, arrays = held.settle(self._judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
+            if not held.is_unsteady:
+                self._diagnosing.add(held.judged, record)
             self._finish(held.cell.key, record, arrays)
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:

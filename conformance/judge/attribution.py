@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from conformance.judge.causes import fewest
-from conformance.judge.reading import Probe, Reading, Way, agrees, alternatives, read, taking
+from conformance.judge.diagnose import Way, taking
+from conformance.judge.reading import Probe, Reading, agrees, alternatives, read
 from conformance.oracle.variation import Dialect
 
 SEEN = ("fully_masked_row", "nonfinite_key", "nonfinite_value")

@@ -12,7 +12,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.calibration import is_calibrated
 from conformance.judge.compare import Comparison, compare, differs, has_rms_gate
-from conformance.judge.diagnose import Explanation, explain
+from conformance.judge.diagnose import Explanation, Likely
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.verdict import gravest
 from conformance.oracle.variation import Dialect
@@ -69,8 +69,9 @@ def judge_against(
     profile: Profile,
     actual: Mapping[str, Tensor],
     device: str = "cpu",
+    likely: Likely | None = None,
 ) -> Judgement:
-    """As `judge`, with the two expectations at hand (they are shared by many subjects)."""
+    """As `judge`, with both expectations at hand (subjects share them), and what explained the subject so far."""
     outputs = compare_all(declared, actual, profile)
     budget = max(each.budget for each in outputs)
     verdict = gravest(each.verdict for each in outputs)
@@ -80,7 +81,8 @@ def judge_against(
         return Judgement("dialect" if other else "pass", None, budget, reason, outputs, declared, differs=other)
     if verdict == "inconclusive":
         return Judgement(verdict, None, budget, reason, outputs, declared)
-    return _failed(problem, declared, profile, actual, outputs, budget, reason, device)
+    cell = (problem, declared, profile, actual)
+    return _failed(cell, outputs, budget, reason, device, likely or Likely())
 
 
 def _differ(declared: Expectation, canonical: Expectation) -> bool:
@@ -90,19 +92,19 @@ def _differ(declared: Expectation, canonical: Expectation) -> bool:
 
 
 def _failed(
-    problem: Problem,
-    declared: Expectation,
-    profile: Profile,
-    actual: Mapping[str, Tensor],
+    cell: tuple[Problem, Expectation, Profile, Mapping[str, Tensor]],
     outputs: tuple[Comparison, ...],
     budget: float,
     reason: str,
     device: str,
+    likely: Likely,
 ) -> Judgement:
-    found = explain(problem, declared, profile, actual)
+    problem, declared, _, _ = cell
     impossible = any(each.impossible for each in outputs)
+    uncalibrated = not impossible and not is_calibrated(problem, device)
+    found = likely.explain(*cell, thorough=uncalibrated)
+    if uncalibrated and not found:
+        return Judgement("inconclusive", None, budget, reason, outputs, declared, uncalibrated=True)
     klass = "semantic" if found else "impossible" if impossible else "precision"
     extra: dict[str, Any] = {"explanation": found[0], "ties": found[1:]} if found else {}
-    if klass == "precision" and not is_calibrated(problem, device):
-        return Judgement("inconclusive", None, budget, reason, outputs, declared, uncalibrated=True)
     return Judgement("fail", klass, budget, reason, outputs, declared, **extra)

@@ -178,3 +178,16 @@ def differs(one: Expected, other: Expected, bound: Bound) -> bool:
     with np.errstate(invalid="ignore"):
         gap = np.nan_to_num(np.abs(one.values - other.values), nan=0.0)
     return bool(np.any(gap > bound.tolerance))
+
+
+def distance(one: Expected, other: Expected, bound: Bound) -> float:
+    """How many bounds of the first two oracles are apart; inf where shape, dtype or non-finite pattern differ."""
+    if one.dtype != other.dtype or one.values.shape != other.values.shape:
+        return float("inf")
+    if one.values is other.values:
+        return 0.0
+    if not np.array_equal(_kind(one.values), _kind(other.values)):
+        return float("inf")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        moved = np.nan_to_num(np.abs(one.values - other.values), nan=0.0)
+        return float(np.where(moved == 0.0, 0.0, moved / bound.tolerance).max(initial=0.0))

@@ -5,14 +5,14 @@ A variation explains it if the reply lies within the bound of the oracle that ta
 screened by a cheap residual; only survivors get a bound.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.judge.compare import compare, differs, has_rms_gate
+from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, compare, differs, has_rms_gate, root_mean_square
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
@@ -23,6 +23,13 @@ from conformance.spec.problem import Problem
 
 SCREEN = 0.05
 """A candidate that is further off than this fraction of its own largest number is not looked at closer."""
+
+FRUITLESS = 16
+"""After so many searches in a row that found nothing, the next replies of a subject are left to the diagnosis."""
+
+CANONICAL = "canonical"
+Way = tuple[str, str]
+"""A decision and the way it is taken; `canonical` takes a declared one back."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,12 @@ class Explanation:
     remedy: str
     budget: float
 
+    @property
+    def way(self) -> Way:
+        """The decision as it was taken."""
+        canonical = CANONICAL_NAMES.get(self.decision, CANONICAL)
+        return self.decision, CANONICAL if self.name == canonical else self.name
+
     def record(self) -> dict[str, object]:
         """For the run log."""
         return {
@@ -52,71 +65,169 @@ class Explanation:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A failing reply with what was expected of it, ready to be held against other dialects."""
+
+    problem: Problem
+    declared: Expectation
+    profile: Profile
+    actual: Mapping[str, Tensor]
+
+    def budget(self, dialect: Dialect) -> float | None:
+        """
+        What the reply uses of the bound under `dialect`: at most 1 where that explains it.
+
+        None where a glance shows that it is far off, or where `dialect` is the declared answer again.
+        """
+        answer = evaluate(self.problem, dialect, self.profile.score)
+        if not self._near(answer.reply) or not separate(self.declared, answer.reply, self.profile):
+            return None
+        return _budget(answer, self.declared, self.profile, self.actual)
+
+    def explained_by(self, dialect: Dialect) -> bool:
+        """Whether the reply lies within the bound under `dialect`, and not for being what is declared."""
+        budget = self.budget(dialect)
+        return budget is not None and budget <= 1.0
+
+    def _near(self, reply: Reply) -> bool:
+        for name, expected in reply.items():
+            if not _near(self.actual[name], expected.values, expected.dtype, self.declared.bounds[name]):
+                return False
+        return True
+
+
+def _near(actual: Tensor, expected: np.ndarray, dtype: str, bound: Bound) -> bool:
+    if actual.shape != expected.shape or actual.dtype != dtype:
+        return False
+    got = actual.float64()
+    if not np.array_equal(np.isfinite(got), np.isfinite(expected)):
+        return False
+    with np.errstate(invalid="ignore"):
+        error = np.nanmax(np.abs(got - expected), initial=0.0)
+        limit = SCREEN * np.nanmax(np.abs(expected), initial=0.0) + np.max(bound.tolerance, initial=0.0)
+    return bool(error <= limit)
+
+
 def explain(
-    problem: Problem, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]
+    problem: Problem,
+    declared: Expectation,
+    profile: Profile,
+    actual: Mapping[str, Tensor],
+    among: Collection[Way] | None = None,
 ) -> tuple[Explanation, ...]:
-    """Every single decision that explains `actual`: declared ones taken back first, then in the table's order."""
-    values = {name: tensor.float64() for name, tensor in actual.items()}
-    limit = {name: float(np.max(bound.tolerance, initial=0.0)) for name, bound in declared.bounds.items()}
+    """
+    Every single decision that explains `actual`: declared ones taken back first, then in the table's order.
+
+    among: only these ways are tried, if given.
+    """
+    case = Case(problem, declared, profile, actual)
     found = []
     for explanation, dialect in _alternatives(problem, declared.dialect):
-        answer = evaluate(problem, dialect, profile.score)
-        if not _near(answer.reply, actual, values, limit) or not _separate(answer.reply, declared):
+        if among is not None and explanation.way not in among:
             continue
-        budget = _budget(answer, declared, profile, actual)
-        if budget <= 1.0:
+        budget = case.budget(dialect)
+        if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
     return tuple(found)
 
 
+class Likely:
+    """
+    What explained replies of one subject so far: tried first, and alone where nothing else was found for long.
+
+    A subject takes few decisions otherwise than declared, but it does so in hundreds of calls.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self._ways: dict[Way, None] = {}
+        self._fruitless = 0
+
+    def explain(
+        self,
+        problem: Problem,
+        declared: Expectation,
+        profile: Profile,
+        actual: Mapping[str, Tensor],
+        *,
+        thorough: bool = False,
+    ) -> tuple[Explanation, ...]:
+        """As the function; what never explained anything is tried too if `thorough`, or not in vain before."""
+        found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
+        if not found and (thorough or self._fruitless < FRUITLESS):
+            found = explain(problem, declared, profile, actual)
+            self._fruitless = 0 if found else self._fruitless + 1
+        self._ways.update(dict.fromkeys(each.way for each in found))
+        return found
+
+
+def taking(dialect: Dialect, way: Way) -> dict[str, str]:
+    """`dialect` with one decision taken in a certain way."""
+    decision, name = way
+    rest = {each: taken for each, taken in dialect.items() if each != decision}
+    return rest if name == CANONICAL else {**rest, decision: name}
+
+
+def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
+    """A way in words, for a call under a declared dialect; None where the call cannot take it."""
+    return next((each for each, _ in _alternatives(problem, declared) if each.way == way), None)
+
+
+def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
+    """Every single way in which a call could be taken otherwise than declared, and which changes something."""
+    return tuple(explanation.way for explanation, _ in _alternatives(problem, declared))
+
+
 def _alternatives(problem: Problem, declared: Dialect) -> Iterator[tuple[Explanation, Dialect]]:
     for decision, name in declared.items():
-        canonical = CANONICAL_NAMES.get(decision, "canonical")
+        canonical = CANONICAL_NAMES.get(decision, CANONICAL)
         sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
         rest = {d: n for d, n in declared.items() if d != decision}
         yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
     for variation in candidates(problem):
         if declared.get(variation.decision) == variation.name:
             continue
-        before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, "canonical"))
+        if variation.problem is not None and variation.problem(problem) is problem:
+            continue
+        before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, CANONICAL))
         yield (
             Explanation(variation.decision, variation.name, before, variation.sentence, variation.remedy, 0.0),
             {**declared, variation.decision: variation.name},
         )
 
 
-def _near(
-    reply: Reply, actual: Mapping[str, Tensor], values: Mapping[str, np.ndarray], limit: Mapping[str, float]
-) -> bool:
-    for name, expected in reply.items():
-        got = values[name]
-        if got.shape != expected.values.shape or actual[name].dtype != expected.dtype:
-            return False
-        if not np.array_equal(np.isfinite(got), np.isfinite(expected.values)):
-            return False
-        with np.errstate(invalid="ignore"):
-            error = np.nanmax(np.abs(got - expected.values), initial=0.0)
-        if error > SCREEN * np.nanmax(np.abs(expected.values), initial=0.0) + limit[name]:
-            return False
-    return True
+def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
+    """
+    Whether another reply is another answer here, beyond the bound, by an element or by the root mean square.
+
+    What is not cannot explain anything.
+    """
+    return any(differs(declared.reply[name], reply[name], declared.bounds[name]) for name in reply) or (
+        has_rms_gate(profile) and any(_together(declared, reply, name) for name in reply)
+    )
 
 
-def _separate(reply: Reply, declared: Expectation) -> bool:
-    """Whether the candidate is another answer here, beyond the bound: what is not cannot explain anything."""
-    return any(differs(declared.reply[name], reply[name], declared.bounds[name]) for name in reply)
+def _together(declared: Expectation, reply: Reply, name: str) -> bool:
+    """Whether small differences of many elements amount to more than the second gate allows."""
+    one, other, bound = declared.reply[name].values, reply[name].values, declared.bounds[name]
+    if one.size < RMS_ELEMENTS:
+        return False
+    with np.errstate(invalid="ignore"):
+        return root_mean_square(np.abs(one - other), bound) > RMS_LIMIT
 
 
 def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
     """
     What the reply uses of the bound under a candidate.
 
-    Where no bound is derived for it (rows that do not sum to one), the declared one stands in where shapes agree: good
-    enough to name a suspect, never to declare one.
+    Where no bound is derived for it (rows that do not sum to one), the declared one stands in where shapes agree, as
+    much larger as the numbers are: good enough to name a suspect, never to declare one.
     """
     try:
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
-        bounds = {name: _flat(bound) for name, bound in declared.bounds.items()}
+        bounds = {name: _flat(bound, _growth(declared, answer, name)) for name, bound in declared.bounds.items()}
     used = [0.0]
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
@@ -126,6 +237,15 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     return max(used)
 
 
-def _flat(bound: Bound) -> Bound:
-    largest = np.full_like(bound.hard, np.max(bound.tolerance, initial=0.0))
+def _growth(declared: Expectation, answer: Answer, name: str) -> float:
+    """How many times larger the largest number is than declared, at least 1."""
+    one, other = (
+        float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+        for values in (declared.reply[name].values, answer.reply[name].values)
+    )
+    return max(1.0, other / one) if one else 1.0
+
+
+def _flat(bound: Bound, times: float) -> Bound:
+    largest = np.full_like(bound.hard, times * np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
     return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread, np.zeros_like(largest))

@@ -9,15 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-import numpy as np
-
 from conformance.bridge.profile import Profile
+from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.variation import Expected, Reply, Variation
+from conformance.oracle.variation import Reply, Variation
 from conformance.oracle.variations import TABLE, candidates, slot_variations
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Problem
 
 FACTOR = 10.0
 """How many bounds away is told apart."""
@@ -168,21 +167,4 @@ def _reaches(variation: Variation, problem: Problem) -> bool:
 
 def apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:
     """How many bounds of an answer another reply is away from it; inf where shape, dtype or pattern differ."""
-    return max(_apart(right.reply[name], wrong[name], bounds[name]) for name in right.reply)
-
-
-def _apart(right: Expected, wrong: Expected, bound: Bound) -> float:
-    if right.dtype != wrong.dtype or right.values.shape != wrong.values.shape:
-        return float("inf")
-    if right.values is wrong.values:
-        return 0.0
-    if not np.array_equal(_kinds(right.values), _kinds(wrong.values)):
-        return float("inf")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        moved = np.nan_to_num(np.abs(right.values - wrong.values), nan=0.0)
-        return float(np.where(moved == 0.0, 0.0, moved / bound.tolerance).max(initial=0.0))
-
-
-def _kinds(values: Array) -> Array:
-    """0 for a finite number, 1 for NaN, 2 and 3 for the infinities."""
-    return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
+    return max(distance(right.reply[name], wrong[name], bounds[name]) for name in right.reply)

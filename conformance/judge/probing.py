@@ -11,7 +11,8 @@ from math import prod
 
 from conformance.judge.attribution import readings
 from conformance.judge.circumstances import divided
-from conformance.judge.reading import CANONICAL, Probe, Reading, Way, declared_way, hidden_by, ways
+from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
 from conformance.oracle.variation import slot_of
 
 STATUSES = ("contradicted", "accepted", "agrees", "blinded", "not reached")

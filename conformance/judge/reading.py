@@ -15,7 +15,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import differs
-from conformance.judge.diagnose import SCREEN
+from conformance.judge.diagnose import CANONICAL, SCREEN, Way, taking
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
@@ -23,10 +23,6 @@ from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Problem
-
-CANONICAL = "canonical"
-Way = tuple[str, str]
-"""A decision and the way it is taken."""
 
 OF_ARRAYS = ("polarity", "float_mask", "number_mask")
 """Decisions about what an array holds: a flag has none."""
@@ -96,13 +92,6 @@ def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
     for decision, name in declared.items():
         found.setdefault(decision, {CANONICAL: None})[name] = None
     return {decision: tuple(names) for decision, names in found.items()}
-
-
-def taking(dialect: Dialect, way: Way) -> dict[str, str]:
-    """`dialect` with one decision taken in a certain way."""
-    decision, name = way
-    rest = {each: taken for each, taken in dialect.items() if each != decision}
-    return rest if name == CANONICAL else {**rest, decision: name}
 
 
 def alternatives(probe: Probe, dialect: Dialect) -> Iterator[Way]:

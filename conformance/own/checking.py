@@ -70,6 +70,10 @@ class Request:
             words += ["--declare", f"{decision}={name}"]
         return shlex.join([*words, "-k", case])
 
+    def again(self, key: tuple[str, str]) -> str:
+        """The same for the cell of a case and a subject."""
+        return self.rerun(key[0])
+
 
 @dataclass(frozen=True)
 class Checked:

@@ -6,25 +6,51 @@ Every report is written from these records, so they all say the same.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from conformance.judge.causes import fewest
 from conformance.oracle.variations import find
-from conformance.report.records import CONFORMING, UNJUDGED, VERDICTS, Cell, Key, Known, Run, Subject
+from conformance.report.records import (
+    CONFORMING,
+    UNJUDGED,
+    VERDICTS,
+    Cell,
+    Diagnosis,
+    Key,
+    Known,
+    Run,
+    Subject,
+    Tie,
+)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One cause of rejected verdicts of one subject: how many, in words, and what to change."""
+    """
+    One cause of rejected verdicts of one subject, in words, and what to change.
+
+    cells: the verdicts, the simplest call first where a cause explains them. ambiguous: other causes that explain them
+    as well, in sentences.
+    """
 
     subject: str
-    count: int
     kind: str
     sentence: str
     remedy: str
     explained: bool
-    example: Key
+    cells: tuple[Key, ...]
+    ambiguous: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many verdicts it explains."""
+        return len(self.cells)
+
+    @property
+    def example(self) -> Key:
+        """The simplest of them."""
+        return self.cells[0]
 
 
 @dataclass(frozen=True)
@@ -149,20 +175,83 @@ def findings(run: Run) -> list[Finding]:
     """
     Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
 
-    Where several causes explain a cell, it goes to the one that explains most of the subject's other cells.
+    Causes are those of the subject's diagnosis. Without one (the run was cut), a cell goes to the cause that explains
+    most of the subject's other cells.
     """
-    rejected = rejected_cells(run)
-    by_subject: dict[str, dict[Key, list[str]]] = {}
-    for cell in rejected:
-        by_subject.setdefault(cell.subject, {})[cell.key] = _explained_by(cell)
-    causes = {key: cause for cells in by_subject.values() for key, cause in fewest(cells).items()}
-    groups: dict[tuple[str, str, str, str], list[Cell]] = {}
-    for cell in rejected:
-        group = (cell.verdict, "explained", causes[cell.key]) if cell.key in causes else _cause(cell)
-        groups.setdefault((cell.subject, *group), []).append(cell)
-    found = [_finding(cells, cause) for (_, _, kind, cause), cells in groups.items() if kind == "explained"]
-    found += [_finding(cells, "") for (_, _, kind, _), cells in groups.items() if kind != "explained"]
+    found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
+    told = {key for finding in found for key in finding.cells}
+    left = [cell for cell in rejected_cells(run) if cell.key not in told]
+    found += _undiagnosed([cell for cell in left if cell.subject not in run.diagnoses])
+    found += _unexplained([cell for cell in left if cell.subject in run.diagnoses])
     return sorted(found, key=lambda finding: (not finding.explained, -finding.count))
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding in one sentence."""
+    verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}"
+    if not finding.explained:
+        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}"
+    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
+    return f"1 cause explains {verdicts}: {finding.sentence}{fix}"
+
+
+def unexplained_kind(finding: Finding) -> str:
+    """The kind of a finding without a cause; of numbers it is said that nothing explains them."""
+    return f"{finding.kind}, unexplained" if finding.kind.startswith("fail") else finding.kind
+
+
+def finding_of(run: Run) -> dict[Key, Finding]:
+    """The finding to which each rejected verdict belongs."""
+    return {key: finding for finding in findings(run) for key in finding.cells}
+
+
+def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
+    for cause in diagnosis.causes:
+        keys = tuple(key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
+        if keys:
+            yield Finding(
+                subject=diagnosis.subject,
+                kind=kind_of(run.cells[keys[0]]),
+                sentence=conditioned(cause.sentence, cause.condition),
+                remedy=cause.remedy,
+                explained=True,
+                cells=keys,
+                ambiguous=tuple(_ambiguity(tie) for tie in cause.ties),
+            )
+
+
+def conditioned(sentence: str, condition: str) -> str:
+    """A sentence with the condition under which it is true."""
+    return f"{sentence}, {condition}" if condition else sentence
+
+
+def _ambiguity(tie: Tie) -> str:
+    """What else it could be, and what would tell."""
+    told = f"{tie.separated_by} would tell" if tie.separated_by else "no case tells the two apart"
+    fix = f" (fix: {tie.remedy})" if tie.remedy else ""
+    return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {told}"
+
+
+def _undiagnosed(cells: list[Cell]) -> list[Finding]:
+    """Of subjects without a diagnosis: what explains each cell alone, for as many as possible."""
+    by_subject: dict[str, dict[Key, list[str]]] = {}
+    for cell in cells:
+        by_subject.setdefault(cell.subject, {})[cell.key] = _explained_by(cell)
+    causes = {key: cause for some in by_subject.values() for key, cause in fewest(some).items()}
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        if cell.key in causes:
+            groups.setdefault((cell.subject, causes[cell.key]), []).append(cell)
+    explained = [_finding(some, cause) for (_, cause), some in groups.items()]
+    return explained + _unexplained([cell for cell in cells if cell.key not in causes])
+
+
+def _unexplained(cells: list[Cell]) -> list[Finding]:
+    """What failed in the same way, as far as is known."""
+    groups: dict[tuple[str, str, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
+    return [_finding(some, "") for some in groups.values()]
 
 
 def _explained_by(cell: Cell) -> list[str]:
@@ -203,12 +292,11 @@ def _finding(cells: list[Cell], cause: str) -> Finding:
     sentence, remedy = _sentence(cells, cause) if cause else (what_happened(first), "")
     return Finding(
         subject=first.subject,
-        count=len(cells),
         kind=kind_of(first),
         sentence=sentence,
         remedy=remedy,
         explained=bool(cause),
-        example=first.key,
+        cells=tuple(cell.key for cell in cells),
     )
 
 

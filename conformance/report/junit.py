@@ -7,12 +7,25 @@ of its own.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from conformance.report.findings import SubjectLine, gate_notes, kind_of, subject_lines, what_happened
-from conformance.report.records import Case, Cell, Run
+from conformance.report.findings import (
+    Finding,
+    SubjectLine,
+    finding_of,
+    finding_text,
+    gate_notes,
+    kind_of,
+    subject_lines,
+    what_happened,
+)
+from conformance.report.records import Case, Cell, Key, Run
 from conformance.report.run import load_run
+
+Findings = Mapping[Key, Finding]
+"""The finding to which a rejected verdict belongs."""
 
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot carry, not even escaped."""
@@ -30,8 +43,9 @@ def write_junit(source: Run | Path, path: Path) -> None:
 def junit(run: Run) -> ET.Element:
     """The whole document."""
     root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
+    found = finding_of(run)
     for line in subject_lines(run):
-        _add_subject(root, run, line)
+        _add_subject(root, run, line, found)
     _add_gate(root, run)
     _sum_up(root, [suite.attrib for suite in root])
     return root
@@ -42,13 +56,13 @@ def legal(text: str) -> str:
     return ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _add_subject(root: ET.Element, run: Run, line: SubjectLine) -> None:
+def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings) -> None:
     name = line.subject.name
     suite = ET.SubElement(root, "testsuite", name=legal(name), timestamp=legal(run.header.started))
     for case in run.header.cases.values():
         cell = run.cells.get((case.name, name))
         if cell is not None:
-            _add_cell(suite, run, case, cell)
+            _add_cell(suite, run, case, cell, found)
         elif (case.name, name) in run.missing:
             test = _test(suite, case, name, 0.0)
             _say(test, "error", "missing", "no verdict: the run is incomplete")
@@ -64,11 +78,12 @@ def _test(suite: ET.Element, case: Case, subject: str, seconds: float) -> ET.Ele
     return test
 
 
-def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell) -> None:
+def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
     test = _test(suite, case, cell.subject, sum(cell.seconds.values()))
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
-        _say(test, tag, kind_of(cell), _message(cell), _story(cell))
+        finding = found.get(cell.key)
+        _say(test, tag, kind_of(cell), _message(cell, finding), _story(cell, finding))
     elif cell.known is not None:
         link = f" ({cell.known.link})" if cell.known.link else ""
         _say(test, "skipped", "known", f"known: {cell.known.reason}{link}", _story(cell))
@@ -84,19 +99,18 @@ def _say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -
     element.text = legal(story or message)
 
 
-def _message(cell: Cell) -> str:
-    if cell.explanation is not None:
-        fix = f"; fix: {cell.explanation.remedy}" if cell.explanation.remedy else ""
-        return f"{kind_of(cell)}: {cell.explanation.sentence}{fix}"
+def _message(cell: Cell, finding: Finding | None) -> str:
+    if finding is not None and finding.explained:
+        return f"{kind_of(cell)}: {finding_text(finding)}"
     return f"{kind_of(cell)}: {what_happened(cell)}"
 
 
-def _story(cell: Cell) -> str:
+def _story(cell: Cell, finding: Finding | None = None) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
-    ties = f"not told apart from: {'; '.join(cell.ties)}" if cell.ties else ""
+    ties = [f"ambiguous: {other}" for other in finding.ambiguous] if finding else []
     outputs = [item.message for item in cell.outputs if item.message and item.message not in cell.reason]
     rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
-    return "\n".join(part for part in (_message(cell), cell.reason, *outputs, ties, error, rerun) if part)
+    return "\n".join(part for part in (_message(cell, finding), *ties, cell.reason, *outputs, error, rerun) if part)
 
 
 def _add_gate(root: ET.Element, run: Run) -> None:

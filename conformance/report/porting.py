@@ -6,8 +6,9 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.slots import KINDS, Slot
+from conformance.judge.diagnose import Way
 from conformance.judge.probing import Line, size
-from conformance.judge.reading import OF_ARRAYS, Reading, Way
+from conformance.judge.reading import OF_ARRAYS, Reading
 from conformance.judge.telling import sentence
 from conformance.oracle.variation import slot_of
 from conformance.report.portrait import Pictured, declared_text, observed_text

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.judge.diagnose import CANONICAL, Way
 from conformance.judge.probing import Line, Observation, Portrait
-from conformance.judge.reading import CANONICAL, Way
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import CANONICAL_NAMES
 from conformance.report.summary import code, words

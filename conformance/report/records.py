@@ -172,6 +172,42 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Tie:
+    """Another cause that explains the same verdicts as well; separated_by: a case that would tell, or ""."""
+
+    sentence: str
+    remedy: str = ""
+    condition: str = ""
+    separated_by: str = ""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """
+    What explains verdicts of one subject together.
+
+    sentence: what it does, after "it". condition: under which it shows, in words, or "". cells: case ids, the simplest
+    first. decisions: those that are taken otherwise than declared; none for coarser arithmetic.
+    """
+
+    sentence: str
+    cells: tuple[str, ...]
+    remedy: str = ""
+    condition: str = ""
+    decisions: Mapping[str, str] = field(default_factory=dict)
+    ties: tuple[Tie, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why one subject fails, over all its verdicts; unexplained: case ids that no cause explains."""
+
+    subject: str
+    causes: tuple[Cause, ...]
+    unexplained: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Gate:
     """The gate's decision over the whole run."""
 
@@ -220,6 +256,7 @@ class Run:
     workers: tuple[Worker, ...]
     cells: Mapping[Key, Cell]
     footer: Footer | None
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:

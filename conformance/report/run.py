@@ -13,8 +13,10 @@ from conformance.report.fields import Fields, RunLogError, strict_json
 from conformance.report.records import (
     VERDICTS,
     Case,
+    Cause,
     Cell,
     Deviation,
+    Diagnosis,
     Explanation,
     Failure,
     Footer,
@@ -26,6 +28,7 @@ from conformance.report.records import (
     Output,
     Run,
     Subject,
+    Tie,
     Worker,
 )
 
@@ -50,18 +53,22 @@ def load_run(folder: Path) -> Run:
 def _assemble(folder: Path, header: Header, records: Iterator[Fields]) -> Run:
     workers: list[Worker] = []
     cells: dict[Key, Cell] = {}
+    diagnoses: dict[str, Diagnosis] = {}
     footer: Footer | None = None
     for record in records:
         if footer is not None:
             raise RunLogError(f"{record.where}: a record after the footer")
-        kind = record.choice("type", ("worker", "cell", "footer"))
+        kind = record.choice("type", ("worker", "cell", "diagnosis", "footer"))
         if kind == "worker":
             workers.append(_worker(record))
         elif kind == "footer":
             footer = _footer(record)
+        elif kind == "diagnosis":
+            diagnosis = _diagnosis(record)
+            diagnoses[diagnosis.subject] = diagnosis
         else:
             _add(cells, _cell(record), header, record.where)
-    return Run(folder, header, tuple(workers), cells, footer)
+    return Run(folder, header, tuple(workers), cells, footer, diagnoses)
 
 
 def _add(cells: dict[Key, Cell], cell: Cell, header: Header, where: str) -> None:
@@ -202,6 +209,34 @@ def _explanation(part: Fields) -> Explanation | None:
         sentence=part.text("sentence"),
         remedy=part.text("remedy", ""),
         budget=part.number("budget"),
+    )
+
+
+def _diagnosis(record: Fields) -> Diagnosis:
+    return Diagnosis(
+        subject=record.text("subject"),
+        causes=tuple(_cause(part) for part in record.parts("causes")),
+        unexplained=record.texts("unexplained"),
+    )
+
+
+def _cause(part: Fields) -> Cause:
+    return Cause(
+        sentence=part.text("sentence"),
+        cells=part.texts("cells"),
+        remedy=part.text("remedy", ""),
+        condition=part.text("condition", ""),
+        decisions=_words(part, "decisions"),
+        ties=tuple(_tie(tie) for tie in part.parts("ties")),
+    )
+
+
+def _tie(part: Fields) -> Tie:
+    return Tie(
+        sentence=part.text("sentence"),
+        remedy=part.text("remedy", ""),
+        condition=part.text("condition", ""),
+        separated_by=part.text("separated_by", ""),
     )
 
 

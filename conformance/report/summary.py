@@ -21,6 +21,7 @@ from conformance.report.findings import (
     rejected_cells,
     share_text,
     subject_lines,
+    unexplained_kind,
     what_happened,
 )
 from conformance.report.records import VERDICTS, Cell, Run
@@ -51,9 +52,10 @@ def summary(run: Run) -> Iterator[str]:
     yield f"# {mark} {words(headline(run))}"
     yield ""
     yield from _notes(run)
-    yield from _findings(findings(run))
+    found = findings(run)
+    yield from _findings(run, found)
     yield from _subjects(subject_lines(run))
-    yield from _rejected(rejected_cells(run))
+    yield from _rejected(rejected_cells(run), found)
     yield from _known(run)
     yield from _not_offered(run)
     yield f"Run {code(run.header.run)}; everything else is in {code('index.html')}."
@@ -96,13 +98,16 @@ def _notes(run: Run) -> Iterator[str]:
         yield ""
 
 
-def _findings(found: list[Finding]) -> Iterator[str]:
+def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
     if not found:
         return
     yield "## Findings"
     yield ""
     for finding in found[:SHOWN_FINDINGS]:
         yield f"- {_finding(finding)}"
+        yield from (f"  - ambiguous: {words(other)}" for other in finding.ambiguous)
+        if finding.explained and (rerun := run.cells[finding.example].rerun):
+            yield f"  - simplest: {code(rerun)}"
     if len(found) > SHOWN_FINDINGS:
         yield f"- … and {len(found) - SHOWN_FINDINGS} more in the report"
     yield ""
@@ -111,10 +116,9 @@ def _findings(found: list[Finding]) -> Iterator[str]:
 def _finding(finding: Finding) -> str:
     verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}"
     if not finding.explained:
-        return f"{verdicts} ({words(finding.kind)}): {words(finding.sentence)}"
-    verb = "is" if finding.count == 1 else "are"
+        return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}"
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
-    return f"{verdicts} {verb} explained by: **{words(finding.sentence)}**{fix}"
+    return f"1 cause explains {verdicts}: **{words(finding.sentence)}**{fix}"
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
@@ -134,14 +138,15 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
     yield ""
 
 
-def _rejected(cells: list[Cell]) -> Iterator[str]:
+def _rejected(cells: list[Cell], found: list[Finding]) -> Iterator[str]:
     if not cells:
         return
+    sentences = {key: finding.sentence for finding in found if finding.explained for key in finding.cells}
     first = "the first " if len(cells) > SHOWN_CELLS else ""
     yield f"## Rejected: {first}{min(len(cells), SHOWN_CELLS)} of {len(cells)}"
     yield ""
     for cell in cells[:SHOWN_CELLS]:
-        why = words(cell.explanation.sentence if cell.explanation else what_happened(cell))
+        why = words(sentences.get(cell.key) or what_happened(cell))
         yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}: {why}"
         yield ""
         if cell.rerun:

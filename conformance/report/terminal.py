@@ -15,6 +15,7 @@ from conformance.report.findings import (
     SubjectLine,
     budget_text,
     counted,
+    finding_text,
     findings,
     gate_notes,
     headline,
@@ -24,6 +25,7 @@ from conformance.report.findings import (
 from conformance.report.records import VERDICTS, Run
 
 SHOWN_FINDINGS = 12
+SHOWN_TIES = 3
 STYLES = {
     "pass": "green",
     "dialect": "blue",
@@ -74,22 +76,13 @@ def _subject(line: SubjectLine, width: int) -> Text:
 def _findings(run: Run, found: list[Finding]) -> list[Text]:
     shown = []
     for finding in found[:SHOWN_FINDINGS]:
-        shown.append(_finding(finding))
+        shown.append(Text(plain(finding_text(finding))))
+        shown += [Text(f"  ambiguous: {plain(other)}") for other in finding.ambiguous[:SHOWN_TIES]]
         if rerun := run.cells[finding.example].rerun:
             shown.append(Text(f"  rerun: {plain(rerun)}", style="dim"))
     if len(found) > SHOWN_FINDINGS:
         shown.append(Text(f"… and {counted(len(found) - SHOWN_FINDINGS, 'more finding')} in the report"))
     return shown
-
-
-def _finding(finding: Finding) -> Text:
-    if not finding.explained:
-        said = f"{counted(finding.count, 'verdict')} of {finding.subject} ({finding.kind}): {finding.sentence}"
-        return Text(plain(said))
-    verb = "is" if finding.count == 1 else "are"
-    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
-    said = f"{counted(finding.count, 'verdict')} of {finding.subject} {verb} explained by: {finding.sentence}{fix}"
-    return Text(plain(said))
 
 
 def _not_offered(run: Run) -> list[Text]:

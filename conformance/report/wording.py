@@ -1,6 +1,6 @@
 """What to change at the call site, for readers who move calls from one subject to another."""
 
-from conformance.judge.reading import CANONICAL, Way
+from conformance.judge.diagnose import CANONICAL, Way
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import find
 

@@ -15,6 +15,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, fra
 
 # The worker has the bridge alone; this fake also wants the oracle, from the checkout that it lies in.
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
+from conformance.judge.conditions import Condition  # noqa: E402
 from conformance.oracle.evaluate import evaluate  # noqa: E402
 from conformance.spec.problem import Group, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
@@ -56,6 +57,19 @@ LIES = {
     "averaged_weights": {"returned_weights": "averaged"},
     "result_in_float64": {"result_dtype": "float64"},
 }
+CONDITIONAL = {
+    "ignored_padding_unless_square": (
+        {"use[key_padding_mask]": "ignored"},
+        Condition(sizes_differ=[("seq_len_q", "seq_len_k")]),
+    ),
+    "missing_scale_for_one_item": ({"scale": "none"}, Condition(sizes={"batch": 1})),
+    "reversed_values_with_a_mask": ({"value_path": "reversed"}, Condition(masks=True)),
+    "next_head_in_float16": ({"value_path": "next_head"}, Condition(dtype=["float16"])),
+    "softmax_over_queries_past_16_keys": ({"softmax_axis": "queries"}, Condition(sizes_above={"seq_len_k": 16})),
+    "missing_scale_and_reversed_values": ({"scale": "none", "value_path": "reversed"}, Condition()),
+}
+"""Lies that are told under a condition only, or two at once."""
+
 VARIANTS: dict[str, dict[str, str]] = {
     "honest": {},
     "inverted_mask": {},
@@ -72,6 +86,14 @@ VARIANTS: dict[str, dict[str, str]] = {
     "swapped_value": {},
     "averaged_weights": {},
     "result_in_float64": {},
+    "ignored_padding_unless_square": {},
+    "missing_scale_for_one_item": {},
+    "reversed_values_with_a_mask": {},
+    "next_head_in_float16": {},
+    "softmax_over_queries_past_16_keys": {},
+    "missing_scale_and_reversed_values": {},
+    "tf32": {},
+    "unheard_of": {},
 }
 
 
@@ -116,10 +138,26 @@ def problem(call: Call) -> Problem:
     )
 
 
+def dialect(call: Call, asked: Problem) -> dict[str, str]:
+    """The lie that is told in this call."""
+    lie, when = CONDITIONAL.get(call.facts.variant, (LIES.get(call.facts.variant, {}), Condition()))
+    return lie if when.holds(call.facts, asked) else {}
+
+
+def coarse(asked: Problem, variant: str) -> Problem:
+    """Operands that are rounded to tf32 where the variant says so; all logits half as large again for no reason."""
+    if variant == "tf32":
+        rounded = {name: round_to(getattr(asked, name), "tf32") for name in ("query", "key", "value")}
+        return asked.but(**rounded)
+    scale = asked.head_dim**-0.5 if asked.scale is None else asked.scale
+    return asked.but(scale=1.5 * scale) if variant == "unheard_of" else asked
+
+
 def sdpa(call: Call) -> dict[str, Any]:
     score = Profile.ordinary(call.facts.dtype).score
     with framework_call():
-        reply = evaluate(problem(call), LIES[call.facts.variant], score).reply
+        asked = coarse(problem(call), call.facts.variant)
+        reply = evaluate(asked, dialect(call, asked), score).reply
     return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}
 
 

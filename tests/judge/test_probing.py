@@ -8,9 +8,10 @@ import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.judge.diagnose import CANONICAL
 from conformance.judge.expectation import expect
 from conformance.judge.probing import Line, Portrait, portray
-from conformance.judge.reading import CANONICAL, Probe
+from conformance.judge.reading import Probe
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.other_masks import causal
 from conformance.oracle.variation import Dialect

@@ -137,6 +137,12 @@ class RunBuilder:
         if rejected:
             self.rejected.append([case, subject])
 
+    def diagnosis(self, subject: str, *causes: dict[str, Any], unexplained: tuple[str, ...] = ()) -> None:
+        """Say why a subject fails."""
+        self.records.append(
+            {"type": "diagnosis", "schema": 1, "subject": subject, "causes": causes, "unexplained": unexplained}
+        )
+
     def tensors(self, name: str, **arrays: tuple[Array, Array, Array]) -> str:
         """Write a tensors file: output name -> expected, actual, tolerance; returns its path in the folder."""
         path = self.folder / "tensors" / f"{name}.npz"

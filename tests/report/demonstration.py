@@ -66,6 +66,8 @@ def fill(builder: Any) -> None:
                     ],
                 }
             builder.cell(case, name, **verdict)
+    inverted = [case for case, subject in builder.rejected if subject == "torch.sdpa[math]"]
+    builder.diagnosis("torch.sdpa[math]", _inversion(inverted))
     builder.gate = {
         "known": {"live": 2, "dead": ["known.yaml:31 jax.nn.dot_product_attention"], "too_wide": [], "not_reached": []},
         "incomplete": ["onnx.torch_sdpa: 1 verdict missing"],
@@ -218,6 +220,27 @@ def _inverted(builder: Any, rng: np.random.Generator, name: str) -> dict[str, An
             "budget": 0.4,
         },
         "ties": ["use[attn_mask]=ignored"],
+    }
+
+
+def _inversion(cases: list[str]) -> dict[str, Any]:
+    """What explains the cells of `_inverted` together, and what it is not told from."""
+    return {
+        "decisions": {"polarity[attn_mask]": "ignore"},
+        "sentence": "reads True in attn_mask as ignore",
+        "remedy": "pass ~attn_mask",
+        "when": {"masks": True},
+        "condition": "only with a mask",
+        "cells": cases,
+        "ties": [
+            {
+                "decisions": {"use[attn_mask]": "ignored"},
+                "sentence": "ignores attn_mask",
+                "remedy": "do not rely on attn_mask",
+                "when": {},
+                "separated_by": "causal/square/sdpa_full[dtype=float32]",
+            }
+        ],
     }
 
 

@@ -3,12 +3,14 @@
 import math
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from conformance.report import load_run
 from conformance.report.findings import (
     budget_text,
+    finding_text,
     findings,
     gate_notes,
     headline,
@@ -24,7 +26,14 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
         ("torch.sdpa[math]", 10),
         ("onnx.torch_sdpa", 4),
     ]
-    assert found[0].sentence == "reads True in attn_mask as ignore"
+    assert found[0].sentence == "reads True in attn_mask as ignore, only with a mask"
+    assert found[0].ambiguous == (
+        "or it ignores attn_mask (fix: do not rely on attn_mask); causal/square/sdpa_full[dtype=float32] would tell",
+    )
+    assert finding_text(found[0]) == (
+        "1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, only with a mask; "
+        "fix: pass ~attn_mask"
+    )
     assert found[0].remedy == "pass ~attn_mask"
     assert found[0].explained
     assert not found[1].explained
@@ -32,6 +41,47 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
     assert {finding.kind for finding in found} == {
         "fail, semantic", "error", "crash", "timeout", "fail, impossible", "fail, precision",
     }  # fmt: skip
+
+
+def failing(builder: Any, *names: str, **more: Any) -> str:
+    """A subject that fails these cases, each explained alone by the same two decisions."""
+    subject: str = builder.subject("torch.mha")
+    explanation = {"decision": "scale", "name": "none", "sentence": "does not scale", "remedy": "scale it"}
+    for name in names:
+        case = builder.case(name)
+        builder.cell(
+            case, subject, "fail", class_="semantic", rejected=True, explanation=explanation, ties=["scale=ignored"],
+            reason="output: far off", **more,
+        )  # fmt: skip
+    return subject
+
+
+def test_the_diagnosis_overrules_what_explains_a_cell_alone(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two", "a/three")
+    cause = {"sentence": "reverses", "cells": ["a/two"], "ties": [{"sentence": "turns round", "condition": "only now"}]}
+    builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
+    reverses, left = findings(load_run(builder.write()))
+    assert (reverses.sentence, reverses.cells, reverses.explained) == ("reverses", (("a/two", subject),), True)
+    assert reverses.ambiguous == ("or it turns round, only now; no case tells the two apart",)
+    assert left.cells == (("a/one", subject), ("a/three", subject))
+    assert finding_text(left) == "2 verdicts of torch.mha (fail, semantic, unexplained): output: far off"
+
+
+def test_what_the_gate_accepts_is_no_finding_though_a_cause_explains_it(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    subject = failing(builder, "a/one")
+    builder.rejected.clear()
+    builder.diagnosis(subject, {"sentence": "reverses", "cells": ["a/one"]})
+    assert findings(load_run(builder.write())) == []
+
+
+def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    failing(builder, "a/one", "a/two")
+    builder.footed = False
+    (found,) = findings(load_run(builder.write()))
+    assert (found.count, found.sentence, found.remedy) == (2, "does not scale", "scale it")
 
 
 def test_messages_that_differ_in_numbers_are_one_cause(build: ModuleType, tmp_path: Path) -> None:

@@ -42,10 +42,13 @@ def test_a_failure_says_why_and_how_to_run_it_again(root: ET.Element) -> None:
     )
     failure = test.find("failure")
     assert failure is not None
-    assert failure.get("message") == "fail, semantic: reads True in attn_mask as ignore; fix: pass ~attn_mask"
+    assert failure.get("message") == (
+        "fail, semantic: 1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, "
+        "only with a mask; fix: pass ~attn_mask"
+    )
     assert failure.text is not None
     assert "rerun: conformance run -a 'torch.sdpa[math]' -k" in failure.text
-    assert "not told apart from: use[attn_mask]=ignored" in failure.text
+    assert "ambiguous: or it ignores attn_mask (fix: do not rely on attn_mask)" in failure.text
 
 
 def test_an_exception_is_an_error_with_its_traceback(root: ET.Element) -> None:

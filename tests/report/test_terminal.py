@@ -52,10 +52,12 @@ def test_each_subject_is_one_line(demonstration: Path) -> None:
 
 def test_findings_conclusion_and_report_follow(demonstration: Path) -> None:
     lines = told(demonstration, io.StringIO()).splitlines()
-    assert (
-        "10 verdicts of torch.sdpa[math] are explained by: reads True in attn_mask as ignore; fix: pass ~attn_mask"
-        in lines
+    said = (
+        "1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, only with a mask; "
+        "fix: pass ~attn_mask"
     )
+    assert lines[lines.index(said) + 1].startswith("  ambiguous: or it ignores attn_mask (fix: do not rely on")
+    assert lines[lines.index(said) + 2].startswith("  rerun: conformance run -a 'torch.sdpa[math]' -k ")
     assert lines[-2].startswith("Does not conform: 18 of 346 verdicts are rejected")
     assert lines[-1] == f"Report: {demonstration / 'index.html'}"
 

@@ -1,0 +1,79 @@
+"""Diagnosis of a run: the judged cells of each subject are kept until its failures are explained together."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Cell, make_cell
+from conformance.engine.judging import CONFORMING, Judged
+from conformance.judge.accounts import record_of
+from conformance.judge.evidence import Evidence
+from conformance.judge.expectation import expect
+from conformance.judge.joint import diagnose
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+
+Record = dict[str, Any]
+Cases = Callable[[], Iterable[Case]]
+"""Every case that there is, also those that were not chosen: looked at only where two causes are alike."""
+
+
+class Diagnosing:
+    """
+    What the cells of a run say, subject by subject.
+
+    A failure that a known deviation accepts is explained by it, and is neither searched nor evidence.
+    """
+
+    def __init__(self, cases: Cases) -> None:
+        """Begin with nothing seen."""
+        self._cases = cases
+        self._seen: dict[str, list[Evidence]] = {}
+
+    def add(self, judged: Judged, record: Mapping[str, Any]) -> None:
+        """Keep a cell that conforms, or that fails and is not accepted."""
+        if (evidence := _evidence(judged)) is not None and "known" not in record:
+            self._seen.setdefault(judged.subject, []).append(evidence)
+
+    def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
+        """One record for each subject with failures."""
+        for name, cells in self._seen.items():
+            failing = sum(cell.actual is not None for cell in cells)
+            if failing:
+                started = time.thread_time()
+                found = record_of(diagnose(cells), self._others(subjects[name], cells))
+                seconds = time.thread_time() - started
+                yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
+
+    def _others(self, subject: Subject, cells: Iterable[Evidence]) -> Iterator[Evidence]:
+        """What the subject could be asked besides, the simplest first, as it declares for calls that are alike."""
+        asked = {cell.case: cell for cell in cells}
+        declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in asked.values()}
+        made = (
+            (make_cell(case, materialise(case), subject), declared.get((case.operator, case.dtype)))
+            for case in self._cases()
+            if case.id not in asked
+        )
+        found = [(cell, alike) for cell, alike in made if isinstance(cell, Cell) and alike is not None]
+        for cell, alike in sorted(found, key=lambda pair: pair[0].reply_limit):
+            dialect = {**cell.route.dialect, **alike.declared.dialect}
+            problem = cell.route.problem
+            yield Evidence(
+                cell.case.id, cell.call.facts, problem, expect(problem, dialect, alike.profile), alike.profile
+            )
+
+
+def _evidence(judged: Judged) -> Evidence | None:
+    """What a judged cell says; None where it says nothing of the subject's numbers."""
+    found, declared, profile = judged.judgement, judged.declared, judged.profile
+    if found is None or declared is None or profile is None:
+        return None
+    cell = Evidence(judged.case, judged.facts, judged.problem, declared, profile)
+    if judged.verdict in CONFORMING:
+        return cell
+    if judged.verdict != "fail":
+        return None
+    ways = (found.explanation, *found.ties) if found.explanation else ()
+    return replace(cell, actual=judged.actual, found=tuple(each.way for each in ways))

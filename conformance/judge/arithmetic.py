@@ -1,0 +1,132 @@
+"""Coarser arithmetic than declared, as a cause: failing cells that would conform under another profile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from statistics import fmean
+
+import numpy as np
+
+from conformance.bridge.profile import UNIT, Profile
+from conformance.judge.cell import compare_all
+from conformance.judge.evidence import Evidence
+from conformance.judge.expectation import expect
+
+CERTAIN = 4.0
+"""A standard deviation of so many tolerances would have shown."""
+ENOUGH = 16
+"""In so many elements at least."""
+
+
+TINY = 1e-300
+TYPICAL = 0.75
+"""The root mean square of error / standard deviation under the arithmetic that was used (measured: 0.5 to 1)."""
+ALIKE = 0.1
+"""Two whose logarithms of it are on average so near are not told apart."""
+SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic:
+    """
+    Fields of the profile that are coarser than declared.
+
+    sentence: what an implementation does, after "it". remedy: what its user can do, or "".
+    """
+
+    name: str
+    sentence: str
+    remedy: str
+    fields: Mapping[str, str]
+
+    def of(self, profile: Profile) -> Profile | None:
+        """The declared profile with what is coarser here; None where nothing is."""
+        declared = profile.record()
+        coarser = {
+            name: dtype for name, dtype in self.fields.items() if UNIT[dtype] > UNIT[declared[name] or profile.store]
+        }
+        return profile.but(**coarser) if coarser else None
+
+    def explains(self, cell: Evidence) -> bool:
+        """Whether the failing reply would conform under it."""
+        return self.rms(cell) is not None
+
+    def rms(self, cell: Evidence) -> float | None:
+        """
+        The root mean square of error / standard deviation under it; None where the failing reply would not conform.
+
+        It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
+        """
+        profile = self.of(cell.profile)
+        if profile is None or cell.actual is None:
+            return None
+        expected = expect(cell.problem, cell.declared.dialect, profile)
+        compared = compare_all(expected, cell.actual, profile)
+        if any(each.verdict == "fail" for each in compared):
+            return None
+        return max(float(each.numbers["rms"]) for each in compared)
+
+    def contradicts(self, cell: Evidence) -> bool:
+        """Whether a conforming reply would hardly have been so near under it."""
+        profile = self.of(cell.profile)
+        if profile is None:
+            return False
+        bounds = expect(cell.problem, cell.declared.dialect, profile).bounds
+        return any(
+            int(np.sum(bounds[name].judged & (bounds[name].sigma > CERTAIN * declared.tolerance))) >= ENOUGH
+            for name, declared in cell.declared.bounds.items()
+        )
+
+
+def _softmax(dtype: str) -> dict[str, str]:
+    return {"soft": dtype, "sum": dtype}
+
+
+def _scores(dtype: str) -> dict[str, str]:
+    return {**_softmax(dtype), "score": dtype}
+
+
+def _everywhere(dtype: str) -> dict[str, str]:
+    return dict.fromkeys(("acc", "pre", "score", "soft", "sum", "prob", "scale", "lse"), dtype)
+
+
+TF32 = "set the precision of matrix products to the highest, if that is not wanted"
+
+ARITHMETIC: tuple[Arithmetic, ...] = (
+    Arithmetic("scale_in_float32", "holds the scale in float32", "multiply the query instead", {"scale": "float32"}),
+    Arithmetic("softmax_in_float32", "computes the softmax in float32", "", _softmax("float32")),
+    Arithmetic("scores_in_float32", "computes logits and softmax in float32", "", _scores("float32")),
+    Arithmetic("in_float32", "computes in float32 throughout", "", {**_everywhere("float32"), "store": "float32"}),
+    Arithmetic("tf32_operands", "rounds the operands of matrix products to tf32", TF32, {"mm": "tf32"}),
+    *(
+        Arithmetic(name.format(dtype), sentence.format(dtype), remedy, fields)
+        for dtype in ("float16", "bfloat16")
+        for name, sentence, remedy, fields in (
+            ("weights_in_{}", "rounds the weights to {} before they meet the values", "", {"prob": dtype}),
+            ("softmax_in_{}", "computes the softmax in {}", "", {**_softmax(dtype), "prob": dtype}),
+            ("scores_in_{}", "rounds the logits to {}", "", {"score": dtype}),
+            ("{}_operands", "rounds the operands of matrix products to {}", TF32, {"mm": dtype}),
+            ("scores_and_softmax_in_{}", "computes logits and softmax in {}", "", {**_scores(dtype), "prob": dtype}),
+            ("{}_accumulation", "accumulates dot products in {}", "", {"acc": dtype}),
+            ("in_{}", "computes in {} throughout", "", {**_everywhere(dtype), "store": dtype}),
+        )
+    ),
+)
+"""Of several that explain a cell, the tightest is named."""
+
+
+def tightest(cells: Sequence[Evidence]) -> list[Arithmetic]:
+    """
+    The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
+
+    The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
+    """
+    found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in ARITHMETIC}
+    most = max(len(seen) for seen in found.values())
+    off = {
+        each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in seen)
+        for each, seen in found.items()
+        if 0 < len(seen) == most
+    }
+    least = min(off.values(), default=0.0)
+    return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:SHOWN]

@@ -1,0 +1,121 @@
+"""What one judged cell says for and against a cause: explained by it, contradicting it, or neither."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from conformance.bridge.contract import Facts
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.judge.cell import compare_all
+from conformance.judge.compare import distance
+from conformance.judge.diagnose import Case, Way, taking
+from conformance.judge.expectation import Expectation
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variation import Dialect, Reply, slot_of
+from conformance.oracle.variations import find
+from conformance.spec.problem import Problem
+
+APART = 2.0
+"""So many bounds apart no reply lies within those of both: one that is as declared contradicts the other."""
+
+Change = tuple[Way, ...]
+"""Decisions taken otherwise than declared, all at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """
+    A judged cell of one subject.
+
+    actual: the reply of a failing cell; that of a conforming one lies within its bound, and no more is needed. found:
+    the single ways that were seen to explain it when it was judged.
+    """
+
+    case: str
+    facts: Facts
+    problem: Problem
+    declared: Expectation
+    profile: Profile
+    actual: Mapping[str, Tensor] | None = None
+    found: Change = ()
+
+    @property
+    def simplicity(self) -> tuple[bool, int]:
+        """
+        Sorts the simplest call first: that with the fewest logits.
+
+        Calls of which a dimension is 1 come last: there much is alike that is not alike elsewhere.
+        """
+        shape = self.problem.logits_shape
+        return 1 in shape, prod(shape)
+
+    @property
+    def excess(self) -> float:
+        """How many times the allowed error a failing reply is off at most; inf where it is not a matter of numbers."""
+        if self.actual is None:
+            return 0.0
+        return max(each.budget for each in compare_all(self.declared, self.actual, self.profile))
+
+    def under(self, change: Change) -> dict[str, str]:
+        """The declared dialect with the change over it."""
+        return with_change(self.declared.dialect, change)
+
+    def reached_by(self, change: Change) -> bool:
+        """Whether every way of the change can be another answer in this call, at a glance."""
+        return all(_reaches(self.problem, way) for way in change)
+
+    def explained_by(self, change: Change) -> bool:
+        """Whether the failing reply lies within its bound under the change."""
+        if len(change) == 1 and change[0] in self.found:
+            return True
+        if self.actual is None or not any(_reaches(self.problem, way) for way in change):
+            return False
+        return Case(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
+
+    def contradicts(self, change: Change, taken: Change = ()) -> bool:
+        """
+        Whether the change would be another answer here, beyond any doubt, though the call was answered without it.
+
+        taken: what the reply was explained by, of a failing cell.
+        """
+        if not any(_reaches(self.problem, way) for way in change):
+            return False
+        more = with_change(self.under(taken), change)
+        here = self._reply(self.under(taken)) if taken else self.declared.reply
+        there = self._reply(more)
+        return any(
+            distance(here[name], there[name], bound) > APART
+            for name, bound in self.declared.bounds.items()
+            if taken == () or here[name].values.shape == bound.hard.shape
+        )
+
+    def tells_apart(self, one: Change, other: Change) -> bool:
+        """Whether two changes are different answers here, beyond the bounds."""
+        here, there = self._reply(self.under(one)), self._reply(self.under(other))
+        return any(
+            here[name].values.shape != bound.hard.shape or distance(here[name], there[name], bound) > APART
+            for name, bound in self.declared.bounds.items()
+        )
+
+    def _reply(self, dialect: Dialect) -> Reply:
+        return evaluate(self.problem, dialect, self.profile.score).reply
+
+
+def with_change(dialect: Dialect, change: Change) -> dict[str, str]:
+    """A dialect with a change over it."""
+    changed = dict(dialect)
+    for way in change:
+        changed = taking(changed, way)
+    return changed
+
+
+def _reaches(problem: Problem, way: Way) -> bool:
+    decision, name = way
+    if name == "canonical":
+        return True
+    slot = slot_of(decision)[1]
+    if slot is not None and all(group.slot != slot for group in problem.groups):
+        return False
+    variation = find(decision, name)
+    return variation.problem is None or variation.problem(problem) is not problem

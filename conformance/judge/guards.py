@@ -1,0 +1,139 @@
+"""The fewest conditions, of those that known deviations use, that hold wherever a cause shows and nowhere else."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+
+from conformance.judge.conditions import Condition, always
+from conformance.judge.evidence import Evidence
+from conformance.spec.problem import Array
+
+HALF = ["float16", "bfloat16"]
+PAIRS = (
+    ("seq_len_q", "seq_len_k"),
+    ("head_dim", "value_dim"),
+    ("num_heads", "num_kv_heads"),
+    ("batch", "num_heads"),
+    ("query_dim", "kdim"),
+    ("kdim", "vdim"),
+    ("query_dim", "output_dim"),
+)
+"""Dimensions that code takes for one another."""
+
+ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
+"""Dimensions that code squeezes where they are 1."""
+
+MASKS = ("masks", "kinds", "without_kinds", "slots", "without_slots", "elements", "verbatim")
+
+LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
+BLOCKS = (8, 16, 32, 64, 128)
+"""Sizes at which kernels change their ways, and of which they want multiples."""
+
+
+def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
+    """Every single condition that could tell these cells apart, the plainest first."""
+    facts = [cell.facts for cell in cells]
+    for dtype in dict.fromkeys(fact.dtype for fact in facts):
+        yield Condition(dtype=[dtype])
+    yield from (Condition(dtype=HALF), Condition(dtype=["float32", "float64"]))
+    yield from (Condition(operator="sdpa"), Condition(operator="mha"))
+    yield from (Condition(masks=True), Condition(masks=False), Condition(dead_row=True), Condition(dead_row=False))
+    for kind in dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds):
+        yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
+    for output in dict.fromkeys(output for fact in facts for output in fact.outputs):
+        yield from (Condition(outputs=[output]), Condition(without_outputs=[output]))
+    yield Condition(without_outputs=["weights", "weights_mean"])
+    for alias in dict.fromkeys(fact.alias for fact in facts):
+        yield Condition(alias=[alias])
+    for name in ONES:
+        yield Condition(sizes={name: 1})
+    for pair in PAIRS:
+        yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
+    yield from (Condition(scaled=True), Condition(scaled=False))
+    for slot, element in dict.fromkeys((mask.slot, mask.element) for fact in facts for mask in fact.masks):
+        yield from (Condition(slots=[slot]), Condition(without_slots=[slot]))
+        yield Condition.model_validate({"elements": {slot: element}})
+    yield from (Condition(verbatim=True), Condition(verbatim=False))
+    yield from _about_blocks()
+
+
+def _about_blocks() -> Iterator[Condition]:
+    for name in ONES:
+        yield Condition(sizes_above={name: 1})
+    for block in BLOCKS:
+        for name in LONG:
+            yield from (Condition(sizes_above={name: block}), Condition(sizes_up_to={name: block}))
+    for block in BLOCKS:
+        for name in LONG[:4]:
+            yield from (Condition(sizes_not_multiple={name: block}), Condition(sizes_multiple={name: block}))
+
+
+MOST = 20
+"""So many guards that are alike are looked at: where there are more, the cells do not tell the condition."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Guards that fit equally well, the plainest first, and how many conditions each has; no guard where none fits."""
+
+    guards: tuple[Condition, ...] = ()
+    depth: int = 0
+
+
+class Guards:
+    """Which conditions hold in which cells, looked up once for all of a subject's cells."""
+
+    def __init__(self, cells: Sequence[Evidence]) -> None:
+        """Take the cells of one subject, in an order to which `search` refers."""
+        self._cells = cells
+
+    @cached_property
+    def _table(self) -> tuple[list[Condition], Array]:
+        """
+        Conditions that tell some of the cells apart, and whether each holds (condition, cell).
+
+        Of those that are about the same and that no cell tells apart, only the plainest is there.
+        """
+        found: dict[tuple[object, ...], tuple[Condition, list[bool]]] = {}
+        for condition in conditions(self._cells):
+            row = [condition.holds(cell.facts, cell.problem) for cell in self._cells]
+            if any(row) and not all(row):
+                found.setdefault((_about(condition), *row), (condition, row))
+        rows = [row for _, row in found.values()]
+        return [condition for condition, _ in found.values()], np.array(rows, dtype=bool).reshape(
+            len(rows), len(self._cells)
+        )
+
+    def search(self, shows: Sequence[int], not_there: Sequence[int]) -> Fit:
+        """
+        Every smallest guard that holds in all cells of `shows` and in none of `not_there`.
+
+        Without anything to keep out it is the condition that always holds; none fits where two do not suffice.
+        """
+        if not not_there:
+            return Fit((always(),), 0)
+        named, holds = self._table
+        usable = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
+        if not len(usable):
+            return Fit()
+        out = ~holds[np.ix_(usable, np.array(not_there))]
+        single = np.flatnonzero(out.all(axis=1))
+        if len(single):
+            return Fit(tuple(named[usable[n]] for n in single), 1)
+        pairs = (
+            named[usable[one]].and_also(named[usable[other]])
+            for one in range(len(usable))
+            for other in one + 1 + np.flatnonzero((out[one] | out[one + 1 :]).all(axis=1))
+        )
+        return Fit(tuple(islice(pairs, MOST)), 2)
+
+
+def _about(condition: Condition) -> object:
+    """What a condition is about: of those that no cell tells apart, one for each is enough."""
+    ((name, value),) = condition.record().items()
+    if name.startswith("sizes"):
+        return name, tuple(value) if isinstance(value, dict) else str(value)
+    return "masks" if name in MASKS else "outputs" if "outputs" in name else name

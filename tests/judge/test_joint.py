@@ -1,0 +1,240 @@
+"""Causes over all cells of a subject: with a guard, in pairs, in a tie, refused, of the arithmetic, or none."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.bridge.contract import Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.judge.accounts import record_of
+from conformance.judge.cell import judge
+from conformance.judge.conditions import Condition, always
+from conformance.judge.evidence import Evidence
+from conformance.judge.joint import Diagnosis, diagnose
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.other_masks import causal
+from conformance.oracle.variation import Dialect
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+H, D = 3, 11
+SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
+"""(batch, seq_len_q, seq_len_k)."""
+
+Ask = Callable[[int, int, int], Problem]
+Lie = Callable[[Problem], Dialect]
+
+
+def plain(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
+    rng = np.random.default_rng(100 * batch + 10 * queries + keys)
+    shapes = ((batch, H, queries, D), (batch, H, keys, D), (batch, H, keys, D))
+    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
+    return Problem("sdpa", dtype, H, H, D, D, query, key, value)
+
+
+def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
+    """The last two keys of the first item are padding."""
+    allowed = np.ones((batch, 1, 1, keys), dtype=bool)
+    allowed[0, 0, 0, -2:] = False
+    asked = plain(batch, queries, keys, dtype)
+    return asked.but(groups=(Group("padding", ("key_padding",), "bool", allowed),))
+
+
+def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
+    """What comes of an implementation that behaves so in this call, and declares otherwise."""
+    profile = Profile.ordinary(asked.dtype)
+    answer = evaluate(asked, behaviour, profile.score).reply
+    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    found = judge(asked, declared or {}, profile, actual)
+    masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.groups)
+    facts = Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
+    name = "-".join(str(size) for size in (asked.dtype, "masked" if masks else "plain", *asked.logits_shape))
+    ways = (found.explanation, *found.ties) if found.explanation else ()
+    seen = tuple(each.way for each in ways if each is not None)
+    failing = found.verdict == "fail"
+    judged = Evidence(name, facts, asked, found.expectation, profile)
+    return replace(judged, actual=actual, found=seen) if failing else judged
+
+
+def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
+    """Every call that there is here, to an implementation that lies so."""
+    return [cell(each, lie(each)) for dtype in dtypes for size in SIZES for each in asked(*size, dtype)]
+
+
+def asked(batch: int, queries: int, keys: int, dtype: str) -> tuple[Problem, ...]:
+    return plain(batch, queries, keys, dtype), padded(batch, queries, keys, dtype)
+
+
+def told(found: Diagnosis) -> list[tuple[dict[str, str], Condition, int]]:
+    return [(dict(cause.candidate.change), cause.guards[0], len(cause.cells)) for cause in found.causes]
+
+
+REVERSED = {"value_path": "reversed"}
+IGNORED = {"use[padding]": "ignored"}
+
+
+def test_what_always_shows_needs_no_guard() -> None:
+    found = diagnose(subject(lambda _: REVERSED))
+    assert told(found) == [(REVERSED, always(), 20)]
+    assert found.unexplained == ()
+
+
+@pytest.mark.parametrize(
+    ("lie", "when", "expected", "cells"),
+    [
+        (REVERSED, lambda p: p.batch == 1, Condition(sizes={"batch": 1}), 8),
+        (REVERSED, lambda p: p.dtype == "float16", Condition(dtype=["float16"]), 10),
+        (REVERSED, lambda p: bool(p.groups), Condition(masks=True), 10),
+        (REVERSED, lambda p: not p.groups, Condition(masks=False), 10),
+        (IGNORED, lambda p: p.seq_len_q != p.seq_len_k, Condition(sizes_differ=[("seq_len_q", "seq_len_k")]), 6),
+        (REVERSED, lambda p: p.seq_len_k > 8, Condition(sizes_above={"seq_len_q": 8}), 4),
+        (
+            REVERSED,
+            lambda p: p.batch == 1 and p.dtype == "float16",
+            Condition(dtype=["float16"], sizes={"batch": 1}),
+            4,
+        ),
+    ],
+    ids=["one item", "float16", "a mask", "no mask", "not square", "long", "two conditions"],
+)
+def test_the_condition_under_which_it_shows_is_found(
+    lie: Dialect, when: Callable[[Problem], bool], expected: Condition, cells: int
+) -> None:
+    found = diagnose(subject(lambda p: lie if when(p) else {}))
+    assert told(found) == [(lie, expected, cells)]
+    assert found.unexplained == ()
+
+
+def test_two_decisions_at_once_are_one_cause() -> None:
+    both = {"scale": "none", **REVERSED}
+    found = diagnose(subject(lambda _: both))
+    assert told(found) == [(both, always(), 20)]
+
+
+def test_a_pair_is_one_cause_also_where_only_one_of_the_two_shows() -> None:
+    both = {**IGNORED, **REVERSED}
+    found = diagnose(subject(lambda _: both))
+    assert told(found) == [(both, always(), 20)]
+
+
+def test_two_bugs_under_two_conditions_are_two_causes() -> None:
+    found = diagnose(subject(lambda p: REVERSED if p.dtype == "float16" else IGNORED if p.batch == 1 else {}))
+    reversed_, ignored = found.causes
+    assert (dict(reversed_.candidate.change), reversed_.guards[0]) == (REVERSED, Condition(dtype=["float16"]))
+    assert (dict(ignored.candidate.change), len(ignored.cells)) == (IGNORED, 2)
+    assert ignored.guards[0].record().items() >= {"sizes": {"batch": 1}}.items()
+
+
+def test_what_conforming_cells_contradict_under_no_condition_is_no_cause() -> None:
+    """Of two calls that are alike in every condition, one is answered otherwise."""
+    cells = [cell(padded(2, 5, 7), lie) for lie in (IGNORED, {})]
+    found = diagnose(cells)
+    assert found.causes == ()
+    assert found.unexplained == (cells[0],)
+
+
+def test_two_conditions_for_a_single_cell_are_chance() -> None:
+    when = {("float16", 1, 17)}
+    sizes = ((1, 17, 7), (2, 17, 7), (1, 5, 7))
+    lie = [
+        cell(plain(*size, dtype), REVERSED if (dtype, size[0], size[1]) in when else {})
+        for dtype in ("float16", "float32")
+        for size in sizes
+    ]
+    assert [each.facts.dtype for each in diagnose(lie).unexplained] == ["float16"]
+
+
+def test_what_no_words_describe_is_unexplained() -> None:
+    found = diagnose([cell(each.but(scale=0.4567), {}) for each in asked(2, 5, 7, "float32")])
+    assert (found.causes, found.unexplained) == ((), ())
+    wrong = [other_scale(each, 0.4567) for each in asked(2, 5, 7, "float32")]
+    found = diagnose(wrong)
+    assert found.causes == ()
+    assert set(found.unexplained) == set(wrong)
+
+
+def other_scale(asked: Problem, scale: float) -> Evidence:
+    """An answer to the question with another scale."""
+    return reply(asked, evaluate(asked.but(scale=scale), score="float32").reply["output"].values)
+
+
+def reply(asked: Problem, values: np.ndarray) -> Evidence:
+    """A failing cell with this output."""
+    actual = {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)}
+    found = judge(asked, {}, Profile.ordinary(asked.dtype), actual)
+    assert found.verdict == "fail"
+    return replace(cell(asked, {}), actual=actual)
+
+
+def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
+    """With one key more than queries, aligned to the end is one key ahead."""
+    square = [flagged(2, 7, 7), flagged(3, 7, 7)]
+    cells = [cell(each, {"causal_alignment": "one_ahead"}) for each in square]
+    (cause,) = diagnose(cells).causes
+    assert cause.ties == ()
+    cells = [cell(flagged(2, 5, 6), {"causal_alignment": "one_ahead"})]
+    (cause,) = diagnose(cells).causes
+    assert dict(cause.candidate.change) == {"causal_alignment": "bottom_right"}
+    assert [dict(tie.candidate.change) for tie in cause.ties] == [{"causal_alignment": "one_ahead"}]
+    others = [cell(flagged(*size), {}) for size in ((1, 5, 6), (2, 5, 5), (2, 5, 7))]
+    record = record_of(diagnose(cells), others)["causes"][0]
+    (tie,) = record["ties"]
+    assert tie["separated_by"] == "float32-masked-2-3-5-5"
+    assert tie["sentence"] == "shows one future key to each query"
+    assert "separated_by" not in record_of(diagnose(cells), others[:1])["causes"][0]["ties"][0]
+
+
+def flagged(batch: int, queries: int, keys: int) -> Problem:
+    flag = Group("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0)
+    return plain(batch, queries, keys).but(groups=(flag,))
+
+
+def test_conditions_that_no_cell_tells_apart_are_named_together() -> None:
+    lie = {("float16", 1): REVERSED}
+    calls = [plain(1, 5, 7, "float16"), plain(2, 5, 7), plain(3, 5, 7)]
+    cells = [cell(each, lie.get((each.dtype, each.batch), {})) for each in calls]
+    (record,) = record_of(diagnose(cells))["causes"]
+    assert record["when"] == {"dtype": ["float16"]}
+    assert record["condition"] == "only in float16, or with batch = 1: the cases do not tell which"
+    assert record["other_conditions"] == ["with batch = 1"]
+    told_apart = [*cells, cell(plain(2, 5, 7, "float16"), {})]
+    (record,) = record_of(diagnose(told_apart))["causes"]
+    assert (record["when"], record["condition"]) == ({"sizes": {"batch": 1}}, "only with batch = 1")
+
+
+def test_a_stale_declaration_is_a_cause() -> None:
+    declared = {"value_path": "reversed"}
+    cells = [cell(each, {}, declared) for size in SIZES for each in asked(*size, "float32")]
+    (record,) = record_of(diagnose(cells))["causes"]
+    assert record["decisions"] == {"value_path": "canonical"}
+    assert record["remedy"] == "update the declaration"
+    assert "though reversed is declared: the declaration is stale" in record["sentence"]
+
+
+def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
+    """The weights are rounded to bfloat16 where a mask is given."""
+    cells = []
+    for size in SIZES:
+        whole, masked = asked(*size, "float32")
+        weights = round_to(evaluate(masked.but(outputs=("weights",))).reply["weights"].values, "bfloat16")
+        cells += [cell(whole, {}), reply(masked, weights @ masked.value)]
+    (record,) = record_of(diagnose(cells))["causes"]
+    assert (record["arithmetic"], record["profile"]) == ("weights_in_bfloat16", {"prob": "bfloat16"})
+    assert record["sentence"] == "would conform if it rounds the weights to bfloat16 before they meet the values"
+    assert (record["condition"], len(record["cells"])) == ("only with a mask", 5)
+
+
+def test_arithmetic_that_explains_few_of_what_fails_is_no_cause() -> None:
+    near = [other_scale(plain(*size), 0.3015) for size in SIZES[:1]]
+    far = [other_scale(plain(*size), 0.7) for size in SIZES[1:]]
+    assert diagnose(near).causes != ()
+    assert diagnose([*near, *far]).causes == ()
+
+
+def test_a_decision_is_preferred_to_arithmetic_that_explains_it_too() -> None:
+    """A fill of -1e4 that leaks nothing but in half precision, and eps: both are small."""
+    cells = [cell(padded(*size), {"softmax_denominator": "plus_1e-6"}) for size in SIZES]
+    failing = [each for each in cells if each.actual is not None]
+    assert all(not cause.candidate.arithmetic for cause in diagnose(failing).causes)
