@@ -2,6 +2,7 @@
 
 import argparse
 import datetime as dt
+import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -104,9 +105,20 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     decision = decide(session.records, [*offer.incomplete, *session.missing], (), known.record(whole=False))
     log.append(footer(session, decision, time.monotonic() - started))
     log.close()
-    write_reports(folder)
     write_verdict(folder, decision, session.records)
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
+
+
+def keep(asked: Asked, files: Mapping[str, str]) -> None:
+    """Put what was read off the replies into the run folder, then write the reports, which show it."""
+    for name, text in files.items():
+        (asked.folder / name).write_text(text, encoding="utf-8")
+    write_reports(asked.folder)
+
+
+def as_json(value: Any) -> str:
+    """JSON for people and machines."""
+    return json.dumps(value, indent=2) + "\n"
 
 
 def _restricted(offer: Offer, only: Sequence[str]) -> Offer:

@@ -166,8 +166,9 @@ def _add_port(commands: "argparse._SubParsersAction[Parser]") -> None:
         commands, "port", "say what to change where calls move to another subject", "port torch.mha 'keras.mha[jax]'"
     )
     parser.set_defaults(command="port:port")
-    parser.add_argument("source", metavar="FROM", help="the subject whose calls are to be moved")
-    parser.add_argument("target", metavar="TO", help="the subject that they are moved to")
+    parser.add_argument("source", nargs="?", metavar="FROM", help="the subject whose calls are to be moved")
+    parser.add_argument("target", nargs="?", metavar="TO", help="the subject that they are moved to")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="print what such a run found before; nothing is asked")
     _add_probing(parser)
 
 

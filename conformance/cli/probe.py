@@ -1,10 +1,10 @@
 """`conformance probe`: what subjects declare beside what their replies show."""
 
 import argparse
-import json
+from collections.abc import Iterable
 
-from conformance.cli.asking import Sitter, ask
-from conformance.report.portrait import Pictured, markdown, record, table
+from conformance.cli.asking import Sitter, as_json, ask, keep
+from conformance.report.portrait import FILE, Pictured, markdown, record, table
 
 
 def probe(arguments: argparse.Namespace) -> int:
@@ -15,14 +15,18 @@ def probe(arguments: argparse.Namespace) -> int:
         print("\n".join(table(picture)), end="\n\n")
     for sentence in (*asked.decision.incomplete, *asked.decision.problems):
         print(sentence)
-    (asked.folder / "probe.md").write_text("\n".join(markdown(pictures)) + "\n", encoding="utf-8")
-    text = json.dumps({"schema": 1, "subjects": [record(picture) for picture in pictures]}, indent=2) + "\n"
-    (asked.folder / "probe.json").write_text(text, encoding="utf-8")
+    text = portraits(pictures)
+    keep(asked, {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: text})
     if arguments.json is not None:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(text, encoding="utf-8")
     print(f"Report: {asked.folder / 'probe.md'}")
     return asked.decision.exit_code
+
+
+def portraits(pictures: Iterable[Pictured]) -> str:
+    """All portraits as JSON."""
+    return as_json({"schema": 1, "subjects": [record(picture) for picture in pictures]})
 
 
 def pictured(sitter: Sitter) -> Pictured:

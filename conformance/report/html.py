@@ -13,8 +13,9 @@ from urllib.parse import quote, urlsplit
 from markupsafe import Markup
 
 from conformance import __version__
+from conformance.report import port_text, portrait
 from conformance.report.coverage import counted_subjects, coverage
-from conformance.report.fields import shown
+from conformance.report.fields import shown, strict_json
 from conformance.report.findings import (
     Finding,
     budget_text,
@@ -79,7 +80,12 @@ def page(run: Run) -> str:
     style, script = asset("page.css"), script_of(SCRIPTS)
     found = blobs(run)
     packed, places = joined(chunks(run, found) | found.packed)
-    data = index(run) | {"symbols": SYMBOLS, "meanings": MEANINGS, "places": places}
+    data = index(run) | {
+        "port": recorded(run, port_text.FILE),
+        "symbols": SYMBOLS,
+        "meanings": MEANINGS,
+        "places": places,
+    }
     return (
         environment(_filters(run))
         .get_template("page.html.j2")
@@ -105,6 +111,7 @@ def _told(run: Run) -> dict[str, Any]:
         "lines": subject_lines(run),
         "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
         "known": known_groups(run),
+        "portraits": (recorded(run, portrait.FILE) or {}).get("subjects", []),
         "coverage": coverage(run),
         "counted_subjects": counted_subjects(run),
         "symbols": SYMBOLS,
@@ -122,6 +129,12 @@ def _filters(run: Run) -> dict[str, Callable[..., Any]]:
         "address": web_address,
         "picture": lambda finding: picture(run, finding),
     }
+
+
+def recorded(run: Run, name: str) -> Any:
+    """What `probe` or `port` left in the run folder, or None; such a file is theirs alone."""
+    path = run.folder / name
+    return strict_json(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def picture(run: Run, finding: Finding) -> Key | None:

@@ -1,11 +1,16 @@
 """Advice for moving calls from one subject to another, for terminals and as JSON."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.engine.slots import Slot
-from conformance.report.porting import Argument, Difference, Port
+from conformance.report.porting import Difference, Port, Refusal
+
+FILE = "port.json"
+"""Where the record stands in the run folder."""
+
+Record = Mapping[str, Any]
 
 ROLES = {
     "key_padding": "padding mask",
@@ -26,25 +31,35 @@ MEANINGS = {
 VERBS = {"unsupported": "declines", "error": "raises", "crash": "crashes", "timeout": "hangs"}
 
 
-def lines(found: Port) -> Iterator[str]:
-    """The advice, line by line."""
-    yield f"From {found.here.name} to {found.there.name}"
+def lines(told: Record) -> Iterator[str]:
+    """The advice of a record, line by line."""
+    mine, yours = told["from"], told["to"]
+    yield f"From {mine} to {yours}"
     yield ""
     yield "Arguments:"
-    yield from (f"  {_argument(argument)}" for argument in found.arguments if argument.here or argument.there)
+    for each in told["arguments"]:
+        if each["from"] or each["to"]:
+            yield f"  {ROLES[each['kind']]}: {each['described']['from']} -> {each['described']['to']}"
     yield ""
-    if found.differences:
-        yield f"Where they differ ({len(found.differences)}):"
+    if told["differences"]:
+        yield f"Where they differ ({len(told['differences'])}):"
     else:
         yield "They take every decision alike that the probe cases show on both."
-    for difference in found.differences:
-        yield from _difference(found, difference)
-    yield from _facts(found)
-    yield from _refusals(found)
+    for each in told["differences"]:
+        yield from _difference(told, each)
+    yield from told["notes"]
+    for each in told["refused"]:
+        yield each["sentence"]
+        yield f"    see: {each['command']}"
 
 
-def _argument(argument: Argument) -> str:
-    return f"{ROLES[argument.kind]}: {described(argument.here)} -> {described(argument.there)}"
+def _difference(told: Record, each: Record) -> Iterator[str]:
+    yield f"  {told['from']} {each['sentences']['from']}; {told['to']} {each['sentences']['to']}"
+    for change in each["changes"]:
+        yield f"    change: {change}"
+    for what in ("declared", "observed"):
+        yield f"    {what}: {each[what]['from']} -> {each[what]['to']}"
+    yield f"    see: {each['command']}"
 
 
 def described(slot: Slot | None) -> str:
@@ -59,17 +74,8 @@ def described(slot: Slot | None) -> str:
     return f"{slot.name} ({', '.join(filter(None, about))})"
 
 
-def _difference(found: Port, difference: Difference) -> Iterator[str]:
-    mine, yours = difference.sentences
-    yield f"  {found.here.name} {mine}; {found.there.name} {yours}"
-    for change in difference.changes:
-        yield f"    change: {change}"
-    yield f"    declared: {difference.declared[0]} -> {difference.declared[1]}"
-    yield f"    observed: {difference.observed[0]} -> {difference.observed[1]}"
-    yield f"    see: {command(found, difference.case)}"
-
-
-def _facts(found: Port) -> Iterator[str]:
+def _notes(found: Port) -> Iterator[str]:
+    """What only one of them has."""
     for side, has in ((found.here, found.lost), (found.there, found.gained)):
         only = [f"{name} {', '.join(values)}" for name, values in has.items() if values]
         if only:
@@ -78,11 +84,9 @@ def _facts(found: Port) -> Iterator[str]:
             yield f"    change: take the mean of the weights of {found.there.name} over axis 1"
 
 
-def _refusals(found: Port) -> Iterator[str]:
-    for refusal in found.refusals:
-        calls = "1 probe case" if refusal.count == 1 else f"{refusal.count} probe cases"
-        yield f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {refusal.reason}"
-        yield f"    see: {command(found, refusal.case)}"
+def _refusal(found: Port, refusal: Refusal) -> str:
+    calls = "1 probe case" if refusal.count == 1 else f"{refusal.count} probe cases"
+    return f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {refusal.reason}"
 
 
 def command(found: Port, case: str) -> str:
@@ -91,22 +95,29 @@ def command(found: Port, case: str) -> str:
 
 
 def record(found: Port) -> dict[str, Any]:
-    """The same as JSON values."""
+    """What differs, as JSON values: the terminal, the file and the page tell the same."""
     return {
         "schema": 1,
         "from": found.here.name,
         "to": found.there.name,
         "arguments": [
-            {"kind": each.kind, "from": each.here and each.here.name, "to": each.there and each.there.name}
+            {
+                "kind": each.kind,
+                "from": each.here and each.here.name,
+                "to": each.there and each.there.name,
+                "described": {"from": described(each.here), "to": described(each.there)},
+            }
             for each in found.arguments
         ],
         "differences": [_difference_record(found, each) for each in found.differences],
         "only_from": {name: list(values) for name, values in found.lost.items()},
         "only_to": {name: list(values) for name, values in found.gained.items()},
+        "notes": list(_notes(found)),
         "refused": [
             {
                 "verdict": each.verdict,
                 "reason": each.reason,
+                "sentence": _refusal(found, each),
                 "cases": each.count,
                 "case": each.case,
                 "command": command(found, each.case),

@@ -25,6 +25,9 @@ REMARKS = {"contradicted": "CONTRADICTED", "accepted": "known deviation", "agree
 WIDEST = 40
 """Characters of a column on a terminal; what is longer moves the rest of its line."""
 
+FILE = "probe.json"
+"""Where the records stand in the run folder."""
+
 HEADINGS = ("decision", "declared", "observed", "")
 
 
@@ -157,6 +160,9 @@ def record(picture: Pictured) -> dict[str, Any]:
         "decisions": [_line(picture, line) for line in picture.portrait.lines],
         "unexplained": list(picture.portrait.unexplained),
         "no_reply": list(picture.broken),
+        "conclusion": conclusion(picture),
+        "table": [list(row) for row in rows(picture)],
+        "notes": list(notes(picture)),
     }
 
 

@@ -1,6 +1,7 @@
 """The page in a real browser: what a person does with it, and that it asks for nothing."""
 
 import importlib.util
+import json
 import re
 import shutil
 import time
@@ -387,3 +388,41 @@ def test_the_second_look_is_told_in_the_detail(witness: Witness, pictured: Path)
     assert "Asked again 3 times in the same worker, alone in a fresh one: the same reply" in said
     assert "Effective pattern, with one-hot values: read in 1 call, 2 of 12 weights beyond the bound" in said
     assert "it gives another reply; output: 3" in said
+
+
+def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witness, tmp_path: Path) -> None:
+    builder = load("build_run").RunBuilder(tmp_path)
+    names = [builder.subject(name, "sdpa") for name in ("jax.sdpa", "torch.sdpa[math]", "keras.sdpa")]
+    builder.case("masks/attention/one", "sdpa")
+    for name in names:
+        builder.cell("masks/attention/one", name)
+    written = builder.write()
+    sides = {"from": "attend", "to": "ignore"}
+    told = {
+        "decision": sides,
+        "declared": sides,
+        "observed": sides,
+        "changes": ["pass ~mask"],
+        "command": "conformance",
+    }
+    told |= {
+        "sentences": {"from": "reads True as: attend", "to": "reads True as: ignore"},
+        "case": "masks/attention/one",
+    }
+    port = {
+        "schema": 1,
+        "from": names[1],
+        "to": names[2],
+        "arguments": [],
+        "differences": [told],
+        "notes": [],
+        "refused": [],
+    }
+    (written / "port.json").write_text(json.dumps(port), encoding="utf-8")
+    write_reports(written)
+    page = witness.open(written)
+    advice = page.inner_text("#pair-advice")
+    assert "torch.sdpa[math] reads True as: attend; keras.sdpa reads True as: ignore." in advice
+    assert "Change: pass ~mask" in advice
+    page.click("#swap")
+    assert page.inner_text("#pair-advice") == ""

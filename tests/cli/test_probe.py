@@ -97,6 +97,9 @@ def test_the_run_folder_is_one_that_reports_are_made_of(honest: Done) -> None:
     names = {path.name for path in honest.folder.iterdir()}
     assert names >= {"run.jsonl", "verdict.json", "index.html", "summary.md", "probe.md", "probe.json"}
     assert json.loads((honest.folder / "probe.json").read_text(encoding="utf-8")) == honest.found
+    page = (honest.folder / "index.html").read_text(encoding="utf-8")
+    assert "Declared and observed</h2>" in page
+    assert honest.found["subjects"][0]["conclusion"] in page
 
 
 def test_a_contradiction_fails_and_only_its_decision_is_named(lying: Done) -> None:
@@ -141,6 +144,34 @@ def test_port_says_what_to_change_and_shows_it_by_one_case(ported: Done) -> None
     assert difference["changes"] == ["pass ~attn_mask as attn_mask"]
     assert difference["case"].startswith("verbatim/attention/")
     assert "change: pass ~attn_mask" in ported.stdout
+
+
+def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_page(ported: Done) -> None:
+    command = [sys.executable, "-m", "conformance", "port", "--run", str(ported.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ported.stdout.startswith(done.stdout)
+    assert ported.stdout.removeprefix(done.stdout) == f"Report: {ported.folder / 'index.html'}\n"
+    page = (ported.folder / "index.html").read_text(encoding="utf-8")
+    index = json.loads(page.split('<script type="application/json" id="index">')[1].split("</script>")[0])
+    assert index["port"] == ported.found
+    assert "Declared and observed</h2>" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "expected FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR"),
+        (["torch.mha"], "expected FROM and TO"),
+        (["--run", "nowhere"], "there is no nowhere/port.json: conformance port FROM TO --out nowhere writes it"),
+        (["torch.mha", "keras.mha", "--run", "nowhere"], "leave FROM and TO out"),
+    ],
+)
+def test_port_needs_two_subjects_or_a_run(words: list[str], said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "conformance", "port", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 4
+    assert said in done.stderr
 
 
 def test_port_refuses_what_is_one_subject(tmp_path: Path) -> None:
