@@ -7,6 +7,7 @@ What this adapter translates, and nothing else:
 * mask: True means attend; (batch, num_heads, seq_len_q, seq_len_k) or 1; make_attention_mask writes it in float32
 * is_causal, which only nnx has: top-left aligned
 * sow_weights where weights are asked for, which are then read from the intermediates
+* gradients: jax.vjp by query, key, value and the parameters, from that of the output
 * 64-bit types are enabled
 """
 
@@ -14,7 +15,7 @@ NAME = "flax.mha"
 OPERATORS = ["mha"]
 REQUIRES = ["flax", "jax"]
 EXTRA = "flax"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias"]
@@ -94,10 +95,24 @@ def mha(call: Call) -> dict[str, Any]:
     names = ("num_heads", "num_kv_heads", "head_dim", "query_dim", "kdim", "output_dim")
     widths = tuple(sizes[name] for name in names)
     apply = built(facts.variant, widths, facts.dtype, biases="bq" in call.params)
+    wanted = None if call.grad_output is None else to_numpy(call.grad_output)
+    flags["sow"] = "weights" in facts.outputs
     with framework_call():
-        output, weights = apply(params, query, key, value, sow="weights" in facts.outputs, **arguments, **flags)
-    found = {"output": output, "weights": weights}
+        (output, weights), slopes = apply(params, query, key, value, wanted, **arguments, **flags)
+    found = {"output": output, "weights": weights} | named(slopes, call)
     return {name: np.asarray(found[name]) for name in facts.outputs}
+
+
+def named(slopes: tuple[Any, ...], call: Call) -> dict[str, Any]:
+    """Gradients by parameters, query, key and value as outputs of a reply, in the shapes of the call."""
+    if not slopes:
+        return {}
+    params, *inputs = slopes
+    found = dict(zip(("grad_query", "grad_key", "grad_value"), inputs, strict=True))
+    for name, tensor in call.params.items():
+        slope = params[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"]
+        found[f"grad_{name}"] = slope.reshape(tensor.shape)
+    return found
 
 
 @cache
@@ -125,7 +140,15 @@ def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool) ->
         output = layer(query, key, value, sow_weights=sow, **others)
         return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"][0] if sow else None
 
-    return jax.jit(apply_linen if variant == "linen" else apply_nnx, static_argnames=("sow", "is_causal"))
+    apply = apply_linen if variant == "linen" else apply_nnx
+
+    def differentiated(params: Any, query: Any, key: Any, value: Any, wanted: Any, **others: Any) -> Any:
+        if wanted is None:
+            return apply(params, query, key, value, **others), ()
+        output, pull = jax.vjp(lambda *by: apply(*by, **others)[0], params, query, key, value)
+        return (output, None), pull(wanted)
+
+    return jax.jit(differentiated, static_argnames=("sow", "is_causal"))
 
 
 def evidence() -> dict[str, Any]:

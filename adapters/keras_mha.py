@@ -7,6 +7,7 @@ What this adapter translates, and nothing else:
 * value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
 * use_causal_mask: top-left aligned
 * dropout: given to the layer, inactive outside training
+* gradients, on TensorFlow: tf.GradientTape by query, key, value and the kernels and biases
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
 * [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(2,) leaves it out; padding is
@@ -38,6 +39,7 @@ VARIANTS = {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         "REQUIRES": ["keras>=3", "tensorflow"],
+        "OUTPUTS": ["output", "weights", "gradients"],
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
@@ -100,6 +102,11 @@ def mha(call: Call) -> dict[str, Any]:
     arguments = layer_arguments(call)
     if axes:
         arguments = {name: one_more_axis(value) for name, value in arguments.items()}
+    if facts.gradients:
+        from ._tensorflow import with_gradients  # noqa: PLC0415 - only its variant has TensorFlow
+
+        with framework_call():
+            return with_gradients(call, layer, layer, arguments)
     with framework_call():
         result = layer(**arguments)
     reply = layer_reply(call, result)

@@ -7,6 +7,7 @@ What this adapter translates, and nothing else:
 * attention_mask: True means attend; (seq_len_q, seq_len_k), with a batch axis, or with a batch and a head axis
 * use_causal_mask: top-left aligned
 * return_attention_scores where weights are asked for
+* gradients: tf.GradientTape by query, key, value and the kernels and biases, from that of the output
 * [eager] operator by operator, [function] under tf.function, [robust] with softmax_robust_masking=True
 """
 
@@ -14,7 +15,7 @@ NAME = "tf_keras.mha"
 OPERATORS = ["mha"]
 REQUIRES = ["tf_keras", "tensorflow"]
 EXTRA = "tf_keras"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
@@ -67,6 +68,7 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
 from ._layers import parameters, stepwise_profile
+from ._tensorflow import with_gradients
 
 
 def declare(facts: Facts) -> Declaration:
@@ -77,19 +79,23 @@ def declare(facts: Facts) -> Declaration:
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
-    query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
+    inputs = {"query": call.query, "value": call.value, "key": call.key}
     mask = call.arguments.get("attention_mask")
     arguments = {
+        **{name: tf.constant(to_numpy(tensor)) for name, tensor in inputs.items()},
         "attention_mask": None if mask is None else tf.constant(to_numpy(mask)),
         "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
         "return_attention_scores": "weights" in facts.outputs,
     }
-    widths = (query.shape[-1], key.shape[-1], value.shape[-1])
+    widths = tuple(facts.sizes[name] for name in ("query_dim", "kdim", "vdim"))
     sizes = tuple(facts.sizes[name] for name in ("num_heads", "head_dim", "value_dim", "output_dim"))
     layer, attend = built(sizes, widths, facts.dtype, facts.variant, biases="bq" in call.params)
     layer.set_weights(list(parameters(call).values()))
+    if facts.gradients:
+        with framework_call():
+            return with_gradients(call, layer, attend, arguments)
     with framework_call():
-        result = attend(tf.constant(query), tf.constant(value), key=tf.constant(key), **arguments)
+        result = attend(**arguments)
     found = result if arguments["return_attention_scores"] else (result,)
     return {name: found[("output", "weights").index(name)].numpy() for name in facts.outputs}
 

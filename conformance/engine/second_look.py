@@ -121,7 +121,7 @@ class SecondLook:
         return sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
 
     def _relations(self, held: Held) -> Iterator[Question]:
-        if held.judged.declared is None:
+        if held.judged.declared is None or held.problem.differentiated:  # relations are between outputs
             return
         for invariant in INVARIANTS:
             cell = self._changed(held, invariant.change(held.problem), invariant.name)

@@ -37,7 +37,7 @@ def pieces(problem: Problem) -> tuple[Piece, ...] | str:
     if problem.alias != "none":
         return "key and value are one tensor: the values cannot be replaced"
     if "output" not in problem.outputs:
-        return "only weights are asked for"
+        return "the output is not asked for"
     width, heads = _capacity(problem)
     found = [
         Piece(range(head, min(head + heads, problem.num_heads)), range(key, min(key + width, problem.seq_len_k)))

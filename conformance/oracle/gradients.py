@@ -6,7 +6,8 @@ L = sum(grad_output * output). With P the weights, O = P V, dO the gradient of t
     dV = P^T dO,   dP = dO V^T,   dS = P (dP - rowsum(dO O)),   dQ = c dS K,   dK = c dS^T Q
 
 (the backward pass of Dao et al., FlashAttention, 2022, section 3.1 and appendix B.4). P is recomputed from the
-log-sum-exp of the forward pass, as fused kernels do. Rows that no softmax made (fully masked ones) are constants.
+log-sum-exp of the forward pass, as fused kernels do. Weights of rows without an attended key are taken as they are;
+they are constants, unless a finite number was added to their logits.
 """
 
 from dataclasses import dataclass
@@ -206,22 +207,22 @@ def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) ->
     """Run attention forward and backward; grad: by the context, (batch, num_heads, seq_len_q, value_dim)."""
     scale = arithmetic.constant(state.scale)
     query, key = (arithmetic.rounded(array, "pre") for array in (heads.query, heads.key))
-    constant = (state.dead | state.absorbed)[..., None]
-    frozen = np.where(constant, state.probs, 0.0)
+    closed = ~attended(state).any(axis=-1, keepdims=True)
+    frozen = arithmetic.rounded(np.where(closed, state.probs, 0.0), "soft")
     logits, slope = scores(state, query, key, scale, arithmetic)
     top = highest(logits)
     exponentials = weights(logits, top, arithmetic)
     total = arithmetic.total(exponentials, "sum")
     total = np.where(total == 0.0, 1.0, total)
-    probs = np.where(constant, frozen, arithmetic.rounded(exponentials / total, "soft"))
+    probs = np.where(closed, frozen, arithmetic.rounded(exponentials / total, "soft"))
     context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
     fresh = scores(state, query, key, scale, arithmetic)[0]
     again = weights(fresh, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
-    again = np.where(constant, frozen, again)
+    again = np.where(closed, frozen, again)
     by_value = arithmetic.dot(arithmetic.rounded(again, "prob").swapaxes(-1, -2), grad)
     by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")
     mean = arithmetic.total(grad * context, "acc")
-    live = ~constant & (again > 0.0)
+    live = (~closed | state.passes) & (again > 0.0)
     by_scores = np.where(live, again * arithmetic.rounded(by_probs - mean, "soft"), 0.0)
     by_scores = arithmetic.rounded(arithmetic.rounded(by_scores, "soft"), "prob")
     by_scores = by_scores * slope
@@ -234,12 +235,15 @@ def scores(state: State, query: Array, key: Array, scale: float, arithmetic: Ari
     """Logits as the softmax sees them, -inf where not attended, and their derivative by the scaled products."""
     scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "score")
     scaled, slope = capped(state, arithmetic.rounded(scaled * scale, "score"), arithmetic)
-    attended = state.allowed
+    visible = attended(state)
     if state.bias is not None:
-        attended = attended & (state.bias != -np.inf)
-        with np.errstate(invalid="ignore"):
-            scaled = arithmetic.rounded(scaled + np.where(attended, state.bias, 0.0), "score")
-    return np.where(attended, scaled, -np.inf), slope
+        scaled = arithmetic.rounded(scaled + np.where(visible, state.bias, 0.0), "score")
+    return np.where(visible, scaled, -np.inf), slope
+
+
+def attended(state: State) -> Array:
+    """Which positions can receive weight, (batch, num_heads, seq_len_q, seq_len_k)."""
+    return state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
 
 
 def capped(state: State, scaled: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
             with np.errstate(invalid="ignore"):
                 under = fill if replaces else state.logits + fill
             filled = round_to(np.where(state.allowed, state.logits, under), score)
-            return state.but(logits=filled, absorbed=_absorbed(state, filled))
+            return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
 
         return replace_step(steps, "mask", mask)
 

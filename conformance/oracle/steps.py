@@ -25,7 +25,8 @@ class State:
     bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
     cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
     softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
-    swallowed, so that they are uniform. context: probs . value. output, weights: the reply.
+    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. context: probs .
+    value. output, weights: the reply.
     """
 
     problem: Problem
@@ -42,6 +43,7 @@ class State:
     probs: Array
     dead: Array
     absorbed: Array
+    passes: bool
     context: Array
     output: Array
     weights: Array
@@ -80,6 +82,7 @@ def begin(problem: Problem) -> State:
         probs=nothing,
         dead=nothing,
         absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
+        passes=False,
         context=nothing,
         output=nothing,
         weights=nothing,

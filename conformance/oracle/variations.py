@@ -97,6 +97,12 @@ def compose(dialect: Dialect) -> tuple[Variation, ...]:
     return tuple(sorted(found, key=lambda v: (v.stage != "problem", _RANK.get(v.key, -1), v.key)))
 
 
+LOW_FILLS = frozenset(
+    f"mask_fill={name}" for name in ("minus_1e4", "minus_1e9", "minus_65504", "minus_45856", "finite_minimum")
+)
+"""Fills under which a masked key beside an attended one has a weight of exactly 0."""
+
+
 def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
     slots = dict.fromkeys(group.slot for group in problem.groups)
@@ -109,10 +115,10 @@ def keeps_gradients(variation: Variation, problem: Problem) -> bool:
     Whether the gradients that `gradients` derives hold under a variation.
 
     They do where attention is the same function of the same arrays under other masks or another scale, and where a
-    fully masked row is another constant. One that leaves the problem as it is says nothing.
+    fully masked row has other weights. One that leaves the problem as it is says nothing.
     """
     if variation.problem is None:
-        return variation.decision == "fully_masked_row"
+        return variation.decision == "fully_masked_row" or variation.key in LOW_FILLS
     varied = variation.problem(problem)
     arrays = ("query", "key", "value", "params", "num_heads", "num_kv_heads")
     return varied is not problem and all(getattr(varied, name) is getattr(problem, name) for name in arrays)

@@ -194,6 +194,20 @@ def test_only_variations_that_leave_the_function_keep_its_gradients() -> None:
     assert not others & keys
 
 
+def test_what_is_added_to_a_masked_logit_lets_its_gradient_pass() -> None:
+    # In float64 a row without a key is the unmasked softmax where -1e9 is added, and differentiable like it.
+    problem = PROBLEMS["holes"].but(groups=(allowed(dead=True),))
+    added = evaluate(problem, {"mask_fill": "minus_1e9"}).reply["grad_query"].values
+    unmasked = evaluate(problem.but(groups=())).reply["grad_query"].values
+    np.testing.assert_allclose(added[0, :, 2], unmasked[0, :, 2], rtol=1e-5)
+    replaced = evaluate(problem, {"mask_fill": "finite_minimum"}).reply
+    assert not replaced["grad_query"].values[0, :, 2].any()
+    shares = replaced["grad_value"].values - evaluate(problem).reply["grad_value"].values
+    wanted = np.asarray(problem.grad_output)[0, :, 2].reshape(KV_HEADS, -1, VALUE_DIM).sum(axis=1) / KEYS
+    np.testing.assert_allclose(shares[0], np.broadcast_to(wanted[:, None], (KV_HEADS, KEYS, VALUE_DIM)), rtol=1e-12)
+    assert not shares[1].any()
+
+
 def test_gradients_follow_a_variation_of_the_problem() -> None:
     problem = PROBLEMS["plain"]
     wrong = evaluate(problem, {"scale": "none"}).reply

@@ -1,0 +1,31 @@
+"""Gradients of a layer on TensorFlow: shared by the tf_keras and Keras adapters."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from conformance.bridge import Call
+
+from ._arrays import to_numpy
+from ._layers import PARAMETERS
+
+
+def with_gradients(call: Call, layer: Any, attend: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """
+    Answer a call that asks for gradients: by query, key, value and the layer's parameters, on a GradientTape.
+
+    attend: the layer or what compiles it, called with `arguments` by name, query, value and key among them.
+    """
+    inputs = {name: tf.constant(arguments[name]) for name in ("query", "value", "key")}
+    names = [name for name in PARAMETERS if name in call.params]
+    with tf.GradientTape() as tape:
+        tape.watch(list(inputs.values()))
+        output = attend(**{**arguments, **inputs})
+    by = inputs | dict(zip(names, layer.trainable_variables, strict=True))
+    wanted = None if call.grad_output is None else tf.constant(to_numpy(call.grad_output))
+    slopes = tape.gradient(output, by, output_gradients=wanted)
+    found = {"output": output} | {f"grad_{name}": slope for name, slope in slopes.items()}
+    shapes = {f"grad_{name}": call.params[name].shape for name in names}
+    arrays = {name: found[name].numpy() for name in call.facts.outputs}
+    return {name: array.reshape(shapes.get(name, array.shape)) for name, array in arrays.items()}
