@@ -7,8 +7,8 @@ from conformance.gate.change import Change, effective
 from conformance.gate.side import INVARIANT, Key, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
+from conformance.judge.diagnose import CANONICAL
 from conformance.judge.invariants import INVARIANTS
-from conformance.judge.reading import CANONICAL
 from conformance.judge.telling import sentence, turned
 
 SHOWN = 160
