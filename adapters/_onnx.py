@@ -10,7 +10,9 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,30 @@ from ._torch import torch_evidence
 PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
 LENGTHS = {"b": 2, "q": 3, "k": 5}
 """Lengths of the example that is traced: different, and none of them 1, which torch.export would fix."""
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One way from torch to a session: the exporter, its opset (None is its default), and graph optimisation."""
+
+    dynamo: bool = True
+    opset: int | None = None
+    optimised: bool = True
+
+    @property
+    def name(self) -> str:
+        """What the graph depends on of it."""
+        return f"{'dynamo' if self.dynamo else 'torchscript'}, {self.opset or 'default'}"
+
+
+EXPORTERS = {
+    "": Exporter(),
+    "dynamo": Exporter(),
+    "unoptimised": Exporter(optimised=False),
+    "opset23": Exporter(opset=23),
+    "torchscript": Exporter(dynamo=False),
+}
+"""By the name of the variant."""
 
 Function = Callable[[Mapping[str, Any]], Any]
 Inputs = Mapping[str, tuple[Tensor, str]]
@@ -52,18 +78,18 @@ def exported(function: Function, inputs: Inputs, signature: Mapping[str, Any], f
         name: (tensor.dtype, [a if a in lengths else n for a, n in zip(axes, tensor.shape, strict=True)])
         for name, (tensor, axes) in inputs.items()
     }
-    key = json.dumps([_origin(adapter), signature, described], sort_keys=True)
+    exporter = EXPORTERS[facts.variant]
+    key = json.dumps([_origin(adapter), exporter.name, signature, described], sort_keys=True)
     if key not in sessions:
-        model = _kept(key, lambda: _export(function, described, lengths))
-        sessions[key] = open_session(model, facts.device)
+        model = _kept(key, lambda: _export(function, described, lengths, exporter))
+        sessions[key] = open_session(model, facts.device, optimised=exporter.optimised)
     return sessions[key]
 
 
 @cache
 def _origin(adapter: str) -> list[str]:
-    """What made the graph, beside the signature: versions, the exporter and its opset, the adapter's source."""
+    """What made the graph, beside the signature and the exporter: versions, the adapter's source."""
     return [f"{name} {importlib.metadata.version(name)}" for name in PACKAGES] + [
-        "dynamo, default",
         digest(Path(adapter)),
     ]
 
@@ -82,27 +108,28 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
     return file.read_bytes()
 
 
-def _export(function: Function, described: Mapping[str, tuple[str, list[Any]]], lengths: Mapping[str, int]) -> bytes:
+def _export(
+    function: Function, described: Mapping[str, tuple[str, list[Any]]], lengths: Mapping[str, int], exporter: Exporter
+) -> bytes:
     """Trace the function on an example and return the model."""
     examples = [
         torch.zeros([lengths.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
         for dtype, sizes in described.values()
     ]
-    dynamic = [
-        {i: torch.export.Dim.DYNAMIC for i, size in enumerate(sizes) if size in lengths}
-        for _dtype, sizes in described.values()
-    ]
+    open_axes = [{i: size for i, size in enumerate(sizes) if size in lengths} for _dtype, sizes in described.values()]
     names = tuple(described)
+    common = {"input_names": list(names), "opset_version": exporter.opset, "verbose": False}
     with torch.no_grad():
-        program = torch.onnx.export(
-            Named(function, names),
-            tuple(examples),
-            input_names=list(names),
-            dynamic_shapes=(tuple(dynamic),),
-            dynamo=True,
-            verbose=False,
-        )
-    return bytes(program.model_proto.SerializeToString())
+        if exporter.dynamo:
+            dynamic = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in open_axes)
+            program = torch.onnx.export(
+                Named(function, names), tuple(examples), dynamic_shapes=(dynamic,), dynamo=True, **common
+            )
+            return bytes(program.model_proto.SerializeToString())
+        written = BytesIO()
+        axes = dict(zip(names, open_axes, strict=True))
+        torch.onnx.export(Named(function, names), tuple(examples), written, dynamic_axes=axes, dynamo=False, **common)
+    return written.getvalue()
 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:

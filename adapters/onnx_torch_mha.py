@@ -1,9 +1,10 @@
 """
-torch.nn.MultiheadAttention, exported to ONNX (torch.onnx.export, dynamo, default opset), run by onnxruntime.
+torch.nn.MultiheadAttention, exported to ONNX by torch.onnx.export (dynamo), run by onnxruntime.
 
 What this adapter translates, and nothing else:
 * what torch.mha translates, in eval mode
-* the parameters are inputs of the graph (torch.func.functional_call), batch and lengths are dynamic
+* the parameters are inputs of the graph (torch.func.functional_call, which the older exporter cannot trace), batch and
+  lengths are dynamic
 """
 
 NAME = "onnx.torch_mha"

@@ -1,5 +1,5 @@
 """
-PyTorch's scaled_dot_product_attention, exported to ONNX (torch.onnx.export, dynamo, default opset), run by onnxruntime.
+PyTorch's scaled_dot_product_attention, exported to ONNX by torch.onnx.export, run by onnxruntime.
 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; batch and lengths are dynamic in the graph
@@ -25,6 +25,16 @@ SLOTS = {
         "float": "add",
     },
     "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
+}
+VARIANTS = {
+    "dynamo": {"summary": "the dynamo exporter, default opset"},
+    "unoptimised": {"summary": "the same graph, graph optimisation off", "DTYPES": ["float32"]},
+    "opset23": {"summary": "the dynamo exporter, opset 23: the operator Attention", "DTYPES": ["float32"]},
+    "torchscript": {
+        "summary": "the older exporter (dynamo=False), default opset",
+        "CAPABILITIES": ["scale", "value_dim"],
+        "DTYPES": ["float64", "float32"],
+    },
 }
 
 from collections.abc import Mapping
