@@ -92,6 +92,14 @@ def numpies(session: nox.Session, numpy: str) -> None:
 
 
 @nox.session
+def mutation(session: nox.Session) -> None:
+    """Show that lying adapters and planted bugs are killed and rightly named: `nox -s mutation -- --sample 8`."""
+    install(session, "-e", ".")
+    session.chdir("tests")
+    session.run("python", "-m", "mutation.measure", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def benchmark(session: nox.Session) -> None:
     """Print where the time of a full run goes: the frameworks' own, and ours."""
     install_frameworks(session, "all")

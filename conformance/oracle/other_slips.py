@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import window
+from conformance.oracle.other_masks import causal, window
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation
 from conformance.spec.problem import Group, Problem
@@ -41,6 +41,15 @@ def _causal_reversed(problem: Problem) -> Problem:
         group if group.offset is None else replace(group, values=(apart >= group.offset)[None, None], offset=None)
         for group in problem.groups
     ]
+    return problem.but(groups=tuple(groups))
+
+
+def _from_the_first_key(problem: Problem) -> Problem:
+    """Whatever anchor is asked for, query i sees keys 0 to i."""
+    if all(group.offset in (None, 0) for group in problem.groups):
+        return problem
+    seen = causal(problem.seq_len_q, problem.seq_len_k, 0)
+    groups = [group if group.offset is None else replace(group, values=seen, offset=0) for group in problem.groups]
     return problem.but(groups=tuple(groups))
 
 
@@ -183,6 +192,13 @@ ROWS: tuple[Variation, ...] = (
         "shows a query itself and the keys after it, not those before",
         "pass the mask",
         _causal_reversed,
+    ),
+    row(
+        "causal_alignment",
+        "always_top_left",
+        "anchors a causal flag at the first key, whatever is asked for",
+        "pass the mask",
+        _from_the_first_key,
     ),
     row("window_edges", "left_only", "ignores the right side of a window", "pass the mask", _one_sided(left=True)),
     row("window_edges", "right_only", "ignores the left side of a window", "pass the mask", _one_sided(left=False)),

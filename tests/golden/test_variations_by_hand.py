@@ -432,6 +432,13 @@ def test_what_comes_after_is_seen() -> None:
     assert output(problem, "causal_alignment=reversed") == pytest.approx([3.0, 4.0, 6.0])
 
 
+def test_the_anchor_that_is_asked_for_is_not_looked_at() -> None:
+    flag = Group("is_causal", ("causal",), "flag", causal(1, 3, 2), offset=2)
+    problem = even([[[[1.0], [2.0], [6.0]]]], 1, flag)
+    assert output(problem) == pytest.approx([3.0])
+    assert output(problem, "causal_alignment=always_top_left") == [1.0]
+
+
 def test_a_window_has_one_side() -> None:
     flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)

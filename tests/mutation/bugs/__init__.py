@@ -1,0 +1,1 @@
+"""Attention with bugs, as people write them."""

@@ -1,0 +1,60 @@
+"""The bugs: functions beside their docstrings, which say what is right before the tool is asked."""
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from conformance.judge.conditions import Condition
+
+from .scoring import Option
+
+FOLDER = Path(__file__).parent / "bugs"
+_LINE = re.compile(r"^\s*(Right|When|Declared): (.+)$", re.MULTILINE)
+_KEY = re.compile(r"[\w\[\]]+=[\w.+-]+")
+
+
+@dataclass(frozen=True)
+class Bug:
+    """
+    One function that is wrong.
+
+    given: FILE:FUNCTION. expected: variations that name it, each with its condition. kinds: what names it where no
+    variation does: an arithmetic, or a kind of rejection. declare: what is pinned down when it is checked.
+    """
+
+    given: str
+    summary: str
+    expected: tuple[Option, ...]
+    kinds: tuple[str, ...]
+    declare: dict[str, str]
+
+    @property
+    def name(self) -> str:
+        """File and function."""
+        return Path(self.given.partition(":")[0]).stem.removeprefix("plain_") + ":" + self.given.rpartition(":")[2]
+
+
+def bugs() -> tuple[Bug, ...]:
+    """Every bug, in the order of the files."""
+    return tuple(
+        _read(f"{path}:{node.name}", ast.get_docstring(node) or "")
+        for path in sorted(FOLDER.glob("plain_*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    )
+
+
+def _read(given: str, text: str) -> Bug:
+    said = dict(_LINE.findall(text))
+    when = Condition(**yaml.safe_load(said.get("When", "{}")))
+    right = said["Right"].split(" or ")
+    return Bug(
+        given=given,
+        summary=text.splitlines()[0],
+        expected=tuple(Option(frozenset({each}), when) for each in right if _KEY.fullmatch(each)),
+        kinds=tuple(each for each in right if not _KEY.fullmatch(each)),
+        declare=dict(each.split("=") for each in said["Declared"].split(", ")) if "Declared" in said else {},
+    )

@@ -1,0 +1,93 @@
+"""
+What a lying adapter answers: the oracle under variations, rounded once, wherever the condition of its lie holds.
+
+Loaded in the worker, which has the bridge alone: the oracle comes from the checkout that this file lies in.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import conformance
+from conformance.bridge import Call, Profile
+from conformance.bridge.tensor import Tensor
+
+conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
+from conformance.judge.conditions import Condition  # noqa: E402 - found once the checkout is on the path
+from conformance.oracle.evaluate import evaluate  # noqa: E402
+from conformance.oracle.other_masks import causal, window  # noqa: E402
+from conformance.spec.problem import Group, Problem  # noqa: E402
+from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Lie:
+    """Decisions that are taken otherwise than declared, where `when` holds."""
+
+    dialect: Mapping[str, str]
+    when: Condition
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "Lie":
+        """From the literal in a generated adapter."""
+        return cls(record["dialect"], Condition(**record["when"]))
+
+
+def answer(call: Call, lies: Sequence[Lie]) -> dict[str, Any]:
+    """Every output that is asked for."""
+    asked = problem_of(call)
+    dialect = {
+        decision: name for lie in lies if lie.when.holds(call.facts, asked) for decision, name in lie.dialect.items()
+    }
+    reply = evaluate(asked, dialect, Profile.ordinary(call.facts.dtype).score).reply
+    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}
+
+
+def problem_of(call: Call) -> Problem:
+    """The call as the oracle takes it."""
+    facts = call.facts
+    arrays = {id(each): each.float64() for each in (call.query, call.key, call.value)}
+    return Problem(
+        operator=facts.operator,
+        dtype=facts.dtype,
+        num_heads=facts.sizes["num_heads"],
+        num_kv_heads=facts.sizes["num_kv_heads"],
+        head_dim=facts.sizes["head_dim"],
+        value_dim=facts.sizes["value_dim"],
+        query=arrays[id(call.query)],
+        key=arrays[id(call.key)],
+        value=arrays[id(call.value)],
+        params={name: tensor.float64() for name, tensor in call.params.items()},
+        groups=tuple(_groups(call)),
+        scale=call.scale,
+        outputs=facts.outputs,
+        alias=facts.alias,
+        softcap=call.softcap,
+        dropout_p=call.dropout_p,
+        layout=facts.layout,
+        requirements=facts.requirements,
+    )
+
+
+def _groups(call: Call) -> list[Group]:
+    queries, keys = (call.facts.sizes[name] for name in ("seq_len_q", "seq_len_k"))
+    groups = []
+    for mask in call.facts.masks:
+        given = call.arguments[mask.slot]
+        if mask.slot == "window":
+            groups.append(Group(mask.slot, mask.kinds, "flag", window(queries, keys, *given), window=tuple(given)))
+        elif mask.element == "flag":
+            groups.append(Group(mask.slot, mask.kinds, "flag", causal(queries, keys, 0), offset=0))
+        else:
+            values = _values(given, mask.element)
+            if mask.slot == "key_padding_mask":
+                values = values[:, None, None, :]
+            groups.append(Group(mask.slot, mask.kinds, mask.element, values, verbatim=mask.verbatim))
+    return groups
+
+
+def _values(given: Tensor, element: str) -> np.ndarray[Any, Any]:
+    return given.float64() if element == "float" else given.bits

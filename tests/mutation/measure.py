@@ -1,0 +1,184 @@
+"""
+Mutation testing of ourselves: what is killed, what is named right, what is named wrong. `nox -s mutation`.
+
+Mutants are adapters that lie, judged by `conformance run`; bugs are functions, judged by `conformance check`. Each goes
+the whole way: case files, routing, worker process, judging, diagnosis, run folder.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from conformance import places
+from conformance.cli.main import main as conformance
+from conformance.engine.adapters import read_adapter
+from conformance.engine.session import Watch
+from conformance.own.adapter_text import ADAPTER
+from conformance.own.checking import Request, check
+from conformance.own.target import parse_target
+from conformance.report import load_run
+from conformance.spec.loader import load
+
+from .bugs_list import Bug, bugs
+from .guards import alike_where_it_shows
+from .mutants import Asked, Choice, Mutant, asked_of, routed
+from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
+
+PAIRS = 40
+"""So many pairs of variations are sampled."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one mutant or bug. group: the line of the table that it counts in."""
+
+    group: str
+    name: str
+    outcome: str
+    said: str
+    counts: bool = True
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print the tables, and tell 1 below the bar."""
+    asked = _parser().parse_args(arguments)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for workers: processes are what runs at once
+    faults = []
+    with ProcessPoolExecutor(asked.jobs) as pool, tempfile.TemporaryDirectory() as folder:
+        if not asked.bugs:
+            rows = list(_shown(_mutants(pool, Path(folder), asked.sample)))
+            faults += _table("mutants: the oracle under variations, on some cases", rows)
+        if not asked.mutants:
+            chosen = [bug for bug in bugs() if not asked.only or asked.only in bug.name]
+            rows = list(_shown(pool.map(judged_bug, _sampled(chosen, asked.sample))))
+            faults += _table("bugs: attention as people write it, on every case", rows)
+    print("\n".join(f"below the bar: {fault}" for fault in faults) or "the bar is met")
+    return 1 if faults else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nox -s mutation --", description=(__doc__ or "").strip())
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
+    parser.add_argument("--only", default="", metavar="TEXT", help="bugs that have this in their name")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--bugs", action="store_true", help="leave the mutants out")
+    one.add_argument("--mutants", action="store_true", help="leave the bugs out")
+    return parser
+
+
+def _mutants(pool: ProcessPoolExecutor, folder: Path, sample: int) -> Iterator[Row]:
+    asked = asked_of(load([places.cases()], places.cases()), folder)
+    choice = Choice(asked)
+    chosen = _sampled([*choice.singles(), *choice.guarded(), *choice.pairs(PAIRS)], sample)
+    for mutant, said in zip(chosen, pool.map(partial(run_mutant, folder), chosen), strict=True):
+        yield row_of(mutant, said, asked)
+    control = choice.identity()
+    yield row_of(control, run_mutant(folder, control), asked)
+
+
+def run_mutant(folder: Path, mutant: Mutant) -> Said:
+    """What `conformance run` says of a mutant."""
+    out = folder / f"{mutant.name}.run"
+    words = ["run", "-j", "1", "--out", str(out), "-a", str(mutant.write(folder))]
+    for case in mutant.cases:
+        words += ["-k", case]
+    _quietly(lambda: conformance(words))
+    return said_of(load_run(out))
+
+
+def row_of(mutant: Mutant, said: Said, asked: Sequence[Asked]) -> Row:
+    """Score a mutant: the cause is its lie, under its condition; of two, either by itself or both together."""
+    of_it = [each for each in asked if each.case in mutant.cases]
+    expected = [Option(frozenset({lie.key}), lie.when) for lie in mutant.lies]
+    if len(mutant.lies) > 1:
+        expected.append(Option(frozenset(lie.key for lie in mutant.lies), mutant.lies[0].when))
+    found = outcome(said, expected, alike=alike_where_it_shows(of_it))
+    counts = bool(mutant.lies)
+    if not counts:  # the control: what nobody killed is what is right
+        found = "right" if found == "survived" else "wrong"
+    lies = " and ".join(f"{lie.key} {lie.when.words}".strip() for lie in mutant.lies)
+    return Row(f"{mutant.kind} {mutant.decision}", f"{mutant.kind}: {lies or 'no lie'}", found, text(said), counts)
+
+
+def judged_bug(bug: Bug) -> Row:
+    """What `conformance check` says of a bug, scored."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        request = Request(parse_target(bug.given), declare=bug.declare)
+        done = _quietly(lambda: check(request, folder, Watch()))
+        said = said_of(done.run)
+        alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))
+        return Row(bug.name, bug.name, outcome(said, bug.expected, bug.kinds, alike), text(said))
+
+
+def _asked_of_bug(bug: Bug, said: Said, folder: Path) -> tuple[Asked, ...]:
+    """The calls of a check, where a condition is at stake: looking at what each can tell takes its time."""
+    conditions = any(option.when.words for named in said.named for option in named.options)
+    if not conditions and not any(option.when.words for option in bug.expected):
+        return ()
+    adapter = read_adapter(folder / ADAPTER)
+    cases = [case for case in load([places.cases()], places.cases()) if case.operator in adapter.operators]
+    return routed(cases, adapter, {key for option in bug.expected for key in option.keys})
+
+
+def _quietly(work: Callable[[], T]) -> T:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return work()
+
+
+def text(said: Said) -> str:
+    """The causes that a run names, with their conditions, ties after a slash; then what it left unexplained."""
+    causes = [
+        " / ".join(f"{'+'.join(sorted(option.keys))} {option.when.words}".strip() for option in named.options)
+        for named in said.named
+    ]
+    return "; ".join([*causes, *(f"({kind})" for kind in said.others)])
+
+
+def _sampled(each: Sequence[T], sample: int) -> Sequence[T]:
+    return each[::sample]
+
+
+def _shown(rows: Iterable[Row]) -> Iterator[Row]:
+    """Say at once what is not as it should be, and show that time passes."""
+    for row in rows:
+        fine = row.outcome in ("right", "tie")
+        said = "" if fine else f"  ->  {row.said or 'conforms'}"
+        print(f"{row.outcome:11}  {row.name}{said}", file=sys.stderr if fine else sys.stdout, flush=True)
+        yield row
+
+
+def _table(title: str, rows: Sequence[Row]) -> list[str]:
+    """Print how many came out how, and tell what is below the bar."""
+    groups: dict[str, Counter[str]] = {}
+    for row in rows:
+        groups.setdefault(row.group, Counter())[row.outcome] += 1
+    width = max(map(len, groups))
+    print(f"\n{title}\n{'':{width}}  {'  '.join(f'{name:>11}' for name in OUTCOMES)}")
+    for group, counts in groups.items():
+        print(f"{group:{width}}  {'  '.join(f'{counts[name]:>11}' for name in OUTCOMES)}")
+    counted = score(row.outcome for row in rows if row.counts)
+    print(f"{'together':{width}}  {'  '.join(f'{counted.counts[name]:>11}' for name in OUTCOMES)}\n")
+    control = [
+        f"a mutant that does not lie is rejected: {row.said}"
+        for row in rows
+        if row.counts is False and row.outcome == "wrong"
+    ]
+    return [*control, *counted.faults()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

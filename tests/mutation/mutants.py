@@ -1,0 +1,287 @@
+"""
+The mutants: the oracle with one variation, with one under a condition, with two; and without any, which must survive.
+
+Each is an adapter that lies, generated for a run; cases are those that can tell, and some that cannot.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+from conformance.bridge.contract import Facts
+from conformance.bridge.profile import Profile
+from conformance.engine.adapters import Adapter, read_adapter, subjects_of
+from conformance.engine.cells import Cell, make_cell
+from conformance.judge.conditions import Condition, always
+from conformance.judge.power import FACTOR, INVISIBLE, apart, told_apart
+from conformance.oracle.bounds import bound_reply
+from conformance.oracle.evaluate import evaluate, evaluate_variations
+from conformance.oracle.variation import slot_of
+from conformance.oracle.variations import TABLE, candidates, slot_variations
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Problem
+
+SLOTS: dict[str, dict[str, Any]] = {
+    "key_padding_mask": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "int": "attend",
+        "float": "add",
+    },
+    "mask": {
+        "role": "mask",
+        "takes": ["attention", "key_padding", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q", "k"],
+        "bool": "attend",
+        "int": "attend",
+        "float": "add",
+    },
+    "bias": {
+        "role": "mask",
+        "takes": ["additive"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q", "k"],
+        "float": "add",
+    },
+    "is_causal": {"role": "causal", "alignment": "top_left"},
+    "window": {"role": "window"},
+}
+ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
+"""Kind of mask, as the audit calls its argument -> the argument of the lying adapters."""
+
+FLAGS = ("is_causal", "window")
+"""Arguments that hold no array: they can only be ignored."""
+
+GUARDS: tuple[Mapping[str, Any], ...] = (
+    {"dtype": ["float32"]},
+    {"dtype": ["float16"]},
+    {"sizes_equal": [("seq_len_q", "seq_len_k")]},
+    {"sizes_differ": [("seq_len_q", "seq_len_k")]},
+    {"masks": True},
+    {"masks": False},
+    {"sizes": {"batch": 1}},
+    {"sizes": {"seq_len_q": 1}},
+    {"sizes": {"num_heads": 1}},
+    {"sizes_above": {"seq_len_k": 16}},
+    {"alias": ["qkv"]},
+    {"outputs": ["weights"]},
+    {"dead_row": True},
+    {"kinds": ["causal"]},
+    {"without_kinds": ["attention"]},
+)
+"""Conditions under which real implementations take another path."""
+
+_TEXT = '''\
+"""An adapter that lies, written for a test."""
+
+import sys
+
+sys.path.insert(0, {here!r})
+from lying import Lie, answer
+
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
+
+NAME = {name!r}
+OPERATORS = {operators!r}
+REQUIRES = ["numpy"]
+OUTPUTS = ["output", "weights", "weights_mean"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = {capabilities!r}
+SLOTS = {slots}
+
+LIES = [Lie.of(each) for each in {lies}]
+
+
+def declare(facts: Facts) -> Declaration:
+    return Declaration(Profile.ordinary(facts.dtype), (), "the oracle, rounded once")
+
+
+def sdpa(call: Call) -> dict:
+    with framework_call():
+        return answer(call, LIES)
+
+
+mha = sdpa
+'''
+CAPABILITIES = [
+    *("scale", "softcap", "dropout", "layout", "grouped_heads", "value_dim"),
+    *("kdim", "query_dim", "output_dim", "no_bias"),
+]
+
+
+@dataclass(frozen=True)
+class Lied:
+    """One variation, and where it is taken."""
+
+    key: str
+    when: Condition
+
+    @property
+    def decision(self) -> str:
+        """As in a dialect."""
+        return self.key.rpartition("=")[0]
+
+    def record(self) -> dict[str, Any]:
+        """The literal for `lying`."""
+        decision, _, name = self.key.rpartition("=")
+        return {"dialect": {decision: name}, "when": self.when.record()}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A set of lies, told together; kind: single, guarded, pair or identity. cases: on which it is run."""
+
+    name: str
+    kind: str
+    lies: tuple[Lied, ...]
+    cases: tuple[str, ...]
+
+    @property
+    def decision(self) -> str:
+        """The decision of the first lie without its argument, for the table."""
+        return self.lies[0].decision.partition("[")[0] if self.lies else "identity"
+
+    def write(self, folder: Path) -> Path:
+        """Write the adapter."""
+        path = folder / f"{self.name}.py"
+        path.write_text(
+            _TEXT.format(
+                here=str(Path(__file__).parent),
+                name=f"mutant.{self.name}",
+                operators=["sdpa", "mha"],
+                capabilities=CAPABILITIES,
+                slots=pformat(SLOTS, width=116, sort_dicts=False),
+                lies=pformat([lie.record() for lie in self.lies], width=116, sort_dicts=False),
+            ),
+            encoding="utf-8",
+        )
+        return path
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A case as it reaches a lying adapter, and the variations that it tells apart there."""
+
+    case: str
+    dtype: str
+    facts: Facts
+    problem: Problem
+    told: frozenset[str]
+
+
+def asked_of(cases: Iterable[Case], folder: Path) -> tuple[Asked, ...]:
+    """Route cases to a lying adapter, and see what each can tell."""
+    return routed(cases, read_adapter(Mutant("routed", "identity", (), ()).write(folder)))
+
+
+def routed(cases: Iterable[Case], adapter: Adapter, among: AbstractSet[str] | None = None) -> tuple[Asked, ...]:
+    """Route cases to the first variant of an adapter, and see what each can tell; of some variations, if given."""
+    (subject, *_) = subjects_of([adapter])
+    found = []
+    for case in cases:
+        cell = make_cell(case, materialise(case), subject)
+        if isinstance(cell, Cell):
+            problem = cell.route.problem
+            told = frozenset(told_apart(problem) if among is None else _told_of(problem, among))
+            found.append(Asked(case.id, case.dtype, cell.call.facts, problem, told))
+    return tuple(found)
+
+
+def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
+    """As `told_apart`, of a few variations; what is no variation is not told."""
+    profile = Profile.ordinary(problem.dtype)
+    right = evaluate(problem, score=profile.score)
+    bounds = bound_reply(right, profile)
+    known = {row.key: row for row in candidates(problem)}
+    for key in keys:
+        if (
+            key in known
+            and apart(right, evaluate_variations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
+        ):
+            yield key
+
+
+def variations() -> tuple[str, ...]:
+    """Every variation that a lying adapter can take and that is not canonical by nature."""
+    kinds = {argument: kind for kind, argument in ARGUMENT.items()}
+    arrays = [row.key for argument in kinds for row in slot_variations(argument)]
+    visible = [key for key in arrays if _by_kind(key, kinds) not in INVISIBLE]
+    flags = [row.key for flag in FLAGS for row in slot_variations(flag) if row.decision == f"use[{flag}]"]
+    return (*visible, *flags, *(row.key for row in TABLE if row.key not in INVISIBLE))
+
+
+def _by_kind(key: str, kinds: Mapping[str, str]) -> str:
+    _, slot = slot_of(key.rpartition("=")[0])
+    return key if slot is None else key.replace(f"[{slot}]", f"[{kinds[slot]}]")
+
+
+class Choice:
+    """Chooses mutants and their cases by what the cases can tell."""
+
+    def __init__(self, asked: Sequence[Asked], seed: int = 2017) -> None:
+        """The same seed gives the same mutants."""
+        self._asked, self._random, self._numbers = asked, random.Random(seed), count(1)  # noqa: S311 - the same sample each time
+
+    def singles(self) -> Iterator[Mutant]:
+        """Every variation, alone."""
+        for key in variations():
+            yield self._mutant("single", (Lied(key, always()),))
+
+    def guarded(self) -> Iterator[Mutant]:
+        """Every variation under a condition that divides the cases that tell it, the conditions in turn."""
+        turn = 0
+        for key in variations():
+            telling = [each for each in self._asked if key in each.told]
+            for step in range(len(GUARDS)):
+                when = Condition(**GUARDS[(turn + step) % len(GUARDS)])
+                inside = sum(when.holds(each.facts, each.problem) for each in telling)
+                if ENOUGH <= inside <= len(telling) - ENOUGH:
+                    turn += step + 1
+                    yield self._mutant("guarded", (Lied(key, when),))
+                    break
+
+    def pairs(self, number: int) -> Iterator[Mutant]:
+        """So many pairs of different decisions that one operator has."""
+        while number:
+            one, other = (Lied(key, always()) for key in self._random.sample(variations(), 2))
+            common = {*self._operators(one.key)} & {*self._operators(other.key)}
+            if one.decision != other.decision and common:
+                number -= 1
+                yield self._mutant("pair", (one, other))
+
+    def identity(self) -> Mutant:
+        """No lie at all: it must be reported as one that survived."""
+        return self._mutant("identity", ())
+
+    def _operators(self, key: str) -> set[str]:
+        return {each.problem.operator for each in self._asked if key in each.told}
+
+    def _mutant(self, kind: str, lies: tuple[Lied, ...]) -> Mutant:
+        return Mutant(f"{kind}_{next(self._numbers)}", kind, lies, self._cases({lie.key for lie in lies}))
+
+    def _cases(self, keys: set[str]) -> tuple[str, ...]:
+        """Some of the cases that can tell, and some of the others: with all of them it takes an hour."""
+        telling = [each.case for each in self._asked if keys & each.told]
+        other = [each.case for each in self._asked if not keys & each.told]
+        return (*self._some(telling, TELLING), *self._some(other, OTHERS))
+
+    def _some(self, cases: list[str], number: int) -> list[str]:
+        return cases if len(cases) <= number else self._random.sample(cases, number)
+
+
+TELLING = 60
+OTHERS = 40
+"""How many cases a mutant is run on, of those that can tell it and of the others."""
+
+ENOUGH = 2
+"""A condition divides cases if so many lie on either side."""

@@ -1,0 +1,138 @@
+"""
+What the tool said of a mutant or a bug, held against what is right.
+
+right: every cause that it names is one of ours, first. tie: ours is among those that it says it cannot tell apart from
+the first. unexplained: it rejects, and names nothing. wrong: it names a cause that is not ours, and ours is no tie.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.judge.conditions import Condition
+from conformance.report import Run
+from conformance.report.findings import rejected_cells
+from conformance.report.records import Cell
+from conformance.report.run import LOG
+
+OUTCOMES = ("right", "tie", "unexplained", "wrong", "survived")
+
+RIGHT_OR_TIE = 0.9
+"""The least share of what is killed that is named right, or in a stated tie."""
+
+WRONG = 0.02
+"""The largest share that is named wrong."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way of naming a cause: the variations `decision=name` that are taken at once, and where."""
+
+    keys: frozenset[str]
+    when: Condition
+
+
+@dataclass(frozen=True)
+class Named:
+    """One finding: the option that is named, then those that are as good; how many verdicts it explains."""
+
+    options: tuple[Option, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a run says of one subject: whether it conforms, the causes, and what else was rejected, by kind."""
+
+    conforms: bool
+    named: tuple[Named, ...]
+    others: tuple[str, ...]
+
+
+Alike = Callable[[Option, Option], bool]
+"""Whether a named option is an expected one, wherever that shows."""
+
+
+def same(named: Option, expected: Option) -> bool:
+    """The same variations under the same condition."""
+    return named == expected
+
+
+def outcome(said: Said, expected: Sequence[Option], kinds: Iterable[str] = (), alike: Alike = same) -> str:
+    """
+    One of OUTCOMES.
+
+    expected: each option is right. kinds: so is a rejection of such a kind without a cause.
+    """
+    if said.conforms:
+        return "survived"
+    if not said.named:
+        return "right" if set(kinds) & set(said.others) else "unexplained"
+    ranks = [_rank(each, expected, alike) for each in said.named]
+    return max(ranks, key=OUTCOMES.index)
+
+
+def _rank(named: Named, expected: Sequence[Option], alike: Alike) -> str:
+    right = [any(alike(option, each) for each in expected) for option in named.options]
+    return "right" if right[0] else "tie" if any(right) else "wrong"
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many came out how."""
+
+    counts: Counter[str]
+
+    @property
+    def total(self) -> int:
+        """How many were tried."""
+        return self.counts.total()
+
+    def faults(self) -> list[str]:
+        """What is below the bar, in words."""
+        killed = self.total - self.counts["survived"]
+        named = self.counts["right"] + self.counts["tie"]
+        found = []
+        if self.counts["survived"]:
+            found.append(f"{self.counts['survived']} of {self.total} survived; none may")
+        if named < RIGHT_OR_TIE * killed:
+            found.append(f"{named} of {killed} named right or in a tie: {named / killed:.0%}; at least 90 % must be")
+        if self.counts["wrong"] > WRONG * killed:
+            found.append(f"{self.counts['wrong']} of {killed} named wrong; at most 2 % may be")
+        return found
+
+
+def score(outcomes: Iterable[str]) -> Score:
+    """Count outcomes."""
+    return Score(Counter(outcomes))
+
+
+def said_of(run: Run) -> Said:
+    """Read the diagnoses of a run of one subject, in both forms of its masks."""
+    log = (run.folder / LOG).read_text(encoding="utf-8").splitlines()
+    diagnoses = [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
+    named = tuple(_named(cause) for diagnosis in diagnoses for cause in diagnosis["causes"])
+    explained = {
+        (case, diagnosis["subject"])
+        for diagnosis in diagnoses
+        for cause in diagnosis["causes"]
+        for case in cause["cells"]
+    }
+    others = (cell for cell in rejected_cells(run) if cell.key not in explained)
+    return Said(run.conforms, named, tuple(dict.fromkeys(kind for cell in others for kind in _kinds(cell))))
+
+
+def _named(cause: Mapping[str, Any]) -> Named:
+    return Named(tuple(_option(each) for each in (cause, *cause["ties"])), len(cause["cells"]))
+
+
+def _option(cause: Mapping[str, Any]) -> Option:
+    keys = {f"{decision}={name}" for decision, name in cause.get("decisions", {}).items()}
+    return Option(frozenset(keys or {cause["arithmetic"]}), Condition(**cause["when"]))
+
+
+def _kinds(cell: Cell) -> tuple[str, ...]:
+    """Verdict, class, and where it was told by repetition, how."""
+    return tuple(kind for kind in (cell.verdict, cell.fail_class) if kind)

@@ -1,0 +1,147 @@
+"""A sample of what `nox -s mutation` measures, and that what measures can fail."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance import places
+from conformance.cli.main import main as conformance
+from conformance.judge.conditions import Condition, always
+from conformance.oracle.variations import TABLE, find
+from conformance.report import load_run
+from conformance.spec.loader import load
+
+from .bugs_list import bugs
+from .guards import alike_where_it_shows
+from .measure import judged_bug, row_of, run_mutant
+from .mutants import Asked, Choice, Lied, Mutant, asked_of
+from .scoring import Named, Option, Said, outcome, said_of, score
+
+HALF = Condition(dtype=["float16"])
+CASES = (
+    "shapes/cross_attention/three_tensors[operator=sdpa]",
+    "shapes/self_attention/one_tensor[operator=mha]",
+    "masks/key_padding/trailing[operator=sdpa]",
+    "masks/attention_2d/holes[operator=mha]",
+    "causal/square/one_tensor[operator=sdpa]",
+    "numerics/half/distribution[operator=sdpa,dtype=float16,inputs.distribution=uniform]",
+)
+
+
+def option(key: str, when: Condition | None = None) -> Option:
+    return Option(frozenset({key}), when or always())
+
+
+def said(*named: Named, conforms: bool = False, others: tuple[str, ...] = ()) -> Said:
+    return Said(conforms, named, others)
+
+
+NONE, SQUARED = option("scale=none"), option("scale=squared")
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (said(conforms=True), "survived"),
+        (said(others=("precision",)), "unexplained"),
+        (said(Named((NONE,), 3)), "right"),
+        (said(Named((SQUARED, NONE), 3)), "tie"),
+        (said(Named((SQUARED,), 3)), "wrong"),
+        (said(Named((option("scale=none", HALF),), 3)), "wrong"),
+        (said(Named((NONE,), 3), Named((SQUARED,), 1)), "wrong"),
+    ],
+)
+def test_what_is_said_is_held_against_what_is_right(told: Said, expected: str) -> None:
+    assert outcome(told, [NONE]) == expected
+
+
+def test_a_rejection_can_be_right_without_a_cause() -> None:
+    assert outcome(said(others=("nondeterministic",)), (), ("nondeterministic",)) == "right"
+    assert outcome(said(others=("precision",)), (), ("nondeterministic",)) == "unexplained"
+
+
+def test_the_bar_is_met_or_says_what_is_below_it() -> None:
+    assert score(["right"] * 88 + ["tie"] * 2 + ["unexplained"] * 8 + ["wrong"] * 2).faults() == []
+    assert score(["right"] * 9 + ["survived"]).faults() == ["1 of 10 survived; none may"]
+    low = score(["right"] * 8 + ["unexplained"] * 2).faults()
+    assert low == ["8 of 10 named right or in a tie: 80%; at least 90 % must be"]
+    assert score(["right"] * 97 + ["wrong"] * 3).faults() == ["3 of 100 named wrong; at most 2 % may be"]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Asked, ...]:
+    cases = {case.id: case for case in load([places.cases()], places.cases())}
+    return asked_of([cases[case] for case in CASES], tmp_path_factory.mktemp("asked"))
+
+
+def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(asked: tuple[Asked, ...]) -> None:
+    alike = alike_where_it_shows(asked)
+    half = option("scale=none", HALF)
+    assert alike(half, half)
+    assert alike(option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half)
+    assert not alike(NONE, half)
+    assert not alike(option("scale=squared", HALF), half)
+
+
+@pytest.mark.parametrize(
+    "lie", ["scale=none", "use[mask]=ignored", "head_split=untransposed", "polarity[key_padding_mask]=ignore"]
+)
+def test_a_lie_is_killed_and_named(lie: str, asked: tuple[Asked, ...], tmp_path: Path) -> None:
+    mutant = Mutant("single_1", "single", (Lied(lie, always()),), CASES)
+    row = row_of(mutant, run_mutant(tmp_path, mutant), asked)
+    assert row.outcome in ("right", "tie"), row.said
+
+
+def test_a_lie_that_is_told_in_half_precision_alone_is_killed(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+    mutant = Mutant("guarded_1", "guarded", (Lied("scale=none", HALF),), CASES)
+    row = row_of(mutant, run_mutant(tmp_path, mutant), asked)
+    assert row.outcome in ("right", "tie"), row.said
+
+
+def test_who_does_not_lie_survives_every_case_in_every_dtype(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+    honest = Mutant("identity_1", "identity", (), ())
+    told = run_mutant(tmp_path, honest)
+    assert told == Said(conforms=True, named=(), others=())
+    assert row_of(honest, told, asked).outcome == "right"
+    assert len(load_run(tmp_path / "identity_1.run").cells) > 400
+
+
+def test_a_lie_that_nothing_reaches_is_reported_as_one_that_survived(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+    mutant = Mutant("single_2", "single", (Lied("use[window]=ignored", always()),), CASES)
+    assert row_of(mutant, run_mutant(tmp_path, mutant), asked).outcome == "survived"
+
+
+def test_honest_numpy_gets_no_finding(tmp_path: Path) -> None:
+    code = conformance(["run", "-j", "1", "-a", "numpy.*", "--out", str(tmp_path / "out")])
+    run = load_run(tmp_path / "out")
+    assert code == 0
+    assert said_of(run) == Said(conforms=True, named=(), others=())
+    log = (tmp_path / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    assert not [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
+
+
+def test_mutants_are_one_for_every_variation_and_the_same_each_time(asked: tuple[Asked, ...]) -> None:
+    one, other = (Choice(asked) for _ in range(2))
+    singles = list(one.singles())
+    assert {row.key for row in TABLE} - {lie.key for mutant in singles for lie in mutant.lies} == set()
+    assert singles == list(other.singles())
+    assert list(one.pairs(5)) == list(other.pairs(5))
+
+
+def test_bugs_are_many_and_say_what_is_right() -> None:
+    found = bugs()
+    assert len(found) >= 90
+    assert len({bug.name for bug in found}) == len(found)
+    for bug in found:
+        assert bug.expected or bug.kinds, bug.name
+        for expected in bug.expected:
+            for key in expected.keys:
+                decision, _, name = key.rpartition("=")
+                find(decision, name)
+
+
+def test_a_bug_is_killed_and_named() -> None:
+    by_name = {bug.name: bug for bug in bugs()}
+    for name in ("sdpa:scale_missing", "mha:heads_reshaped"):
+        assert judged_bug(by_name[name]).outcome == "right"
