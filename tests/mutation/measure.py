@@ -23,6 +23,7 @@ from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.engine.adapters import read_adapter
 from conformance.engine.session import Watch
+from conformance.judge.conditions import always
 from conformance.own.adapter_text import ADAPTER
 from conformance.own.checking import Request, check
 from conformance.own.target import parse_target
@@ -36,6 +37,9 @@ from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
 PAIRS = 40
 """So many pairs of variations are sampled."""
+
+LEAK = "nonfinite_value=leaks"
+"""True of every bug: none was written to keep NaN at masked positions out."""
 
 T = TypeVar("T")
 
@@ -121,7 +125,13 @@ def judged_bug(bug: Bug) -> Row:
         done = _quietly(lambda: check(request, folder, Watch()))
         said = said_of(done.run)
         alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))
-        return Row(bug.name, bug.name, outcome(said, bug.expected, bug.kinds, alike), text(said))
+        return Row(bug.name, bug.name, outcome(said, also_leaking(bug.expected), bug.kinds, alike), text(said))
+
+
+def also_leaking(expected: Sequence[Option]) -> tuple[Option, ...]:
+    """What is right of a bug, and that it leaks masked values: each multiplies them by zero, and 0 * NaN is NaN."""
+    both = [Option(option.keys | {LEAK}, option.when) for option in expected]
+    return (*expected, *both, Option(frozenset({LEAK}), always()))
 
 
 def _asked_of_bug(bug: Bug, said: Said, folder: Path) -> tuple[Asked, ...]:

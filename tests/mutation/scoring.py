@@ -110,18 +110,26 @@ def score(outcomes: Iterable[str]) -> Score:
 
 
 def said_of(run: Run) -> Said:
-    """Read the diagnoses of a run of one subject, in both forms of its masks."""
+    """Read a run of one subject, in both forms of its masks: its diagnoses, or what explains its cells one by one."""
     log = (run.folder / LOG).read_text(encoding="utf-8").splitlines()
     diagnoses = [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
-    named = tuple(_named(cause) for diagnosis in diagnoses for cause in diagnosis["causes"])
-    explained = {
-        (case, diagnosis["subject"])
-        for diagnosis in diagnoses
-        for cause in diagnosis["causes"]
-        for case in cause["cells"]
-    }
-    others = (cell for cell in rejected_cells(run) if cell.key not in explained)
-    return Said(run.conforms, named, tuple(dict.fromkeys(kind for cell in others for kind in _kinds(cell))))
+    causes = [(each["subject"], cause) for each in diagnoses for cause in each["causes"]]
+    rejected = rejected_cells(run)
+    if not diagnoses:
+        causes = [(cell.subject, cause) for cell in rejected if (cause := _of_cell(cell))]
+    explained = {(case, subject) for subject, cause in causes for case in cause["cells"]}
+    others = (cell for cell in rejected if cell.key not in explained)
+    kinds = tuple(dict.fromkeys(kind for cell in others for kind in _kinds(cell)))
+    return Said(run.conforms, tuple(_named(cause) for _, cause in causes), kinds)
+
+
+def _of_cell(cell: Cell) -> dict[str, Any]:
+    """The cause of one cell, in the form of a diagnosis; empty where nothing explains it."""
+    if cell.explanation is None:
+        return {}
+    ties = [{"decisions": dict([key.split("=")]), "when": {}} for key in cell.ties]
+    decisions = {cell.explanation.decision: cell.explanation.name}
+    return {"decisions": decisions, "when": {}, "cells": [cell.case], "ties": ties}
 
 
 def _named(cause: Mapping[str, Any]) -> Named:
