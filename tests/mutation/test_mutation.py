@@ -93,6 +93,12 @@ def test_a_lie_is_killed_and_named(lie: str, asked: tuple[Asked, ...], tmp_path:
     assert row.outcome in ("right", "tie"), row.said
 
 
+def test_a_lie_that_is_told_in_half_precision_alone_is_killed(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+    mutant = Mutant("guarded_1", "guarded", (Lied("scale=none", HALF),), CASES)
+    row = row_of(mutant, run_mutant(tmp_path, mutant), asked)
+    assert row.outcome in ("right", "tie"), row.said
+
+
 def test_who_does_not_lie_survives_every_case_in_every_dtype(asked: tuple[Asked, ...], tmp_path: Path) -> None:
     honest = Mutant("identity_1", "identity", (), ())
     told = run_mutant(tmp_path, honest)
