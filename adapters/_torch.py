@@ -66,6 +66,8 @@ def mha_layer(facts: Facts, *, biases: bool, dropout: float = 0.0, batch_first: 
         facts.sizes["num_heads"],
         dropout=dropout,
         bias=biases,
+        add_bias_kv="bias_kv" in facts.requirements,
+        add_zero_attn="zero_key" in facts.requirements,
         kdim=facts.sizes["kdim"],
         vdim=facts.sizes["vdim"],
         batch_first=batch_first,
@@ -81,6 +83,7 @@ def mha_state(params: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, 
         found["in_proj_weight"] = torch.cat([params[name].T for name in ("wq", "wk", "wv")])
     else:
         found |= {f"{letter}_proj_weight": params["w" + letter].T for letter in "qkv"}
+    found |= {name: params[name].reshape(1, 1, -1) for name in ("bias_k", "bias_v") if name in params}
     if "bq" in params:
         found["in_proj_bias"] = torch.cat([params[name] for name in ("bq", "bk", "bv")])
         found["out_proj.bias"] = params["bo"]

@@ -6,6 +6,8 @@ What this adapter translates, and nothing else:
 * head h owns columns h * dim to (h + 1) * dim of the projections
 * key_padding_mask (batch, seq_len_k) and attn_mask: True or non-zero means attend; floats are added to the logits
 * is_causal: top-left aligned, combined with the masks
+* bias_k, bias_v and a key and value of zeros are appended after the projection; no mask concerns them
+* relu: of the projected query, key and value; residual: the query is added to the output
 * softcap: softcap * tanh(logits / softcap), before the mask is applied
 * a fully masked row is zero before the output projection
 """
@@ -17,7 +19,21 @@ EXTRA = ""
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias", "softcap", "layout"]
+CAPABILITIES = [
+    "grouped_heads",
+    "value_dim",
+    "kdim",
+    "query_dim",
+    "output_dim",
+    "no_bias",
+    "bias_kv",
+    "zero_key",
+    "relu",
+    "residual",
+    "no_output_projection",
+    "softcap",
+    "layout",
+]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -59,15 +75,18 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call."""
     sizes = call.facts.sizes
     shape = (sizes["batch"], sizes["num_heads"], sizes["seq_len_q"], sizes["seq_len_k"])
-    mask = combined(call, shape)
-    causal = bool(call.arguments.get("is_causal"))
+    mask, causal = combined(call, shape), bool(call.arguments.get("is_causal"))
     with framework_call():
         query = project(call, "q", call.query, sizes["num_heads"])
-        key = project(call, "k", call.key, sizes["num_kv_heads"])
-        value = project(call, "v", call.value, sizes["num_kv_heads"])
-        context, weights = attend(query, key, value, call.scale, mask, causal, call.softcap)
-        merged = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
-        output = linear(merged, call.params["wo"].bits, bias(call, "bo"))
+        key = append(call, "bias_k", project(call, "k", call.key, sizes["num_kv_heads"]))
+        value = append(call, "bias_v", project(call, "v", call.value, sizes["num_kv_heads"]))
+        mask = widened(mask, key.shape[2], causal=causal)
+        context, weights = attend(query, key, value, call.scale, mask, False, call.softcap)
+        output = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
+        if "wo" in call.params:
+            output = linear(output, call.params["wo"].bits, bias(call, "bo"))
+        if "residual" in call.facts.requirements:
+            output = output + call.query.bits
     return reply(output, weights, call.facts.outputs)
 
 
@@ -79,7 +98,26 @@ def bias(call: Call, name: str) -> Array | None:
 def project(call: Call, letter: str, rows: Tensor, heads: int) -> Array:
     """Project the rows and give each head its columns: (batch, heads, seq_len, dim)."""
     flat = linear(strided(rows, call.facts.layout).view(), call.params["w" + letter].bits, bias(call, "b" + letter))
+    if "relu" in call.facts.requirements:
+        flat = np.maximum(flat, 0)
     return flat.reshape(*flat.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+
+def append(call: Call, name: str, rows: Array) -> Array:
+    """The learned key or value, then that of zeros, after those of (batch, heads, seq_len, dim)."""
+    batch, heads, _, dim = rows.shape
+    learned = call.params[name].bits.reshape(1, heads, 1, dim) if name in call.params else rows[:1, :, :0]
+    zeros = np.zeros((1, heads, int("zero_key" in call.facts.requirements), dim), rows.dtype)
+    return np.concatenate([rows, *(np.repeat(more, batch, axis=0) for more in (learned, zeros))], axis=2)
+
+
+def widened(mask: Array, keys: int, *, causal: bool) -> Array:
+    """The mask, with the causal one, for all keys: those that are appended are attended."""
+    if causal:
+        seen = np.tri(*mask.shape[-2:]) == 1
+        mask = mask & seen if mask.dtype == bool else np.where(seen, mask, mask.dtype.type(-np.inf))
+    more = np.full((*mask.shape[:-1], keys - mask.shape[-1]), mask.dtype == bool, mask.dtype)
+    return np.concatenate([mask, more], axis=-1)
 
 
 def combined(call: Call, shape: tuple[int, int, int, int]) -> Array:

@@ -10,6 +10,7 @@ What this adapter translates, and nothing else:
 * is_causal: only a hint that attn_mask is causal
 * need_weights where weights are asked for, average_attn_weights where their mean is
 * query, key and value lie in memory as the call says: torch.as_strided
+* bias_k and bias_v of add_bias_kv are (1, 1, width): reshaped; add_zero_attn as the call says
 * dropout: given to the layer, inactive in [eval]
 * gradients: torch.autograd.grad by query, key, value and the parameters, from the given gradient of the output
 * module.eval() without gradients; [train] is module.train() with gradients and dropout 0
@@ -23,7 +24,7 @@ EXTRA = "torch"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["kdim", "no_bias", "layout"]
+CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -46,7 +47,7 @@ SLOTS = {
 VARIANTS = {
     "eval": {
         "summary": "inference; takes the fast path for self attention",
-        "CAPABILITIES": ["kdim", "no_bias", "layout", "dropout"],
+        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout"],
     },
     "train": {
         "summary": "training mode, dropout 0",
@@ -96,6 +97,7 @@ def takes_fast_path(facts: Facts) -> bool:
         facts.variant == "eval"
         and facts.alias == "qkv"
         and facts.sizes["num_heads"] % 2 == 0
+        and not {"bias_kv", "zero_key"} & set(facts.requirements)
         and all(mask.element != "float" for mask in facts.masks)
     )
 

@@ -84,7 +84,9 @@ class Call:
     sdpa: query (batch, num_heads, seq_len_q, head_dim), key (batch, num_kv_heads, seq_len_k, head_dim), value (batch,
     num_kv_heads, seq_len_k, value_dim). mha: query (batch, seq_len_q, query_dim), key (batch, seq_len_k, kdim),
     value (batch, seq_len_k, vdim), and params wq (query_dim, num_heads * head_dim), wk, wv, wo (num_heads *
-    value_dim, output_dim) and, unless the case has no biases, bq, bk, bv, bo. Where facts.alias says so, key and
+    value_dim, output_dim) and, unless the case has no biases, bq, bk, bv, bo. With the
+    requirement bias_kv also bias_k (num_kv_heads * head_dim,) and bias_v; with no_output_projection neither wo nor bo.
+    Where facts.alias says so, key and
     value are the same objects as query.
 
     arguments maps a slot to a Tensor already in the polarity and shape that SLOTS documents, or a flag to its value.

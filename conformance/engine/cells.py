@@ -128,7 +128,7 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
 
 def reply_limit(problem: Problem) -> int:
     """How many bytes a reply to this problem may have."""
-    batch, heads, length_q, length_k = problem.logits_shape
+    batch, heads, length_q, length_k = problem.weights_shape
     width = problem.sizes().get("output_dim", heads * problem.value_dim)
     elements = {
         "output": batch * length_q * width,
@@ -144,7 +144,7 @@ def _form(argument: Any) -> str:
     return f"{argument.dtype}{list(argument.shape)}" if isinstance(argument, Tensor) else repr(argument)
 
 
-STATIC = ("softcap", "dropout")
+STATIC = ("softcap", "dropout", "zero_key", "relu", "residual")
 """Requirements that are constants of a compiled call."""
 
 

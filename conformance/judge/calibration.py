@@ -15,12 +15,17 @@ CALIBRATED: dict[str, frozenset[str]] = {
 """Features by device for which no false alarm was found; anything else is uncalibrated."""
 
 
+UNMEASURED = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection"})
+"""Requirements that add operations, and so a term to the bound."""
+
+
 def features(problem: Problem) -> frozenset[str]:
     """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
     found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
     found |= {name for name in problem.outputs if name != "output" and not name.startswith(GRADIENT)}
     if problem.differentiated:
         found.add(GRADIENTS)
+    found |= set(problem.requirements) & UNMEASURED
     if problem.num_kv_heads != problem.num_heads:
         found.add("grouped_heads")
     return frozenset(found)

@@ -20,7 +20,8 @@ class Condition(BaseModel):
     slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is given.
     outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. one_row: a mask that
-    is an array has one row for all of several queries. scaled: a scale is given. sizes: dimension -> exact value.
+    is an array has one row for all of several queries. scaled: a scale is given. requirements: all are asked for, in the
+    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value.
     sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not.
     sizes_multiple, sizes_not_multiple: dimension -> what divides it, or not.
     """
@@ -43,6 +44,8 @@ class Condition(BaseModel):
     dead_row: bool | None = None
     one_row: bool | None = None
     scaled: bool | None = None
+    requirements: Names = Field(default_factory=list)
+    layout: Names | None = None
     sizes: dict[str, int] = Field(default_factory=dict)
     sizes_equal: list[tuple[str, str]] = Field(default_factory=list)
     sizes_differ: list[tuple[str, str]] = Field(default_factory=list)
@@ -67,6 +70,8 @@ class Condition(BaseModel):
             and _among(self.dtype, facts.dtype)
             and _among(self.device, facts.device)
             and _among(self.alias, facts.alias)
+            and _among(self.layout, facts.layout)
+            and set(facts.requirements).issuperset(self.requirements)
             and asked.issuperset(self.outputs)
             and asked.isdisjoint(self.without_outputs)
         )
@@ -109,7 +114,7 @@ class Condition(BaseModel):
             before = mine.get(name)
             if isinstance(before, dict):
                 mine[name] = {**before, **value}
-            elif isinstance(before, list) and name not in ("dtype", "device", "alias"):
+            elif isinstance(before, list) and name not in ("dtype", "device", "alias", "layout"):
                 mine[name] = [*before, *value]
             else:
                 mine[name] = value
@@ -137,6 +142,10 @@ class Condition(BaseModel):
             yield f"with {' and '.join(self.outputs)} asked for"
         if self.without_outputs:
             yield f"without {' or '.join(self.without_outputs)}"
+        if self.requirements:
+            yield f"with {' and '.join(self.requirements)}"
+        if self.layout:
+            yield f"where query, key and value lie {' or '.join(self.layout)} in memory"
         if self.scaled is not None:
             yield f"with {'a' if self.scaled else 'no'} scale given"
 

@@ -20,7 +20,7 @@ import numpy as np
 from conformance.bridge.profile import Profile
 from conformance.oracle.bound import SIGMAS, Bound
 from conformance.oracle.bounds_gradients import gradient_bounds
-from conformance.oracle.bounds_mha import output_bound
+from conformance.oracle.bounds_mha import merged_bound, output_bound, with_residual
 from conformance.oracle.context import carried, constants_error, summed
 from conformance.oracle.derivation import Derivation, UnderivedBound, derive
 from conformance.oracle.evaluate import Answer
@@ -66,13 +66,21 @@ def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
         if name in made:
             continue
         if name == "output":
-            mha = answer.state.problem.operator == "mha"
-            made[name] = (output_bound if mha else context_bound)(derivation, expected.dtype)
+            made[name] = _output_bound(derivation, expected.dtype)
         else:
             bound = weights_bound(derivation, expected.dtype)
             averaged = expected.values.ndim < PER_HEAD
             made[name] = mean_bound(bound, derivation, expected) if averaged else bound
     return made
+
+
+def _output_bound(derivation: Derivation, dtype: str) -> Bound:
+    problem = derivation.state.problem
+    if problem.operator == "sdpa":
+        return context_bound(derivation, dtype)
+    projected = "wo" in problem.params
+    bound = output_bound(derivation, dtype) if projected else merged_bound(derivation, context_bound(derivation, dtype))
+    return with_residual(derivation, bound, dtype) if problem.residual else bound
 
 
 def context_bound(derivation: Derivation, dtype: str) -> Bound:

@@ -7,7 +7,7 @@ Shapes: b batch, h heads, q queries, k keys, e features of a head, o features of
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
     state, rounds = derivation.state, derivation.rounds
     weight = state.problem.params["wo"]
     bias = state.problem.params.get("bo", np.zeros(1))
-    output = finite(state.output)
+    output = finite(state.output) - (finite(state.problem.query) if state.problem.residual else 0.0)
     variances, hard, extent, common = (
         sum(parts) for parts in zip(*map(_slot_terms(derivation), slots(derivation)), strict=True)
     )
@@ -103,6 +103,30 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
 def _merged(derivation: Derivation, context: Array) -> Array:
     """`context` (b, h, q, e) put where the answer's merge puts it, (b, q, h * e)."""
     return step_of(derivation.steps, "merge").apply(derivation.state.but(context=context)).output
+
+
+def merged_bound(derivation: Derivation, context: Bound) -> Bound:
+    """The bound of heads side by side, (b, q, h * e), without a projection: each number has that of its context."""
+    return Bound(**{field.name: _merged(derivation, getattr(context, field.name)) for field in fields(Bound)})
+
+
+def with_residual(derivation: Derivation, bound: Bound, dtype: str) -> Bound:
+    """
+    The bound of y + x from that of y, the output as it was stored, (b, q, o).
+
+    The query x errs where inputs enter rounded: w(entry) x^2. The sum is stored once more: u |y + x| + eta. What an
+    error is compared with is the range of y and the size of x.
+    """
+    rounds, query = derivation.rounds, finite(derivation.state.problem.query)
+    unit, eta = result_rounding(derivation.profile, dtype)
+    stored = unit * np.abs(finite(derivation.state.output)) + eta
+    return replace(
+        bound,
+        hard=bound.hard + stored,
+        sigma=np.sqrt(bound.sigma**2 + variance(rounds.entry) * query**2),
+        worst=(1.0 + unit) * (bound.worst + rounds.entry * np.abs(query)) + stored,
+        spread=bound.spread + np.abs(query),
+    )
 
 
 def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array, Array]]:

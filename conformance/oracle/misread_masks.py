@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.steps import State, Steps, replace_step, whole_rows, widened
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import largest, round_to
@@ -130,6 +130,8 @@ def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
             bias = _bias_one_minus(state.problem, slot, max(-1e9, -largest(score)))
             if bias is None:
                 return ordinary(state)
+            extra = state.scaled.shape[-1] - state.problem.seq_len_k
+            bias = widened(whole_rows(bias, state.problem.seq_len_k), extra, fill=0.0)
             with np.errstate(invalid="ignore"):
                 logits = round_to(state.capped + bias, score)
                 return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.capped, bias, score))

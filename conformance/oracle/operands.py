@@ -10,8 +10,11 @@ import numpy as np
 
 from conformance.oracle.evaluate import Answer, varied_steps
 from conformance.oracle.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.oracle.steps import State, Step, Steps
-from conformance.spec.problem import Array
+from conformance.oracle.steps import State, Step, Steps, begin, linear
+from conformance.spec.problem import Array, Problem
+
+APPENDED = ("bias_k", "bias_v")
+"""Parameters that are appended to what is projected."""
 
 NOTHING = np.zeros((1, 1, 1, 1))
 """The error of an operand that nobody has rounded."""
@@ -69,16 +72,40 @@ def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ..
     problem = state.problem
     inputs = (("q", problem.query), ("k", problem.key), ("v", problem.value))
     pairs = [
-        projection_error(finite(x), problem.params["w" + letter], problem.params.get("b" + letter), rounds)
-        for letter, x in inputs
+        _activated(problem, letter, x, projection_error(x, *parameters(problem, letter), rounds))
+        for letter, x in ((letter, finite(x)) for letter, x in inputs)
     ]
     arranged = []
-    for query, key, value in zip(*pairs, strict=True):
-        moved = state.but(query=query, key=key, value=value)
+    for (query, key, value), entry in zip(zip(*pairs, strict=True), (_squared_entry, _entry), strict=True):
+        learned = {name: entry(problem.params[name], rounds) for name in APPENDED if name in problem.params}
+        given = problem.but(params={**problem.params, **learned})
+        moved = begin(given).but(query=query, key=key, value=value)
         for step in _arrangement(steps):
             moved = step.apply(moved)
         arranged += [moved.query, moved.key, moved.value]
     return tuple(arranged)
+
+
+def _squared_entry(learned: Array, rounds: Roundings) -> Array:
+    return variance(rounds.entry) * learned**2
+
+
+def _entry(learned: Array, rounds: Roundings) -> Array:
+    return rounds.entry * np.abs(learned)
+
+
+def parameters(problem: Problem, letter: str) -> tuple[Array, Array | None]:
+    """Weight and bias of a projection."""
+    return problem.params["w" + letter], problem.params.get("b" + letter)
+
+
+def _activated(problem: Problem, letter: str, x: Array, errors: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Variance and worst case after ReLU: none where the projection is negative by more than its worst case."""
+    if problem.activation is None:
+        return errors
+    moved, worst = errors
+    cut = linear(x, *parameters(problem, letter)) < -worst
+    return np.where(cut, 0.0, moved), np.where(cut, 0.0, worst)
 
 
 def _arrangement(steps: Steps) -> Steps:

@@ -74,6 +74,20 @@ def _packed(order: tuple[str, ...]) -> ProblemMap:
     return apply
 
 
+def _activated(activation: str | None) -> ProblemMap:
+    """Another activation of the projections."""
+
+    def apply(problem: Problem) -> Problem:
+        other = problem.operator == "mha" and problem.activation != activation
+        return problem.but(activation=activation) if other else problem
+
+    return apply
+
+
+def _unjoined(problem: Problem) -> Problem:
+    return problem.but(residual=False) if problem.residual else problem
+
+
 def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
     """One row of the table."""
     return Variation(decision, name, sentence, remedy, "problem", problem=problem)
@@ -104,6 +118,15 @@ ROWS: tuple[Variation, ...] = (
         )
         for name, what in WEIGHTS.items()
     ),
+    row(
+        "projection_activation",
+        "relu",
+        "applies ReLU to the projected query, key and value",
+        "",
+        _activated("relu"),
+    ),
+    row("projection_activation", "ignored", "leaves out the ReLU of the projections", "", _activated(None)),
+    row("residual", "ignored", "does not add the query to the output", "add it yourself", _unjoined),
     row("projection_bias", "ignored", "drops the biases of the projections", "", _without(BIASES)),
     *(
         row(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.steps import State, Steps, replace_step, widened
 from conformance.oracle.variation import StepsMap, Variation
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Problem
@@ -25,6 +25,7 @@ def _dead_rows_uniform(steps: Steps, _: str) -> Steps:
 def _dead_rows_uniform_unpadded(steps: Steps, _: str) -> Steps:
     def uniform(state: State) -> State:
         keys = _unpadded(state.problem)
+        keys = widened(keys, state.logits.shape[-1] - keys.shape[-1], fill=True)
         probs = np.where(state.dead[..., None], keys / keys.sum(axis=-1, keepdims=True), state.probs)
         return state.but(probs=probs, absorbed=state.dead)
 

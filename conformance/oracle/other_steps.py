@@ -36,12 +36,6 @@ def _scale_on_values(state: State) -> State:
     return state.but(value=state.value * state.scale, scale=1.0)
 
 
-def _rectified(state: State) -> State:
-    if state.problem.operator != "mha":
-        return state
-    return state.but(**{name: np.maximum(getattr(state, name), 0.0) for name in ("query", "key", "value")})
-
-
 def _split_without_transpose(state: State) -> State:
     if state.problem.operator != "mha":
         return state
@@ -139,13 +133,6 @@ ROWS: tuple[Variation, ...] = (
         "reshapes positions and heads without a transposition when it splits the heads",
         "",
         _split_without_transpose,
-    ),
-    heads_row(
-        "projection_activation",
-        "relu",
-        "applies ReLU to the projected query, key and value",
-        "",
-        _rectified,
     ),
     heads_row("value_path", "key", "weighs the keys instead of the values", "", _key_as_value),
     heads_row("value_path", "reversed", "weighs the values in reversed order of the keys", "", _reversed_values),

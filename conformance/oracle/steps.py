@@ -106,6 +106,13 @@ def project(state: State) -> State:
     return state.but(**projected)
 
 
+def activate(state: State) -> State:
+    """Apply the activation, if there is one, to the projected query, key and value."""
+    if state.problem.activation is None:
+        return state
+    return state.but(**{name: np.maximum(getattr(state, name), 0.0) for name in ("query", "key", "value")})
+
+
 def split_heads(x: Array, heads: int) -> Array:
     """(batch, seq_len, heads * dim) to (batch, heads, seq_len, dim): head h owns columns h*dim to (h+1)*dim."""
     batch, length, width = x.shape
@@ -120,6 +127,45 @@ def split(state: State) -> State:
         key=split_heads(state.key, problem.num_kv_heads),
         value=split_heads(state.value, problem.num_kv_heads),
     )
+
+
+def append(state: State) -> State:
+    """
+    Append the learned key and value, then those of zeros; no mask concerns them.
+
+    torch.nn.MultiheadAttention, add_bias_kv and add_zero_attn: appended after the projection, masks padded.
+    """
+    problem = state.problem
+    extra = problem.weights_shape[-1] - problem.seq_len_k
+    if not extra:
+        return state
+    return state.but(
+        key=lengthened(state.key, problem.params.get("bias_k"), zero=problem.zero_key),
+        value=lengthened(state.value, problem.params.get("bias_v"), zero=problem.zero_key),
+        allowed=widened(state.allowed, extra, fill=True),
+        bias=None if state.bias is None else widened(whole_rows(state.bias, problem.seq_len_k), extra, fill=0.0),
+    )
+
+
+def lengthened(array: Array, learned: Array | None, *, zero: bool) -> Array:
+    """(batch, heads, seq_len, dim) with a learned row (heads * dim,), or None, and with one of zeros after it."""
+    batch, heads, _, dim = array.shape
+    rows = [array]
+    if learned is not None:
+        rows.append(np.broadcast_to(learned.reshape(1, heads, 1, dim), (batch, heads, 1, dim)))
+    if zero:
+        rows.append(np.zeros((batch, heads, 1, dim)))
+    return np.concatenate(rows, axis=2)
+
+
+def widened(values: Array, extra: int, *, fill: float) -> Array:
+    """Give an array over (..., keys) so many keys more."""
+    return np.concatenate([values, np.full((*values.shape[:-1], extra), fill, dtype=values.dtype)], axis=-1)
+
+
+def whole_rows(values: Array, keys: int) -> Array:
+    """An array over (..., keys or 1) over all keys."""
+    return np.broadcast_to(values, (*values.shape[:-1], keys))
 
 
 def group(state: State) -> State:
@@ -206,9 +252,16 @@ def merge(state: State) -> State:
 
 
 def project_out(state: State) -> State:
-    """Apply the output projection."""
+    """Apply the output projection, if there is one."""
     params = state.problem.params
+    if "wo" not in params:
+        return state
     return state.but(output=linear(state.output, params["wo"], params.get("bo")))
+
+
+def add_residual(state: State) -> State:
+    """Add the query, as it came, to the output."""
+    return state.but(output=state.output + state.problem.query) if state.problem.residual else state
 
 
 def answer_context(state: State) -> State:
@@ -236,10 +289,13 @@ CORE: Steps = (
 SDPA: Steps = (*CORE, Step("answer", answer_context))
 MHA: Steps = (
     Step("project", project),
+    Step("activate", activate),
     Step("split", split),
+    Step("append", append),
     *CORE,
     Step("merge", merge),
     Step("project_out", project_out),
+    Step("residual", add_residual),
 )
 STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
 """The steps of each operator, in order."""

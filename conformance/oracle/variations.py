@@ -6,6 +6,7 @@ the first is named first.
 """
 
 from conformance.oracle import (
+    other_appended,
     other_caps,
     other_fills,
     other_kernels,
@@ -26,6 +27,7 @@ TABLE: tuple[Variation, ...] = (
     *other_masks.ROWS,
     *other_problems.ROWS,
     *other_projections.ROWS,
+    *other_appended.ROWS,
     *other_steps.ROWS,
     *other_caps.ROWS,
     *other_softmax.ROWS,
@@ -45,7 +47,11 @@ CANONICAL_NAMES: dict[str, str] = {
     "input_axes": "as declared",
     "projection_order": "qkv",
     "projection_bias": "applied",
-    "projection_activation": "none",
+    "projection_activation": "as asked for",
+    "residual": "as asked for",
+    "bias_kv": "appended after the projection",
+    "zero_key": "appended",
+    "appended_keys": "last, and attended whatever masks say",
     "weight_orientation": "(in, out)",
     "value_path": "the values of the head",
     "head_split": "consecutive",

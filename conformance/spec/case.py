@@ -94,8 +94,8 @@ class Case:
     """
     One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
 
-    query_dim, kdim, vdim, output_dim and biases mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None no
-    cap, dropout_p None no dropout. yaml: the expanded entry as text, to show. source: where the entry begins,
+    The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
+    no cap, dropout_p None no dropout. yaml: the expanded entry as text, to show. source: where the entry begins,
     "cases/masks/key_padding.yaml:6".
     """
 
@@ -117,6 +117,11 @@ class Case:
     vdim: int
     output_dim: int
     biases: bool = True
+    bias_kv: bool = False
+    zero_key: bool = False
+    activation: Literal["relu"] | None = None
+    residual: bool = False
+    output_projection: bool = True
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float | None = None
@@ -183,12 +188,14 @@ class Case:
             "wv": (self.vdim, self.num_kv_heads * self.value_dim),
             "wo": (self.num_heads * self.value_dim, self.output_dim),
         }
+        if not self.output_projection:
+            del weights["wo"]
         shapes: dict[str, tuple[int, ...]] = {}
         for name, shape in weights.items():
             shapes[name] = shape
             if self.biases:
                 shapes["b" + name[1]] = shape[1:]
-        return shapes
+        return shapes | {f"bias_{letter}": weights["w" + letter][1:] for letter in "kv" if self.bias_kv}
 
     def requirements(self) -> tuple[str, ...]:
         """What an adapter must list in CAPABILITIES to be given this case (docs/adapters.md)."""
@@ -199,8 +206,13 @@ class Case:
             "value_dim": self.value_dim != self.head_dim,
             "kdim": mha and not self.kdim == self.vdim == self.query_dim,
             "query_dim": mha and self.query_dim != self.num_heads * self.head_dim,
-            "output_dim": mha and self.output_dim != self.query_dim,
+            "output_dim": mha and self.output_projection and self.output_dim != self.query_dim,
             "no_bias": mha and not self.biases,
+            "bias_kv": self.bias_kv,
+            "zero_key": self.zero_key,
+            "relu": self.activation == "relu",
+            "residual": self.residual,
+            "no_output_projection": not self.output_projection,
             "softcap": self.softcap is not None,
             "dropout": self.dropout_p is not None,
             "layout": self.inputs.layout != "contiguous",

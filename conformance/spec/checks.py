@@ -20,7 +20,10 @@ from conformance.spec.streams import BOUNDS
 
 MAX_ELEMENTS = 2**24
 
-MHA_ONLY = ("query_dim", "kdim", "vdim", "output_dim", "biases", "dropout_p")
+MHA_ONLY = (
+    *("query_dim", "kdim", "vdim", "output_dim", "biases", "dropout_p"),
+    *("bias_kv", "zero_key", "activation", "residual", "output_projection"),
+)
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
@@ -100,6 +103,17 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
 
 
+def output(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """Without a projection the output is as wide as the heads; a residual is as wide as the query."""
+    merged = case.num_heads * case.value_dim
+    if not case.output_projection and case.output_dim != merged:
+        message = f"output_dim {case.output_dim} needs an output projection; without one it is {merged}"
+        yield Fault(("output_dim",), message)
+    elif case.residual and case.output_dim != case.query_dim:
+        message = f"residual adds the query ({case.query_dim} wide) to the output ({case.output_dim} wide)"
+        yield Fault(("residual",), message)
+
+
 def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
     """One item can only be seen as many where there are many, and nothing in it depends on the item."""
     if case.inputs.layout != "expanded":
@@ -146,6 +160,7 @@ RULES = (
     Rule(frozenset({"operator", "inputs", *SIZES, *WIDTHS}), alias),
     Rule(frozenset({"inputs", "dtype"}), gain),
     Rule(frozenset({"inputs", "masks"}), poison),
+    Rule(frozenset({"operator", "residual", "output_projection", *SIZES, *WIDTHS}), output),
     Rule(frozenset({"inputs", "batch"}), layout),
     Rule(frozenset({"softcap", "dtype"}), softcap),
     Rule(frozenset({"outputs"}), repeated),

@@ -62,6 +62,8 @@ def _rare(problem: Problem) -> dict[str, object]:
     """What most problems do without, where they have it."""
     numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
     found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
+    found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
+    found |= {} if problem.activation is None else {"activation": problem.activation}
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
 
 

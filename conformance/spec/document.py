@@ -134,6 +134,11 @@ class Entry(Model):
     vdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
     output_dim: Size | None = Field(default=None, description="mha: query_dim if absent.")
     biases: bool | None = Field(default=None, description="mha: whether projections have biases; true if absent.")
+    bias_kv: bool | None = Field(default=None, description="mha: one learned key and value more, always attended.")
+    zero_key: bool | None = Field(default=None, description="mha: one key and value of zeros more, always attended.")
+    activation: Literal["relu"] | None = Field(default=None, description="mha: of projected query, key and value.")
+    residual: bool | None = Field(default=None, description="mha: whether the query is added to the output.")
+    output_projection: bool | None = Field(default=None, description="mha: whether there is one; true if absent.")
     scale: float | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
     softcap: float | None = Field(
         default=None, description="softcap * tanh(logits / softcap), before masks.", gt=0.0, allow_inf_nan=False

@@ -80,6 +80,8 @@ def _repaired(plain: Mapping[str, Any], faulty: set[str], broken: set[int]) -> d
 def _resolved(entry: document.Entry, suite: Path) -> Case:
     """Fill in every size that is absent."""
     query_dim = entry.query_dim or entry.num_heads * entry.head_dim
+    projected = entry.output_projection is not False
+    merged = entry.num_heads * (entry.value_dim or entry.head_dim)
     return Case(
         id="",
         suite="",
@@ -97,8 +99,13 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         query_dim=query_dim,
         kdim=entry.kdim or query_dim,
         vdim=entry.vdim or query_dim,
-        output_dim=entry.output_dim or query_dim,
+        output_dim=entry.output_dim or (query_dim if projected else merged),
         biases=entry.biases is not False,
+        bias_kv=entry.bias_kv is True,
+        zero_key=entry.zero_key is True,
+        activation=entry.activation,
+        residual=entry.residual is True,
+        output_projection=projected,
         scale=None if entry.scale is None else float(entry.scale),
         softcap=None if entry.softcap is None else float(entry.softcap),
         dropout_p=entry.dropout_p,

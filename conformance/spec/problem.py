@@ -64,9 +64,11 @@ class Problem:
     One attention call as arrays; shapes as in `bridge.Call`, masks as groups.
 
     scale None means 1/sqrt(head_dim), softcap None no cap. params is empty for sdpa. alias: "none", "kv", "qkv".
-    layout: how query, key and value lie in memory. dropout_p: of a dropout that is inactive. requirements: what
-    the case asks for beyond ordinary attention, in the words of CAPABILITIES. grad_output: of the shape of the output,
-    given where gradients are asked for.
+    bias_k and bias_v among the parameters are a key and a value that are appended, zero_key one of zeros after it. wo
+    is absent where there is no output projection. activation: of the projections of query, key and value. residual:
+    the query is added to the output. layout: how query, key and value lie in memory. dropout_p: of a dropout that is
+    inactive. requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
+    grad_output: of the shape of the output, given where gradients are asked for.
     """
 
     operator: str
@@ -86,6 +88,9 @@ class Problem:
     softcap: float | None = None
     dropout_p: float | None = None
     layout: str = "contiguous"
+    zero_key: bool = False
+    activation: str | None = None
+    residual: bool = False
     requirements: tuple[str, ...] = ()
     grad_output: Array | None = None
 
@@ -113,6 +118,12 @@ class Problem:
     def logits_shape(self) -> tuple[int, int, int, int]:
         """(batch, num_heads, seq_len_q, seq_len_k)."""
         return (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k)
+
+    @property
+    def weights_shape(self) -> tuple[int, int, int, int]:
+        """As `logits_shape`, with the keys that are appended."""
+        batch, heads, queries, keys = self.logits_shape
+        return (batch, heads, queries, keys + ("bias_k" in self.params) + self.zero_key)
 
     def allowed(self) -> Array:
         """AND of what the groups allow, shape (batch, num_heads, seq_len_q, seq_len_k); True = attend."""
@@ -148,7 +159,8 @@ class Problem:
         if self.operator == "mha":
             widths = {"query_dim": self.query, "kdim": self.key, "vdim": self.value}
             sizes |= {name: int(array.shape[-1]) for name, array in widths.items()}
-            sizes["output_dim"] = int(self.params["wo"].shape[1])
+            merged = self.num_heads * self.value_dim
+            sizes["output_dim"] = int(self.params["wo"].shape[1]) if "wo" in self.params else merged
         return sizes
 
     def but(self, **fields: Any) -> "Problem":

@@ -257,6 +257,21 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     "softcap before the scale": ({"softcap": "before_scale"}, both("parameters/softcap/number", ",softcap=2")),
     "logits clipped": ({"softcap": "clipped"}, both("parameters/softcap/number", ",softcap=2")),
     "softcap not multiplied": ({"softcap": "unmultiplied"}, both("parameters/softcap/number", ",softcap=0.5")),
+    "left out learned key": ({"bias_kv": "ignored"}, ("parameters/appended_keys/learned",)),
+    "learned key projected": ({"bias_kv": "projected"}, ("parameters/appended_keys/learned",)),
+    "left out key of zeros": ({"zero_key": "ignored"}, ("parameters/appended_keys/zero",)),
+    "masked appended keys": ({"appended_keys": "masked"}, ("parameters/appended_keys/both_trailing_padding",)),
+    "appended keys behind a causal mask": (
+        {"appended_keys": "under_causal"},
+        ("parameters/appended_keys/learned_causal", "parameters/appended_keys/zero_causal"),
+    ),
+    "appended keys before the others": ({"appended_keys": "first"}, ("parameters/appended_keys/both_with_weights",)),
+    "left out activation": ({"projection_activation": "ignored"}, ("parameters/projections/relu",)),
+    "left out residual": ({"residual": "ignored"}, ("parameters/projections/residual",)),
+    "dropped bk beside an appended key": (
+        {"projection_bias": "without_bk"},
+        ("parameters/appended_keys/learned", "parameters/appended_keys/zero"),
+    ),
     "dropped bk under a softcap": (
         {"projection_bias": "without_bk"},
         mha("parameters/softcap/number", ",softcap=0.5") + mha("parameters/softcap/number", ",softcap=2"),
@@ -372,7 +387,7 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
 OF_THE_OTHER = {
     "sdpa": (
         *("head_split", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
-        "output_projection",
+        *("output_projection", "residual", "bias_kv", "zero_key", "appended_keys"),
         "input_axes=batch_and_sequence",
     ),
     "mha": (

@@ -41,7 +41,10 @@ COVERAGE = 0.9
 JUDGED = 0.6
 WIDE = 0.15
 
-RARITIES = {"softcap": 4, "dropout": 4, "gradients": 18}
+RARITIES = {
+    **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout"), 4),
+    "gradients": 18,
+}
 """What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md."""
 
 CASES = load([ROOT], ROOT)
