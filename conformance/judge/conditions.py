@@ -18,11 +18,11 @@ class Condition(BaseModel):
     A conjunction: every field that is given must hold. A list of dtypes, devices or aliases means any of them.
 
     slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
-    handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is given.
-    outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. one_row: a mask that
-    is an array has one row for all of several queries. scaled: a scale is given. requirements: all are asked for, in the
-    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value.
-    sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not.
+    handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
+    given. outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. one_row: a
+    mask that is an array has one row for all of several queries. scaled: a scale is given. requirements: all are asked
+    for, in the words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal,
+    sizes_differ: pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not.
     sizes_multiple, sizes_not_multiple: dimension -> what divides it, or not.
     """
 
