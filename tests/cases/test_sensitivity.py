@@ -260,12 +260,12 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     "left out learned key": ({"bias_kv": "ignored"}, ("parameters/appended_keys/learned",)),
     "learned key projected": ({"bias_kv": "projected"}, ("parameters/appended_keys/learned",)),
     "left out key of zeros": ({"zero_key": "ignored"}, ("parameters/appended_keys/zero",)),
-    "masked appended keys": ({"appended_keys": "masked"}, ("parameters/appended_keys/both_trailing_padding_with_weights",)),
+    "masked appended keys": ({"appended_keys": "masked"}, ("parameters/appended_keys/both_under_padding",)),
     "appended keys behind a causal mask": (
         {"appended_keys": "under_causal"},
         ("parameters/appended_keys/learned_causal", "parameters/appended_keys/zero_causal"),
     ),
-    "appended keys before the others": ({"appended_keys": "first"}, ("parameters/appended_keys/both_trailing_padding_with_weights",)),
+    "appended keys before the others": ({"appended_keys": "first"}, ("parameters/appended_keys/both_under_padding",)),
     "left out activation": ({"projection_activation": "ignored"}, ("parameters/projections/relu",)),
     "left out residual": ({"residual": "ignored"}, ("parameters/projections/residual",)),
     "dropped bk beside an appended key": (
