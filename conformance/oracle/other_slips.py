@@ -101,10 +101,9 @@ def _query_bias_unscaled(problem: Problem) -> Problem:
 
 
 def _no_output_projection(problem: Problem) -> Problem:
-    if problem.operator != "mha" or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
+    if "wo" not in problem.params or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
         return problem
-    kept = {name: array for name, array in problem.params.items() if name != "bo"}
-    return problem.but(params={**kept, "wo": np.eye(problem.num_heads * problem.value_dim)})
+    return problem.but(params={name: array for name, array in problem.params.items() if name not in ("wo", "bo")})
 
 
 def _first_group(steps: Steps, _: str) -> Steps:
@@ -143,14 +142,14 @@ def _times_infinity(steps: Steps, _: str) -> Steps:
 
 def _weights_unmasked(steps: Steps, _: str) -> Steps:
     def unmasked(state: State) -> State:
-        return state.but(weights=softmax(state.but(logits=state.scaled)).probs)
+        return state.but(weights=softmax(state.but(logits=state.capped)).probs)
 
     return replace_step(steps, "weights", unmasked)
 
 
 def _weights_turned(steps: Steps, _: str) -> Steps:
     def weigh(state: State) -> State:
-        if state.problem.seq_len_q != state.problem.seq_len_k:
+        if state.probs.shape[-1] != state.probs.shape[-2]:
             return ordinary(state)
         turned = ordinary(state.but(probs=state.probs.swapaxes(-1, -2)))
         return state.but(context=turned.context)
