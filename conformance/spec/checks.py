@@ -27,6 +27,9 @@ MHA_ONLY = (
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
+UNDERIVED = ("softcap", "bias_kv", "zero_key", "activation", "residual", "output_projection")
+"""What the backward pass of the oracle does not know."""
+
 Check = Callable[[Entry, Case], Iterator[Fault]]
 
 
@@ -151,6 +154,9 @@ def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "alias"), message)
     if case.inputs.poison is not None:
         yield Fault(("inputs", "poison"), "gradients are asked for finite inputs only")
+    for name in UNDERIVED:
+        if getattr(entry, name) not in (None, name == "output_projection"):
+            yield Fault((name,), f"gradients are not derived for {name}: leave it out, or ask for the output alone")
 
 
 RULES = (
@@ -164,7 +170,7 @@ RULES = (
     Rule(frozenset({"inputs", "batch"}), layout),
     Rule(frozenset({"softcap", "dtype"}), softcap),
     Rule(frozenset({"outputs"}), repeated),
-    Rule(frozenset({"outputs", "inputs"}), gradients),
+    Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
 )
 
 DEFAULTED = {

@@ -91,6 +91,9 @@ FIELDS = {
     "operator: sdpa\n«biases: true": "biases is for operator mha only",
     "operator: sdpa\n«dropout_p: 0.5": "dropout_p is for operator mha only",
     "dropout_p: «1.0": "dropout_p: expected less than 1, got 1",
+    "operator: sdpa\n«zero_key: true": "zero_key is for operator mha only",
+    "output_dim: «11\noutput_projection: false": "output_dim 11 needs an output projection; without one it is 16",
+    "output_dim: 11\nresidual: «true": "residual adds the query (16 wide) to the output (11 wide)",
     "softcap: «0.0": "softcap: expected more than 0, got 0",
     "softcap: «0.1": "softcap 0.1 is no float32 number: implementations would round it",
     "batch: 1\ninputs: {layout: «expanded}": "layout expanded shows one item as a batch of several; batch is 1",
@@ -201,6 +204,10 @@ def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None
     check_one(mistakes, entry("outputs: [gradients]\ninputs: {alias: «kv}"), "gradients need three inputs of their own")
     text = "outputs: [gradients]\nmasks: [{kind: causal}]\ninputs: {poison: «nan_keys}"
     check_one(mistakes, entry(text), "gradients are asked for finite inputs only")
+    for field in ("softcap: «2.0", "bias_kv: «true", "zero_key: «true", "activation: «relu", "residual: «true"):
+        name = field.partition(":")[0]
+        check_one(mistakes, entry(f"outputs: [gradients]\n{field}"), f"gradients are not derived for {name}")
+    check_one(mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not derived for output_projection")
 
 
 def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
