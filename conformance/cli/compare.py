@@ -65,8 +65,8 @@ def load_side(path: Path) -> Side:
     Raises:
         UsageError: it is neither, with what to do.
     """
-    if path.is_file() and path.name != LOG:
-        return side_of_baseline(load_baseline(path), str(path))
+    if path.is_file():
+        return side_of_baseline(load_baseline(path), str(path)) if path.name != LOG else load_side(path.parent)
     try:
         if path.is_dir() and not (path / LOG).is_file():
             raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")

@@ -90,6 +90,14 @@ def test_what_regressed_says_how_to_run_it_again(runs: Path) -> None:
     assert "  rerun: conformance run cases -a mine.py -k small/dead" in between(runs, "zero", "nan").stdout
 
 
+def test_the_log_may_stand_for_its_folder_and_exit_zero_only_reports(runs: Path) -> None:
+    done = conformance("compare", "zero/run.jsonl", "nan", "--out", "diff", "--exit-zero", cwd=runs)
+    assert (done.returncode, done.stdout.splitlines()[0][:10]) == (0, "Regressed:")
+    assert conformance("compare", "zero", "nowhere", cwd=runs).stderr == (
+        "conformance: nowhere cannot be read: No such file or directory\n"
+    )
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_run_log_that_was_cut_is_incomplete_and_says_how_to_go_on(runs: Path, tmp_path: Path, side: int) -> None:
     log = (runs / "zero" / "run.jsonl").read_bytes()
