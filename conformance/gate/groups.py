@@ -1,7 +1,7 @@
 """Changes of one kind, one cause and one upgrade, with the sentence that tells them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from conformance.gate.change import KINDS, Change
@@ -100,6 +100,8 @@ def _upgrade(change: Change, base: Side, candidate: Side) -> tuple[dict[str, str
 def _group(changes: tuple[Change, ...], ways: Mapping[tuple[str, str], Ways], base: Side, candidate: Side) -> Group:
     first = changes[0]
     found = ways[first.case, first.subject]
+    if any(ways[change.case, change.subject].condition != found.condition for change in changes):
+        found = replace(found, condition="")
     before, now = _upgrade(first, base, candidate)
     said = _sentence(changes, found, before, now)
     return Group(first.kind, said, before, now, found, changes)
@@ -109,7 +111,8 @@ def _sentence(changes: tuple[Change, ...], ways: Ways, before: Mapping[str, str]
     kind, subjects = changes[0].kind, sorted({change.subject for change in changes})
     who = ", ".join(f"{name} {version}" for name, version in now.items()) or subjects[0]
     was = _was(before, now)
-    return f"{who}: {_what(kind, ways, was)}: {_number(changes)}"
+    only = f" ({ways.condition})" if ways.condition else ""
+    return f"{who}: {_what(kind, ways, was)}{only}: {_number(changes)}"
 
 
 def _was(before: Mapping[str, str], now: Mapping[str, str]) -> str:

@@ -4,12 +4,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from conformance.engine.runlog import Record, RunLogError, read_log
 
 LOG = "run.jsonl"
 CONFORMING = ("pass", "dialect")
+AND = " & "
+"""Between the ways of a cause that is several."""
+
 INVARIANT = "invariant"
 """The class of a fail that breaks a relation between replies."""
 
@@ -26,7 +30,8 @@ class Observed:
     replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
     declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception.
     text: what happened, in one line. bits, problem, judge: digests of the output bits, of what was asked, of the
-    judging code. known: why the gate accepts it, if it does by a known deviation. tensors: the file that holds its
+    judging code. condition: under which the first way shows, "only in float16", where the joint diagnosis of the
+    subject says so. known: why the gate accepts it, if it does by a known deviation. tensors: the file that holds its
     arrays. where: its circumstances, if they are not those of the subject's other cells.
     """
 
@@ -42,6 +47,7 @@ class Observed:
     judge: str = ""
     uncalibrated: bool = False
     looked: bool = False
+    condition: str = ""
     known: str = ""
     rerun: str = ""
     tensors: Path | None = None
@@ -125,13 +131,14 @@ def side_of(
     header = records[0]
     names = _plain_names(header["subjects"], name) if plain else {subject: subject for subject in header["subjects"]}
     cells = [record for record in records if record["type"] == "cell"]
+    joint = _joint(records)
     footer = records[-1] if records[-1]["type"] == "footer" else {}
     gate, judge = footer.get("gate", {}), header.get("judge", "")
     return Side(
         name=name,
         cases={case: short(about.get("digest", "")) for case, about in header["cases"].items()},
         asked=_circumstances(header, records, names),
-        cells={(record["case"], names[record["subject"]]): observed(record, folder, judge) for record in cells},
+        cells={(record["case"], names[record["subject"]]): observed(record, folder, judge, joint) for record in cells},
         missing=(*missing, *(f"{name}: {text}" for text in gate.get("incomplete", ()))),
         sources={case: about.get("source", "") for case, about in header["cases"].items()},
         not_offered={each["adapter"]: ", ".join(each["missing"]) for each in header.get("not_offered", ())},
@@ -176,15 +183,18 @@ def _circumstances(header: Record, records: tuple[Record, ...], names: Mapping[s
     return found
 
 
-def observed(record: Mapping[str, Any], folder: Path, judge: str) -> Observed:
-    """What a cell's record says."""
+def observed(
+    record: Mapping[str, Any], folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
+) -> Observed:
+    """What a cell's record says; `joint` has the way and the condition that explain it among the subject's others."""
+    way, condition = joint.get((record.get("case", ""), record.get("subject", "")), ("", ""))
     error = record.get("error", {})
     digests = record.get("digests", {})
     tensors = record.get("tensors")
     return Observed(
         verdict=record["verdict"],
         budget=_number(record.get("budget")),
-        ways=_ways(record),
+        ways=tuple(dict.fromkeys((way, *_ways(record)) if way else _ways(record))),
         declared={each["decision"]: each["name"] for each in record.get("declared", {}).get("dialect", ())},
         klass=record.get("class", ""),
         error=error.get("type", ""),
@@ -194,10 +204,23 @@ def observed(record: Mapping[str, Any], folder: Path, judge: str) -> Observed:
         judge=short(digests.get("judge", judge)),
         uncalibrated=bool(record.get("uncalibrated")),
         looked="invariants" in record,
+        condition=condition,
         known=record.get("known", {}).get("reason", ""),
         rerun=record.get("rerun", ""),
         tensors=folder / tensors if tensors else None,
     )
+
+
+def _joint(records: tuple[Record, ...]) -> dict[Key, tuple[str, str]]:
+    """What the joint diagnosis of each subject says of its cells: `decision=name & decision=name`, and when."""
+    found = {}
+    for record in records:
+        for cause in record["causes"] if record["type"] == "diagnosis" else ():
+            taken = [f"{decision}={name}" for decision, name in cause.get("decisions", {}).items()]
+            way = AND.join(taken) or f"arithmetic={cause.get('arithmetic', '')}"
+            for case in cause["cells"]:
+                found[case, record["subject"]] = (way, cause.get("condition", ""))
+    return found
 
 
 def _ways(record: Mapping[str, Any]) -> tuple[str, ...]:

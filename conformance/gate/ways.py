@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from conformance.gate.change import Change, effective
-from conformance.gate.side import INVARIANT, Key, Observed
+from conformance.gate.side import AND, INVARIANT, Key, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
 from conformance.judge.diagnose import CANONICAL
@@ -20,7 +20,8 @@ class Ways:
     """
     From what to what: keys that cells of one cause share (`fully_masked_row=nan`), and sentences after "it".
 
-    short: "a fully masked row is zero", "NaN" where the decision is one and has short names.
+    short: "a fully masked row is zero", "NaN" where the decision is one and has short names. condition: under which the
+    new way shows, "" where none is known.
     """
 
     before: str
@@ -28,6 +29,7 @@ class Ways:
     before_text: str
     now_text: str
     short: tuple[str, str] | None = None
+    condition: str = ""
 
 
 def ways_of(changes: Iterable[Change]) -> dict[Key, Ways]:
@@ -74,11 +76,13 @@ def _ways(change: Change, before: str, now: str) -> Ways:
         return Ways("", "", "", "")
     if change.kind in ("drifted", "judge_changed", "case_changed"):
         return Ways("", change.text, "", DRIFTS.get(change.text, ""))
-    decisions = [_decision(way) for way in (now, before) if way and _decision(way) != INVARIANT]
+    taken = [way for ways in (now, before) if ways for way in ways.split(AND)]
+    decisions = [_decision(way) for way in taken if _decision(way) not in (INVARIANT, "arithmetic")]
     if not decisions and base.conforms and candidate.conforms:
         decisions = sorted(_differing(effective(base), effective(candidate)))
     first, second = _side(base, before, decisions), _side(candidate, now, decisions)
-    return Ways(first[0], second[0], first[1], second[1], _short(first[0], second[0]))
+    condition = candidate.condition if now and now == candidate.ways[0] else ""
+    return Ways(first[0], second[0], first[1], second[1], _short(first[0], second[0]), condition)
 
 
 DRIFTS = {"budget": "uses another part of the bound", "bits": "returns other bits, within the bound"}
@@ -102,7 +106,14 @@ def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]
 
 
 def _sentence(way: str) -> str:
+    """What a way, or several together, come to."""
+    return " and ".join(map(_single, way.split(AND)))
+
+
+def _single(way: str) -> str:
     decision, _, name = way.partition("=")
+    if decision == "arithmetic":
+        return f"computes more coarsely than declared ({name})"
     if decision == INVARIANT:
         return next((each.sentence for each in INVARIANTS if each.name == name), f"breaks the relation {name}")
     try:
@@ -130,5 +141,5 @@ def _happened(observed: Observed) -> str:
 def _short(before: str, now: str) -> tuple[str, str] | None:
     decision, _, name = now.partition("=")
     other, _, earlier = before.partition("=")
-    same = decision == other and name and earlier and "," not in before + now
+    same = decision == other and name and earlier and not {",", "&"} & set(before + now)
     return turned(decision, earlier, name) if same else None

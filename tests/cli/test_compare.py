@@ -66,7 +66,7 @@ def between(runs: Path, before: str, now: str) -> subprocess.CompletedProcess[st
     ("before", "now", "code", "first"),
     [
         ("zero", "zero", 0, "Unchanged: 3 verdicts on 1 subject"),
-        ("nan", "nan", 0, "Unchanged: 3 verdicts on 1 subject"),
+        ("nan", "nan", 0, "Unchanged: 3 verdicts on 1 subject, 1 of them red on both sides"),
         ("zero", "nan", 1, f"Regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"),
         ("mean", "nan", 1, f"Fails in another way: {MINE} a fully masked row is NaN, was the mean of V before: 1 case"),
         ("nan", "zero", 0, f"Nothing regressed. Fixed: {MINE} a fully masked row is zero, was NaN before: 1 case"),

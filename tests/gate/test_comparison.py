@@ -101,6 +101,19 @@ def test_a_broken_relation_is_told_by_its_sentence(sides: ModuleType) -> None:
     assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
 
 
+def test_a_cause_of_two_ways_is_told_with_its_condition(sides: ModuleType) -> None:
+    both = Observed("fail", ways=("scale=none & use[mask]=ignored",), klass="semantic", condition="only in float16")
+    found = of(sides, {"a": PASS, "b": PASS}, {"a": both, "b": both})
+    said = "it does not scale the logits and ignores mask; in 1.23.2 it"
+    was = "takes scale as usual: 1/sqrt(head_dim) or as given, uses mask in every call"
+    assert [group.sentence for group in found.groups] == [
+        f"onnxruntime 1.24.4: {said} {was} (only in float16): 2 cases"
+    ]
+    coarse = of(sides, {"a": PASS}, {"a": Observed("fail", ways=("arithmetic=tf32",), klass="precision")})
+    told = "it computes more coarsely than declared (tf32); in 1.23.2 it conformed: 1 case"
+    assert [group.sentence for group in coarse.groups] == [f"onnxruntime 1.24.4: {told}"]
+
+
 def test_other_bits_say_nothing_on_another_machine() -> None:
     other = Observed("pass", budget=0.3, bits="b9")
     assert change_of(PASS, other, same_machine=True) == ("drifted", "bits")

@@ -49,6 +49,17 @@ def test_a_broken_relation_stands_for_what_would_explain_the_changed_call() -> N
     assert (found.ways, found.looked) == (("invariant=poisoned_value",), True)
 
 
+def test_the_joint_diagnosis_comes_first_with_its_condition() -> None:
+    cause = {"decisions": {"scale": "none", "use[mask]": "ignored"}, "condition": "only in float16", "cells": ["a"]}
+    records = log("x")
+    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [cause]}, records[-1])
+    cell = side_of("run", joined, Path("run")).cells["a", "x"]
+    assert (cell.ways, cell.condition) == (("scale=none & use[mask]=ignored",), "only in float16")
+    coarse = {"arithmetic": "tf32", "profile": {"mm": "tf32"}, "cells": ["a"]}
+    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [coarse]}, records[-1])
+    assert side_of("run", joined, Path("run")).cells["a", "x"].ways == ("arithmetic=tf32",)
+
+
 def test_addresses_in_messages_do_not_differ_from_run_to_run() -> None:
     found = read({"error": {"type": "E", "message": "\n at 0x7f12 it fails\nmore"}})
     assert (found.error, found.text) == ("E", "at 0x… it fails")
