@@ -43,6 +43,7 @@ SUBJECTS = (
     "ort.attention[opset23-optimised]",
     "ort.attention[opset23]",
     "ort.attention[opset24]",
+    "torch.flex_sdpa",
     "torch.mha[aot_eager]",
     "torch.mha[eval]",
     "torch.mha[seq_first]",

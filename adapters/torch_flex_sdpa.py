@@ -1,0 +1,89 @@
+"""
+PyTorch, through torch.nn.attention.flex_attention.flex_attention, unfused: not under torch.compile.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, head_dim), as in the call
+* masks: a mask_mod that looks up a boolean array, True = attend, made a block_mask by create_block_mask
+* additive masks: a score_mod that adds what it looks up
+* query, key and value lie in memory as the call says: torch.as_strided
+* fewer key heads than query heads: enable_gqa=True
+* what PyTorch traced for earlier calls is forgotten: else it may raise when it says why it traces a call anew
+"""
+
+NAME = "torch.flex_sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["torch"]
+EXTRA = "torch"
+OUTPUTS = ["output"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout"]
+SLOTS = {
+    "block_mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "bool": "attend",
+    },
+    "score_mod": {"role": "mask", "takes": ["additive"], "axes": [["b", "h", "q", "k"]], "float": "add"},
+}
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+
+from ._torch import aliased, from_torch, to_torch, torch_evidence
+
+
+def declare(facts: Facts) -> Declaration:
+    """Canonical; products and softmax are in float32 for half precision, and the weights are rounded before the values."""
+    return Declaration(
+        Profile.ordinary(facts.dtype), evidence="torch/_higher_order_ops/flex_attention.py: math_attention"
+    )
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    facts = call.facts
+    torch.compiler.reset()
+    query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
+    masks = {name: to_torch(tensor, facts.device) for name, tensor in call.arguments.items()}
+    arguments: dict[str, Any] = {
+        "scale": call.scale,
+        "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
+    }
+    if "score_mod" in masks:
+        arguments["score_mod"] = adding(masks["score_mod"])
+    if "block_mask" in masks:
+        allowed = masks["block_mask"]
+        arguments["block_mask"] = create_block_mask(looking_up(allowed), *allowed.shape, device=facts.device)
+    with torch.no_grad(), framework_call():
+        output = flex_attention(query, key, value, **arguments)
+    return {"output": from_torch(output)}
+
+
+def adding(bias: Any) -> Callable[..., Any]:
+    """A score_mod that adds a (batch, num_heads, seq_len_q, seq_len_k) array."""
+
+    def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return score + bias[b, h, i, j]
+
+    return score_mod
+
+
+def looking_up(allowed: Any) -> Callable[..., Any]:
+    """A mask_mod that reads a (batch, num_heads, seq_len_q, seq_len_k) array."""
+
+    def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return allowed[b, h, i, j]
+
+    return mask_mod
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return torch_evidence()
