@@ -40,7 +40,7 @@ from ._torch import aliased, from_torch, to_torch, torch_evidence
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; products and softmax are in float32 for half precision, and the weights are rounded before the values."""
+    """Canonical; half precision has products and softmax in float32, and rounds the weights."""
     return Declaration(
         Profile.ordinary(facts.dtype), evidence="torch/_higher_order_ops/flex_attention.py: math_attention"
     )
