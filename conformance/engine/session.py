@@ -127,6 +127,7 @@ class Session:
             self._settle_all()
             raise
         except StopRun:
+            self._settle_all()
             self._diagnose()
             raise
         self._settle_all()

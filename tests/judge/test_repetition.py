@@ -1,0 +1,57 @@
+"""The same call asked again: which differences are nondeterministic, and which depend on the order."""
+
+import numpy as np
+import pytest
+
+from conformance.bridge import Tensor
+from conformance.judge.repetition import Repetition, Reply, repetition
+
+
+def reply(*values: float) -> Reply:
+    return {"output": Tensor.of(np.array(values, dtype=np.float32))}
+
+
+A, B, C = reply(1.0, 2.0), reply(1.0, 2.5), reply(1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("again", "alone", "found"),
+    [
+        ([A, A, A], [A], "same"),
+        ([A, A, B], [A], "nondeterministic"),
+        ([B, C, A], [A], "nondeterministic"),
+        ([B, A, A], [A], "order_dependent"),
+        ([B, B, B], [A], "order_dependent"),
+        ([A, A, A], [B], "order_dependent"),
+        ([A, A, A], [None], "order_dependent"),
+        ([], [B], "order_dependent"),
+        ([A], [], "same"),
+    ],
+)
+def test_replies_are_told_apart(again: list[Reply], alone: list[Reply], found: str) -> None:
+    assert repetition(A, again, alone).found == found
+
+
+def test_exceptions_are_the_same_as_each_other_and_as_nothing_else() -> None:
+    assert repetition(None, [None, None, None], [None]).found == "same"
+    assert repetition(None, [None, None, None], [A]).reason == (
+        "alone in a fresh worker the same call has another reply: one of them is an exception"
+    )
+
+
+def test_the_largest_difference_is_told() -> None:
+    found = repetition(A, [A, A, C], [])
+    assert found == Repetition(
+        "nondeterministic",
+        3,
+        0,
+        "asked twice in a row, one call has two replies: output 2, then 3 at [1]",
+    )
+    assert found.record() == {"found": "nondeterministic", "again": 3, "alone": 0, "reason": found.reason}
+
+
+def test_every_bit_counts_and_nan_is_itself() -> None:
+    assert repetition(reply(float("nan")), [reply(float("nan"))], []).found == "same"
+    assert repetition(reply(0.0), [reply(-0.0)], []).found == "order_dependent"
+    other = {"output": Tensor.of(np.zeros((1, 1), dtype=np.float32))}
+    assert "output is float32 [1, 1], then float32 [2]" in repetition(A, [other], []).reason
