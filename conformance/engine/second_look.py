@@ -13,6 +13,7 @@ from conformance.engine.cells import Cell, call_digest, make_cell
 from conformance.engine.held import Held
 from conformance.engine.job import Outcome
 from conformance.judge import effective
+from conformance.judge.changes import is_changeable
 from conformance.judge.invariants import INVARIANTS
 from conformance.judge.repetition import IN_A_ROW
 from conformance.spec.case import Case
@@ -121,7 +122,7 @@ class SecondLook:
         return sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
 
     def _relations(self, held: Held) -> Iterator[Question]:
-        if held.judged.declared is None or held.problem.differentiated:  # relations are between outputs
+        if held.judged.declared is None or not is_changeable(held.problem):
             return
         for invariant in INVARIANTS:
             cell = self._changed(held, invariant.change(held.problem), invariant.name)
@@ -129,7 +130,7 @@ class SecondLook:
                 yield Question("invariants", cell, held.relates(invariant, cell))
 
     def _pieces(self, held: Held) -> Iterator[Question]:
-        if held.judged.declared is None:
+        if held.judged.declared is None or held.problem.differentiated:
             return
         found = effective.pieces(held.judged.problem)
         if isinstance(found, str):

@@ -19,6 +19,11 @@ LARGE = {"float64": 2.0**16, "float32": 2.0**16, "float16": 2.0**6, "bfloat16": 
 BOOLEAN = ("bool", "int")
 
 
+def is_changeable(problem: Problem) -> bool:
+    """Whether relations are asked: not of gradients, nor where the items of a batch must be one and the same."""
+    return not problem.differentiated and problem.layout != "expanded"
+
+
 def seen(problem: Problem) -> Array:
     """Which rows of key and value anybody attends: (batch, seq_len_k), of sdpa (batch, num_kv_heads, seq_len_k)."""
     by_head = np.asarray(problem.attended().any(axis=2))

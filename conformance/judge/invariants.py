@@ -21,7 +21,7 @@ from conformance.judge.changes import (
     with_visible_values_changed,
 )
 from conformance.judge.expectation import Expectation
-from conformance.judge.rearranging import axes_of, expanded, take, take_heads, take_items, take_keys
+from conformance.judge.rearranging import PARAMETERS, axes_of, expanded, take, take_heads, take_items, take_keys
 from conformance.spec.problem import Array, Problem
 
 MATTERS = 10.0
@@ -77,7 +77,9 @@ def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:
 
 
 def _permuted_heads(problem: Problem) -> Problem | None:
-    return take_heads(problem, _reversed(problem.num_kv_heads)) if problem.num_kv_heads > 1 else None
+    if problem.num_kv_heads == 1 or not problem.params.keys() <= PARAMETERS:
+        return None
+    return take_heads(problem, _reversed(problem.num_kv_heads))
 
 
 def _with_heads_permuted(problem: Problem, output: str, values: Array) -> Array:

@@ -10,6 +10,9 @@ from conformance.spec.problem import Array, Group, Problem
 AXES = "bhqk"
 """The axes of masks: batch, num_heads, seq_len_q, seq_len_k."""
 
+PARAMETERS = frozenset(kind + letter for kind in "wb" for letter in "qkvo")
+"""Parameters of which it is known how the heads stand in them."""
+
 Index = Sequence[int]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from conformance import places
 from conformance.bridge import Profile, Tensor
+from conformance.judge.changes import is_changeable
 from conformance.judge.expectation import expect
 from conformance.judge.invariants import INVARIANTS, Invariant, Relation, Side, relate
 from conformance.oracle.evaluate import evaluate
@@ -171,3 +172,14 @@ def sides() -> tuple[Side, ...]:
         if case.dtype == "float32" and not case.verbatim:
             smallest.setdefault((case.suite, case.operator), case)
     return tuple(side(materialise(case), honest) for case in smallest.values())
+
+
+def test_relations_are_not_asked_of_gradients_nor_of_a_batch_that_is_one_item() -> None:
+    assert is_changeable(problem(layout="transposed"))
+    assert not is_changeable(problem(layout="expanded"))
+    assert not is_changeable(problem(outputs=("output", "grad_query")))
+
+
+def test_heads_stay_where_a_parameter_is_unknown() -> None:
+    unknown = problem(params={"bias_k": np.zeros(15)})
+    assert BY_NAME["head_order"].change(unknown) is None
