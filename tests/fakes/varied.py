@@ -26,7 +26,10 @@ REQUIRES = ["numpy"]
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = [
+    *("scale", "softcap", "dropout", "layout"),
+    *("grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
+]
 SLOTS = {
     "key_padding_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attn_mask": {
@@ -133,6 +136,9 @@ def problem(call: Call) -> Problem:
         params={name: tensor.float64() for name, tensor in call.params.items()},
         groups=groups(call),
         scale=call.scale,
+        softcap=call.softcap,
+        dropout_p=call.dropout_p,
+        layout=facts.layout,
         outputs=facts.outputs,
         alias=facts.alias,
     )
