@@ -18,23 +18,23 @@ FAKES = Path(__file__).parents[1] / "fakes"
 Record = dict[str, Any]
 
 MUST_CATCH = {
-    "inverted_mask": ("masks/attention_2d/holes[operator=sdpa]", "polarity[attn_mask]=ignore"),
-    "inverted_padding": ("masks/key_padding/trailing[operator=mha]", "polarity[key_padding_mask]=ignore"),
-    "ignored_padding": ("masks/key_padding/trailing[operator=sdpa]", "use[key_padding_mask]=ignored"),
-    "transposed_mask": ("masks/attention_2d/square_holes[operator=sdpa]", "mask_axes[attn_mask]=transposed"),
+    "inverted_mask": "masks/attention_2d/holes[operator=sdpa]", "polarity[attn_mask]=ignore"),
+    "inverted_padding": "masks/key_padding/trailing[operator=mha]", "polarity[key_padding_mask]=ignore"),
+    "ignored_padding": "masks/key_padding/trailing[operator=sdpa]", "use[key_padding_mask]=ignored"),
+    "transposed_mask": "masks/attention_2d/square_holes[operator=sdpa]", "mask_axes[attn_mask]=transposed"),
     "bottom_right": (
         "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]",
         "causal_alignment=bottom_right",
     ),
-    "missing_scale": ("shapes/cross_attention/three_tensors[operator=sdpa]", "scale=none"),
-    "softmax_over_queries": ("shapes/cross_attention/three_tensors[operator=mha]", "softmax_axis=queries"),
-    "interleaved_heads": ("shapes/self_attention/one_tensor[operator=mha]", "head_split=interleaved"),
-    "fill_minus_1e4": ("masks/key_padding/trailing[operator=sdpa]", "mask_fill=minus_1e4"),
-    "uniform_dead_row": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=uniform"),
-    "zero_against_declared_uniform": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=zero"),
-    "swapped_value": ("shapes/cross_attention/three_tensors[operator=sdpa]", "value_path=reversed"),
-    "averaged_weights": ("shapes/cross_attention/with_weights[operator=mha]", "returned_weights=averaged"),
-    "result_in_float64": ("shapes/cross_attention/three_tensors[operator=sdpa]", "result_dtype=float64"),
+    "missing_scale": "shapes/cross_attention/three_tensors[operator=sdpa]", "scale=none"),
+    "softmax_over_queries": "shapes/cross_attention/three_tensors[operator=mha]", "softmax_axis=queries"),
+    "interleaved_heads": "shapes/self_attention/one_tensor[operator=mha]", "head_split=interleaved"),
+    "fill_minus_1e4": "masks/key_padding/trailing[operator=sdpa]", "mask_fill=minus_1e4"),
+    "uniform_dead_row": "degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=uniform"),
+    "zero_against_declared_uniform": "degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=zero"),
+    "swapped_value": "shapes/cross_attention/three_tensors[operator=sdpa]", "value_path=reversed"),
+    "averaged_weights": "shapes/cross_attention/with_weights[operator=mha]", "returned_weights=averaged"),
+    "result_in_float64": "shapes/cross_attention/three_tensors[operator=sdpa]", "result_dtype=float64"),
 }
 
 
@@ -89,6 +89,52 @@ def test_a_run_with_planted_bugs_is_rejected_and_says_how_to_rerun_a_cell(varied
     rerun = varied.cells[case, "fake.varied[missing_scale]"]["rerun"]
     assert rerun.startswith("conformance run -a ")
     assert rerun.endswith(f"-k '{case}'")
+
+
+DIAGNOSES: dict[str, str] = {
+    "inverted_mask": "reads True in attn_mask as: ignore this key; fix: pass ~attn_mask",
+    "ignored_padding_unless_square": (
+        "ignores key_padding_mask, only with seq_len_q != seq_len_k; fix: do not rely on key_padding_mask"
+    ),
+    "missing_scale_for_one_item": (
+        "does not scale the logits, only with batch = 1; fix: multiply the query by 1/sqrt(head_dim)"
+    ),
+    "reversed_values_with_a_mask": "weighs the values in reversed order of the keys, only with a mask",
+    "next_head_in_float16": "weighs the values of the next head, only in float16",
+    "missing_scale_and_reversed_values": (
+        "weighs the values in reversed order of the keys, and does not scale the logits; "
+        "fix: multiply the query by 1/sqrt(head_dim)"
+    ),
+    "tf32": (
+        "would conform if it rounds the operands of matrix products to tf32; "
+        "fix: set the precision of matrix products to the highest, if that is not wanted"
+    ),
+    "unheard_of": "",
+}
+"""What each liar is told, in one sentence for all of its verdicts; nothing explains the last."""
+
+
+@pytest.fixture(scope="module")
+def diagnosed(conformance_run: Callable[..., Finished]) -> Finished:
+    chosen = ("masks/*", "causal/*", "shapes/*", "numerics/half*")
+    liars = [word for lie in DIAGNOSES for word in ("-a", f"{FAKES / 'varied.py'}[{lie}]")]
+    return conformance_run(*liars, *(word for glob in chosen for word in ("-k", glob)))
+
+
+@pytest.mark.parametrize("lie", sorted(DIAGNOSES))
+def test_one_sentence_explains_all_verdicts_of_a_liar(diagnosed: Finished, lie: str) -> None:
+    name = f"fake.varied[{lie}]"
+    failing = sum(cell["verdict"] == "fail" for (_, subject), cell in diagnosed.cells.items() if subject == name)
+    (record,) = (each for each in diagnosed.records if each["type"] == "diagnosis" and each["subject"] == name)
+    assert failing == record["failures"] >= 10
+    if not DIAGNOSES[lie]:
+        assert (record["causes"], len(record["unexplained"])) == ([], failing)
+        return
+    said = f"1 cause explains {failing} verdicts of {name}: {DIAGNOSES[lie]}"
+    summary = (diagnosed.folder / "summary.md").read_text(encoding="utf-8")
+    assert said in diagnosed.stdout.splitlines()
+    assert said in (diagnosed.folder / "junit.xml").read_text(encoding="utf-8").replace("&gt;", ">")
+    assert f"1 cause explains {failing} verdicts of `{name}`: " in summary
 
 
 def test_the_honest_one_passes_every_case_in_every_dtype(conformance_run: Callable[..., Finished]) -> None:

@@ -55,7 +55,7 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     [
         ({"type": "cell", "reason": object()}, "is not a JSON value"),
         ({"type": "cell", "evidence": {1: 2}}, "1 is not a name"),
-        ({"type": "comment"}, "a record of type 'comment'; a run log has header, worker, cell, footer"),
+        ({"type": "comment"}, "a record of type 'comment'; a run log has header, worker, cell, diagnosis, footer"),
     ],
 )
 def test_what_is_no_record_is_refused_and_nothing_written(tmp_path: Path, record: Any, message: str) -> None:

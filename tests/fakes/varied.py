@@ -27,8 +27,16 @@ OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = [
-    *("scale", "softcap", "dropout", "layout"),
-    *("grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
+    "scale",
+    "softcap",
+    "dropout",
+    "layout",
+    "grouped_heads",
+    "value_dim",
+    "kdim",
+    "query_dim",
+    "output_dim",
+    "no_bias",
 ]
 SLOTS = {
     "key_padding_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
