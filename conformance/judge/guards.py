@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.judge.conditions import Condition, always
 from conformance.judge.evidence import Evidence
-from conformance.spec.problem import Array
+from conformance.spec.problem import GRADIENT, GRADIENTS, Array
 
 HALF = ["float16", "bfloat16"]
 PAIRS = (
@@ -43,7 +43,8 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
     yield from (Condition(masks=True), Condition(masks=False), Condition(dead_row=True), Condition(dead_row=False))
     for kind in dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds):
         yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
-    for output in dict.fromkeys(output for fact in facts for output in fact.outputs):
+    asked = (GRADIENTS if output.startswith(GRADIENT) else output for fact in facts for output in fact.outputs)
+    for output in dict.fromkeys(asked):
         yield from (Condition(outputs=[output]), Condition(without_outputs=[output]))
     yield Condition(without_outputs=["weights", "weights_mean"])
     for alias in dict.fromkeys(fact.alias for fact in facts):

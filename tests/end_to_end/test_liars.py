@@ -18,23 +18,23 @@ FAKES = Path(__file__).parents[1] / "fakes"
 Record = dict[str, Any]
 
 MUST_CATCH = {
-    "inverted_mask": "masks/attention_2d/holes[operator=sdpa]", "polarity[attn_mask]=ignore"),
-    "inverted_padding": "masks/key_padding/trailing[operator=mha]", "polarity[key_padding_mask]=ignore"),
-    "ignored_padding": "masks/key_padding/trailing[operator=sdpa]", "use[key_padding_mask]=ignored"),
-    "transposed_mask": "masks/attention_2d/square_holes[operator=sdpa]", "mask_axes[attn_mask]=transposed"),
+    "inverted_mask": ("masks/attention_2d/holes[operator=sdpa]", "polarity[attn_mask]=ignore"),
+    "inverted_padding": ("masks/key_padding/trailing[operator=mha]", "polarity[key_padding_mask]=ignore"),
+    "ignored_padding": ("masks/key_padding/trailing[operator=sdpa]", "use[key_padding_mask]=ignored"),
+    "transposed_mask": ("masks/attention_2d/square_holes[operator=sdpa]", "mask_axes[attn_mask]=transposed"),
     "bottom_right": (
         "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]",
         "causal_alignment=bottom_right",
     ),
-    "missing_scale": "shapes/cross_attention/three_tensors[operator=sdpa]", "scale=none"),
-    "softmax_over_queries": "shapes/cross_attention/three_tensors[operator=mha]", "softmax_axis=queries"),
-    "interleaved_heads": "shapes/self_attention/one_tensor[operator=mha]", "head_split=interleaved"),
-    "fill_minus_1e4": "masks/key_padding/trailing[operator=sdpa]", "mask_fill=minus_1e4"),
-    "uniform_dead_row": "degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=uniform"),
-    "zero_against_declared_uniform": "degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=zero"),
-    "swapped_value": "shapes/cross_attention/three_tensors[operator=sdpa]", "value_path=reversed"),
-    "averaged_weights": "shapes/cross_attention/with_weights[operator=mha]", "returned_weights=averaged"),
-    "result_in_float64": "shapes/cross_attention/three_tensors[operator=sdpa]", "result_dtype=float64"),
+    "missing_scale": ("shapes/cross_attention/three_tensors[operator=sdpa]", "scale=none"),
+    "softmax_over_queries": ("shapes/cross_attention/three_tensors[operator=mha]", "softmax_axis=queries"),
+    "interleaved_heads": ("shapes/self_attention/one_tensor[operator=mha]", "head_split=interleaved"),
+    "fill_minus_1e4": ("masks/key_padding/trailing[operator=sdpa]", "mask_fill=minus_1e4"),
+    "uniform_dead_row": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=uniform"),
+    "zero_against_declared_uniform": ("degenerate/dead_row/boolean[operator=sdpa]", "fully_masked_row=zero"),
+    "swapped_value": ("shapes/cross_attention/three_tensors[operator=sdpa]", "value_path=reversed"),
+    "averaged_weights": ("shapes/cross_attention/with_weights[operator=mha]", "returned_weights=averaged"),
+    "result_in_float64": ("shapes/cross_attention/three_tensors[operator=sdpa]", "result_dtype=float64"),
 }
 
 
