@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
@@ -78,10 +77,15 @@ MOST = 20
 
 @dataclass(frozen=True)
 class Fit:
-    """Guards that fit equally well, the plainest first, and how many conditions each has; no guard where none fits."""
+    """
+    Guards that fit equally well, the plainest first, and how many conditions each has; no guard where none fits.
+
+    shows: the cells in which they hold, of those in which they should.
+    """
 
     guards: tuple[Condition, ...] = ()
     depth: int = 0
+    shows: tuple[int, ...] = ()
 
 
 class Guards:
@@ -110,26 +114,37 @@ class Guards:
 
     def search(self, shows: Sequence[int], not_there: Sequence[int]) -> Fit:
         """
-        Every smallest guard that holds in all cells of `shows` and in none of `not_there`.
+        Every smallest guard that holds in as many as possible of `shows` and in none of `not_there`.
 
-        Without anything to keep out it is the condition that always holds; none fits where two do not suffice.
+        Without anything to keep out it is the condition that always holds; a second condition must gain cells.
         """
         if not not_there:
-            return Fit((always(),), 0)
+            return Fit((always(),), 0, tuple(shows))
         named, holds = self._table
-        usable = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
-        if not len(usable):
-            return Fit()
-        out = ~holds[np.ix_(usable, np.array(not_there))]
-        single = np.flatnonzero(out.all(axis=1))
-        if len(single):
-            return Fit(tuple(named[usable[n]] for n in single), 1)
-        pairs = (
-            named[usable[one]].and_also(named[usable[other]])
-            for one in range(len(usable))
-            for other in one + 1 + np.flatnonzero((out[one] | out[one + 1 :]).all(axis=1))
-        )
-        return Fit(tuple(islice(pairs, MOST)), 2)
+        seen, kept = holds[:, np.array(shows)], holds[:, np.array(not_there)]
+        best = Fit()
+        for depth, (all_ones, all_others) in enumerate((_alone(len(named)), _in_twos(len(named))), 1):
+            apart = ~(kept[all_ones] & kept[all_others]).any(axis=1)
+            one, other = all_ones[apart], all_others[apart]
+            reach = (seen[one] & seen[other]).sum(axis=1)
+            if reach.max(initial=0) <= len(best.shows) or reach.max(initial=0) < depth:
+                continue
+            first = np.flatnonzero(reach == reach.max())[:MOST]
+            inside = seen[one[first[0]]] & seen[other[first[0]]]
+            same = [n for n in first if np.array_equal(seen[one[n]] & seen[other[n]], inside)]
+            guards = (
+                named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
+            )
+            best = Fit(tuple(guards), depth, tuple(n for n, there in zip(shows, inside, strict=True) if there))
+        return best
+
+
+def _alone(count: int) -> tuple[Array, Array]:
+    return np.arange(count), np.arange(count)
+
+
+def _in_twos(count: int) -> tuple[Array, Array]:
+    return np.triu_indices(count, 1)
 
 
 def _about(condition: Condition) -> object:

@@ -165,8 +165,8 @@ class _Search:
             if not shows[each] or len(shows[each]) < best:
                 continue
             fit = self._guards.search(shows[each], self._contradicting(each, found[each]))
-            if fit.guards and fit.depth <= len(shows[each]) and self._explains_most(each, shows[each], fit.guards[0]):
-                rated.append(_Rated(each, shows[each], fit))
+            if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
+                rated.append(_Rated(each, fit.shows, fit))
         return rated
 
     def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
@@ -208,4 +208,4 @@ class _Search:
             return best, []
         shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity))
         fit = self._guards.search(shows, self._contradicting(best.candidate, frozenset(shows)))
-        return (_Rated(best.candidate, shows, fit), parts) if fit.guards else (best, [])
+        return (_Rated(best.candidate, shows, fit), parts) if fit.shows == shows else (best, [])

@@ -175,14 +175,15 @@ def findings(run: Run) -> list[Finding]:
     """
     Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
 
-    Causes are those of the subject's diagnosis. Without one (the run was cut), a cell goes to the cause that explains
-    most of the subject's other cells.
+    Causes are those of the subject's diagnosis. A cell of which it does not speak (the run was cut, or a relation
+    between replies broke) goes to the cause that explains most of the subject's other such cells.
     """
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
     told = {key for finding in found for key in finding.cells}
     left = [cell for cell in rejected_cells(run) if cell.key not in told]
-    found += _undiagnosed([cell for cell in left if cell.subject not in run.diagnoses])
-    found += _unexplained([cell for cell in left if cell.subject in run.diagnoses])
+    unexplained = {(case, each.subject) for each in run.diagnoses.values() for case in each.unexplained}
+    found += _undiagnosed([cell for cell in left if cell.key not in unexplained])
+    found += _unexplained([cell for cell in left if cell.key in unexplained])
     return sorted(found, key=lambda finding: (not finding.explained, -finding.count))
 
 

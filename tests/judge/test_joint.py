@@ -127,6 +127,15 @@ def test_two_bugs_under_two_conditions_are_two_causes() -> None:
     assert ignored.guards[0].record().items() >= {"sizes": {"batch": 1}}.items()
 
 
+def test_one_decision_under_two_conditions_that_no_two_hold_together_is_told_twice() -> None:
+    found = diagnose(subject(lambda p: REVERSED if p.dtype == "float16" or (p.batch == 1 and p.groups) else {}))
+    assert [(dict(each.candidate.change), each.guards[0]) for each in found.causes] == [
+        (REVERSED, Condition(dtype=["float16"])),
+        (REVERSED, Condition(masks=True, sizes={"batch": 1})),
+    ]
+    assert found.unexplained == ()
+
+
 def test_what_conforming_cells_contradict_under_no_condition_is_no_cause() -> None:
     """Of two calls that are alike in every condition, one is answered otherwise."""
     cells = [cell(padded(2, 5, 7), lie) for lie in (IGNORED, {})]
