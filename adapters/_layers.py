@@ -6,6 +6,7 @@ from conformance.bridge import Call, Profile
 
 from ._arrays import to_numpy
 
+PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
 PARAMETERS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
 """The order in which such layers hold their parameters; biases may be absent."""
 
@@ -24,6 +25,14 @@ def parameters(call: Call) -> dict[str, Any]:
         shapes["b" + letter] = shapes["w" + letter][1:]
     arrays = {name: to_numpy(call.params[name]) for name in PARAMETERS if name in call.params}
     return {name: array.reshape(shapes.get(name, array.shape)) for name, array in arrays.items()}
+
+
+def parameters_by_part(call: Call) -> dict[str, dict[str, Any]]:
+    """`parameters` as Flax nests them: query, key, value and out, each with a kernel and, if it has one, a bias."""
+    nested: dict[str, dict[str, Any]] = {part: {} for part in PARTS.values()}
+    for name, array in parameters(call).items():
+        nested[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
+    return nested
 
 
 def stepwise_profile(backend: str, dtype: str) -> Profile:

@@ -67,9 +67,7 @@ from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_
 
 from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
-from ._layers import parameters, stepwise_profile
-
-PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
+from ._layers import PARTS, parameters_by_part, stepwise_profile
 
 
 def declare(facts: Facts) -> Declaration:
@@ -77,7 +75,7 @@ def declare(facts: Facts) -> Declaration:
     if facts.variant == "nnx" and "weights" not in facts.outputs:
         return fused_declaration(facts.dtype)
     return Declaration(
-        stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: query scaled, einsum, softmax, einsum"
+        stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: scaled, einsum, softmax"
     )
 
 
@@ -89,11 +87,8 @@ def mha(call: Call) -> dict[str, Any]:
     query, key, value = (to_numpy(tensor) for tensor in (call.query, call.key, call.value))
     arguments = {"mask": to_numpy(call.arguments["mask"])} if "mask" in call.arguments else {}
     flags = {"is_causal": True} if call.arguments.get("is_causal", False) else {}
-    params: dict[str, dict[str, Any]] = {part: {} for part in PARTS.values()}
-    for name, array in parameters(call).items():
-        params[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
-    names = ("num_heads", "num_kv_heads", "head_dim", "query_dim", "kdim", "output_dim")
-    widths = tuple(sizes[name] for name in names)
+    params = parameters_by_part(call)
+    widths = tuple(sizes[name] for name in ("num_heads", "num_kv_heads", "head_dim", "query_dim", "kdim", "output_dim"))
     apply = built(facts.variant, widths, facts.dtype, biases="bq" in call.params)
     wanted = None if call.grad_output is None else to_numpy(call.grad_output)
     flags["sow"] = "weights" in facts.outputs

@@ -102,12 +102,11 @@ def mha(call: Call) -> dict[str, Any]:
     arguments = layer_arguments(call)
     if axes:
         arguments = {name: one_more_axis(value) for name, value in arguments.items()}
-    if facts.gradients:
-        from ._tensorflow import with_gradients  # noqa: PLC0415 - only its variant has TensorFlow
-
-        with framework_call():
-            return with_gradients(call, layer, layer, arguments)
     with framework_call():
+        if facts.gradients:
+            from ._tensorflow import with_gradients  # noqa: PLC0415 - only its variant has TensorFlow
+
+            return with_gradients(call, layer, layer, arguments)
         result = layer(**arguments)
     reply = layer_reply(call, result)
     return {name: array[:, 0] for name, array in reply.items()} if axes else reply

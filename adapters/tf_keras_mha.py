@@ -91,10 +91,9 @@ def mha(call: Call) -> dict[str, Any]:
     sizes = tuple(facts.sizes[name] for name in ("num_heads", "head_dim", "value_dim", "output_dim"))
     layer, attend = built(sizes, widths, facts.dtype, facts.variant, biases="bq" in call.params)
     layer.set_weights(list(parameters(call).values()))
-    if facts.gradients:
-        with framework_call():
-            return with_gradients(call, layer, attend, arguments)
     with framework_call():
+        if facts.gradients:
+            return with_gradients(call, layer, attend, arguments)
         result = attend(**arguments)
     found = result if arguments["return_attention_scores"] else (result,)
     return {name: found[("output", "weights").index(name)].numpy() for name in facts.outputs}
