@@ -74,9 +74,7 @@ def declare(facts: Facts) -> Declaration:
     """Canonical. linen, and nnx with weights, operator by operator; nnx without through jax.nn."""
     if facts.variant == "nnx" and "weights" not in facts.outputs:
         return fused_declaration(facts.dtype)
-    return Declaration(
-        stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: scaled, einsum, softmax"
-    )
+    return Declaration(stepwise_profile("jax", facts.dtype), evidence="flax/linen/attention.py: scale, einsum, softmax")
 
 
 def mha(call: Call) -> dict[str, Any]:
