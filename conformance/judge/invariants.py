@@ -72,7 +72,8 @@ def _is_ordered(problem: Problem) -> bool:
 
 def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:
     axes, order = axes_of(output, problem.operator), _reversed(problem.seq_len_k)
-    moved = take(values, axes, "k", order)
+    last = range(problem.seq_len_k, problem.weights_shape[-1])  # keys that the layer appends stay where they are
+    moved = take(values, axes, "k", [*order, *last])
     return take(moved, axes, "q", order) if problem.alias == "qkv" else moved
 
 
@@ -96,10 +97,10 @@ def _of_last_item(problem: Problem, _: str, values: Array) -> Array:
 
 
 def _with_key_appended(problem: Problem, output: str, values: Array) -> Array:
-    """Weights get a zero for the appended key."""
+    """Weights get a zero for the appended key, before those that the layer appends."""
     if "k" not in axes_of(output, problem.operator):
         return values
-    return np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
+    return np.insert(values, problem.seq_len_k, 0.0, axis=-1)
 
 
 INVARIANTS: tuple[Invariant, ...] = (
