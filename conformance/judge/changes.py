@@ -82,6 +82,8 @@ def with_poison(problem: Problem, which: str) -> Problem | None:
 def with_padded_key(problem: Problem) -> Problem | None:
     """Append a large key that a boolean mask hides, where no mask says anything about order and none is verbatim."""
     groups = problem.groups
+    if problem.differentiated:  # gradients have the shape of what they are taken by
+        return None
     if problem.alias == "qkv" or any(g.verbatim or g.offset is not None or g.window is not None for g in groups):
         return None
     if not any(group.element in BOOLEAN and group.values.shape[-1] > 1 for group in groups):

@@ -89,6 +89,8 @@ def _with_heads_permuted(problem: Problem, output: str, values: Array) -> Array:
 
 
 def _last_item(problem: Problem) -> Problem | None:
+    if problem.differentiated:  # a gradient by a parameter sums over the items
+        return None
     return take_items(problem, [problem.batch - 1]) if problem.batch > 1 else None
 
 
