@@ -386,7 +386,7 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
 
 OF_THE_OTHER = {
     "sdpa": (
-        *("head_split", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
+        *("head_split=interleaved", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
         *("output_projection", "residual", "bias_kv", "zero_key", "appended_keys"),
         "input_axes=batch_and_sequence",
     ),

@@ -280,6 +280,13 @@ def test_heads_are_split_without_a_transposition() -> None:
     assert output(two_positions(), "head_split=untransposed") == [1.5, 3.5, 1.5, 3.5]
 
 
+def test_heads_that_were_merged_for_a_call_are_split_without_a_transposition() -> None:
+    zeros = np.zeros((1, 2, 2, 1))
+    split = sdpa(query=zeros, key=zeros, value=np.array([[[[1.0], [3.0]], [[2.0], [4.0]]]]))
+    assert output(split) == [2.0, 2.0, 3.0, 3.0]
+    assert output(split, "head_split=untransposed") == [1.5, 1.5, 3.5, 3.5], "merged it is 1 2 3 4"
+
+
 def test_the_values_of_the_next_head_are_weighed() -> None:
     assert output(mha(), "value_path=next_head") == pytest.approx([25.0, 6.0])
 
