@@ -1,0 +1,54 @@
+"""What the commands take that look and judge nothing: list, validate, audit, schema, report."""
+
+from pathlib import Path
+
+from conformance.cli.words import Commands, Parser, command
+
+
+def add_list(commands: Commands) -> None:
+    """Cases and subjects."""
+    parser = command(commands, "list", "list cases or adapters", "list adapters")
+    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    cases = command(kinds, "cases", "list the ids of all cases", "list cases -k 'causal/*'")
+    cases.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    cases.add_argument("-k", "--case", action="append", default=[], metavar="GLOB", help="only such ids")
+    cases.set_defaults(command="look:list_cases")
+    adapters = command(kinds, "adapters", "list subjects, and what is missing for the others", "list adapters")
+    adapters.add_argument("--table", action="store_true", help="what every adapter covers, as a Markdown table")
+    adapters.set_defaults(command="look:list_adapters")
+
+
+def add_validate(commands: Commands) -> None:
+    """Case files."""
+    parser = command(commands, "validate", "check case files and run nothing", "validate cases/masks --strict")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    parser.add_argument("--strict", action="store_true", help="also refuse cases that are equal or of no use")
+    parser.set_defaults(command="look:validate")
+
+
+def add_audit(commands: Commands) -> None:
+    """What cases tell apart."""
+    parser = command(commands, "audit", "show which variations the cases tell apart from canonical", "audit cases")
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
+    parser.set_defaults(command="audit:audit")
+
+
+def add_schema(commands: Commands) -> None:
+    """File formats."""
+    parser = command(commands, "schema", "print the JSON Schema of a file format", "schema > cases/case.schema.json")
+    parser.add_argument(
+        "format",
+        nargs="?",
+        default="cases",
+        choices=("cases", "verdict", "comparison", "baseline"),
+        help="case files, verdict.json, comparison.json or baselines (default: cases)",
+    )
+    parser.set_defaults(command="look:schema")
+
+
+def add_report(commands: Commands) -> None:
+    """Reports of a run."""
+    parser = command(commands, "report", "write the reports of a run folder again", "report reports/latest")
+    parser.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
+    parser.set_defaults(command="look:report")
