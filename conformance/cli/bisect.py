@@ -4,7 +4,7 @@ import argparse
 import shlex
 
 from conformance.cli import provisioning
-from conformance.cli.choice import load_cases
+from conformance.cli.choice import one_case
 from conformance.cli.errors import UsageError
 from conformance.cli.trials import NotJudgedError, Trials, differs, told
 from conformance.engine.bisection import Border, bisect
@@ -53,11 +53,7 @@ def _trials(arguments: argparse.Namespace) -> Trials:
     kept, notes = provisioning.divided([subject], sides, locked)
     if not kept:
         raise UsageError(notes[0])
-    case, *more = load_cases(arguments.cases, [arguments.case], None)
-    if more:
-        raise UsageError(
-            f"{arguments.case} names {1 + len(more)} cases: give the id of one, such as {shlex.quote(case.id)}"
-        )
+    case = one_case(arguments.cases, arguments.case)
     if case.operator not in subject.operators:
         raise UsageError(
             f"{case.id} asks for {case.operator}, and {subject.name} answers {', '.join(subject.operators)}"

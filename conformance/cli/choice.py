@@ -1,5 +1,6 @@
 """Which cases were asked for: by path, by id, by tag."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,19 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
     if not cases:
         raise UsageError(f"no case matches {', '.join(globs) or 'the paths given'}; see conformance list cases")
     return cases
+
+
+def one_case(paths: Sequence[Path], wanted: str) -> Case:
+    """
+    The case with such an id, or the only one that a glob means.
+
+    Raises:
+        CaseFileErrors: as `load_cases`. UsageError: none matches, or several do.
+    """
+    case, *more = load_cases(paths, [wanted], None)
+    if more:
+        raise UsageError(f"{wanted} names {1 + len(more)} cases: give the id of one, such as {shlex.quote(case.id)}")
+    return case
 
 
 def case_root(paths: Sequence[Path]) -> Path:

@@ -1,4 +1,4 @@
-"""What the commands take that look and judge nothing: list, validate, audit, schema, report."""
+"""What the commands take that look and judge nothing: list, validate, audit, explain, schema, report."""
 
 from pathlib import Path
 
@@ -32,6 +32,26 @@ def add_audit(commands: Commands) -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
     parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
     parser.set_defaults(command="audit:audit")
+
+
+def add_explain(commands: Commands) -> None:
+    """One case."""
+    example = "explain 'masks/key_padding/trailing[operator=sdpa]'"
+    parser = command(commands, "explain", "show everything that one case asks, and of whom", example)
+    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
+    parser.add_argument(
+        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
+    )
+    parser.add_argument(
+        "-a",
+        "--subject",
+        action="append",
+        default=[],
+        metavar="SUBJECT",
+        help="only these: a subject, a glob, or the path of an adapter file; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with every distance")
+    parser.set_defaults(command="explain:explain")
 
 
 def add_schema(commands: Commands) -> None:

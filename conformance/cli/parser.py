@@ -5,7 +5,7 @@ import argparse
 from conformance import __version__
 from conformance.cli.commands_changes import add_bisect, add_compare, add_import, add_known, add_upgrade
 from conformance.cli.commands_judge import add_check, add_port, add_probe, add_run
-from conformance.cli.commands_look import add_audit, add_list, add_report, add_schema, add_validate
+from conformance.cli.commands_look import add_audit, add_explain, add_list, add_report, add_schema, add_validate
 from conformance.cli.words import Parser
 
 
@@ -26,6 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_list(commands)
     add_validate(commands)
     add_audit(commands)
+    add_explain(commands)
     add_schema(commands)
     add_report(commands)
     add_compare(commands)

@@ -149,15 +149,20 @@ def has_power(problem: Problem) -> bool:
 
 
 def _told_apart(problem: Problem) -> Iterator[tuple[str, float]]:
+    return ((key, away) for key, away in distances(problem) if away is not None and away >= FACTOR)
+
+
+def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
+    """How many bounds away each variation is; None for one that leaves the problem as it is."""
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
     for variation in candidates(problem):
         if not _reaches(variation, problem):
+            yield variation.key, None
             continue
         wrong = evaluate_variations(problem, (variation,), profile.score)
-        if (away := apart(right, wrong.reply, bounds)) >= FACTOR:
-            yield variation.key, away
+        yield variation.key, apart(right, wrong.reply, bounds)
 
 
 def _reaches(variation: Variation, problem: Problem) -> bool:

@@ -52,6 +52,7 @@ def project(tmp_path: Path) -> Path:
         ["compare"],
         ["upgrade"],
         ["bisect"],
+        ["explain"],
     ],
 )
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:

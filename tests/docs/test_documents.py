@@ -262,6 +262,7 @@ def test_every_option_of_the_readme_is_in_the_help() -> None:
         ["list", "cases"],
         ["list", "adapters"],
         ["bisect"],
+        ["explain"],
         ["known", "update"],
     ):
         done = subprocess.run([*command, *words, "--help"], capture_output=True, text=True, timeout=60, check=True)
