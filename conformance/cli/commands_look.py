@@ -1,4 +1,4 @@
-"""What the commands take that look and judge nothing: list, validate, audit, explain, schema, report."""
+"""What the commands take that look and judge nothing: list, validate, audit, explain, schema, report, repro."""
 
 from pathlib import Path
 
@@ -72,3 +72,22 @@ def add_report(commands: Commands) -> None:
     parser = command(commands, "report", "write the reports of a run folder again", "report reports/latest")
     parser.add_argument("folder", type=Path, metavar="RUN", help="a run folder")
     parser.set_defaults(command="look:report")
+
+
+def add_repro(commands: Commands) -> None:
+    """One cell of a run."""
+    example = "repro reports/latest 'masks/key_padding/trailing[operator=sdpa]' 'torch.sdpa[math]'"
+    parser = command(commands, "repro", "write one cell of a run as a script that needs no harness", example)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
+    parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob")
+    parser.add_argument("subject", metavar="SUBJECT", help="the name of a subject, or a glob")
+    parser.add_argument(
+        "--cases",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="CASE_PATH",
+        help="suite files or folders (default: those of the run)",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder (default: repro-<case>-<subject>)")
+    parser.set_defaults(command="repro:repro")

@@ -5,7 +5,15 @@ import argparse
 from conformance import __version__
 from conformance.cli.commands_changes import add_bisect, add_compare, add_import, add_known, add_upgrade
 from conformance.cli.commands_judge import add_check, add_port, add_probe, add_run
-from conformance.cli.commands_look import add_audit, add_explain, add_list, add_report, add_schema, add_validate
+from conformance.cli.commands_look import (
+    add_audit,
+    add_explain,
+    add_list,
+    add_report,
+    add_repro,
+    add_schema,
+    add_validate,
+)
 from conformance.cli.words import Parser
 
 
@@ -29,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_explain(commands)
     add_schema(commands)
     add_report(commands)
+    add_repro(commands)
     add_compare(commands)
     add_known(commands)
     add_upgrade(commands)

@@ -100,14 +100,20 @@ def budgets(error: Array, tolerance: Array) -> Array:
         return np.where(error == 0, 0.0, error / tolerance)
 
 
-def root_mean_square(error: Array, bound: Bound) -> float:
+def counted_variance(bound: Bound) -> Array:
     """
-    Root mean square of error / sqrt(sigma^2 + (hard - common)^2 / 3 + common^2), over elements where that is positive.
+    What the square of an element's error is compared with; 0 where the element does not count.
 
     What is hard is uniform within its limits, at random from element to element; what is common may be attained by all.
     """
     variance = bound.sigma**2 + (bound.hard - bound.common) ** 2 / 3 + bound.common**2
-    counted = (variance > 0) & bound.judged & np.isfinite(error)
+    return np.where(bound.judged, variance, 0.0)
+
+
+def root_mean_square(error: Array, bound: Bound) -> float:
+    """Root mean square of error / sqrt(counted_variance), over the elements that count."""
+    variance = counted_variance(bound)
+    counted = (variance > 0) & np.isfinite(error)
     if not counted.any():
         return 0.0
     return float(np.sqrt(np.mean(error[counted] ** 2 / variance[counted])))

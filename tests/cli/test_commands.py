@@ -53,6 +53,7 @@ def project(tmp_path: Path) -> Path:
         ["upgrade"],
         ["bisect"],
         ["explain"],
+        ["repro"],
     ],
 )
 def test_every_command_has_help_with_an_example(command: list[str]) -> None:

@@ -263,6 +263,7 @@ def test_every_option_of_the_readme_is_in_the_help() -> None:
         ["list", "adapters"],
         ["bisect"],
         ["explain"],
+        ["repro"],
         ["known", "update"],
     ):
         done = subprocess.run([*command, *words, "--help"], capture_output=True, text=True, timeout=60, check=True)

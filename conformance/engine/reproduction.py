@@ -1,0 +1,105 @@
+"""A cell as a folder that runs without the harness: arrays, facts, a script, the adapter and the bridge."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.loading import sources
+from conformance.bridge.messages import Request, request_message
+from conformance.bridge.profile import Profile
+from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
+from conformance.bridge.values import plain
+from conformance.engine.cells import Cell
+from conformance.engine.process import copy_bridge
+from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, counted_variance, has_rms_gate
+from conformance.judge.expectation import Expectation
+from conformance.oracle.bound import Bound
+from conformance.spec.problem import GRADIENT, Array
+
+SCRIPT = '''\
+"""
+CASE
+on SUBJECT
+
+The call stands in call.npz and facts.json, the code that makes it in ADAPTER. Run this with the interpreter of the
+subject: it needs NumPy, the framework and the files of this folder.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+folder = Path(__file__).resolve().parent
+facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+os.environ.update(facts["environment"])  # threads, backend and the like as in the run, before NumPy is loaded
+
+from conformance.bridge.reproducing import reproduce
+
+lines, code = reproduce(folder, facts)
+for line in lines:
+    print(line)
+sys.exit(code)
+'''
+
+
+def write_reproduction(
+    folder: Path, cell: Cell, declared: tuple[Expectation, Profile] | None, about: Mapping[str, Any]
+) -> None:
+    """
+    Write the folder.
+
+    declared: what is expected and under which arithmetic; None where nothing was declared. about: versions,
+    environment, recorded and rerun, for the script to use and to print.
+
+    Raises:
+        FileExistsError: the folder is there.
+    """
+    folder.mkdir(parents=True)
+    copy_bridge(folder)
+    (folder / "adapter").mkdir()
+    for file in sources(cell.subject.adapter.path):
+        shutil.copy(file, folder / "adapter")
+    adapter = f"adapter/{cell.subject.adapter.path.name}"
+    message = request_message(Request(1, cell.call, cell.case.requirements(), cell.reply_limit))
+    arrays = {f"{CALL}.{name}": np.array(tensor.bits, order="C") for name, tensor in message.tensors.items()}
+    facts = {
+        "case": cell.case.id,
+        "subject": cell.subject.name,
+        "adapter": adapter,
+        "call": message.fields,
+        "tensors": {name: tensor.dtype for name, tensor in message.tensors.items()},
+        "outputs": {},
+        **about,
+    }
+    if declared is not None:
+        expectation, profile = declared
+        arrays |= _expected(expectation)
+        facts["outputs"] = {
+            name: {"dtype": each.dtype, "rms_limit": _rms_limit(name, expectation.bounds[name], profile)}
+            for name, each in expectation.reply.items()
+        }
+    np.savez_compressed(folder / "call.npz", **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+    (folder / "facts.json").write_text(json.dumps(plain(facts), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    script = SCRIPT.replace("CASE", cell.case.id).replace("SUBJECT", cell.subject.name).replace("ADAPTER", adapter)
+    (folder / "repro.py").write_text(script, encoding="utf-8")
+
+
+def _expected(expectation: Expectation) -> dict[str, Array]:
+    found = {}
+    for name, each in expectation.reply.items():
+        bound = expectation.bounds[name]
+        found[f"{EXPECTED}.{name}"] = each.values
+        found[f"{TOLERANCE}.{name}"] = bound.tolerance
+        found[f"{VARIANCE}.{name}"] = counted_variance(bound)
+    return found
+
+
+def _rms_limit(name: str, bound: Bound, profile: Profile) -> float | None:
+    """The limit of the root mean square, None where the second gate does not hold."""
+    gated = has_rms_gate(profile) and not name.startswith(GRADIENT) and bound.sigma.size >= RMS_ELEMENTS
+    return RMS_LIMIT if gated else None
