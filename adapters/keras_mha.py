@@ -10,7 +10,7 @@ What this adapter translates, and nothing else:
 * gradients, on TensorFlow: tf.GradientTape by query, key, value and the kernels and biases
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
-* [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(2,) leaves it out; padding is
+* [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(-2,) leaves it out; padding is
   key_mask
 """
 
@@ -55,7 +55,7 @@ VARIANTS = {
         "EXTRA": "keras,torch",
     },
     "axes": {
-        "summary": "on PyTorch, over the second of two axes of positions, padding in key_mask",
+        "summary": "on PyTorch, over the second of two axes of positions (-2), padding in key_mask",
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
         "EXTRA": "keras,torch",
@@ -96,7 +96,7 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
     sizes = tuple(facts.sizes[name] for name in SIZES)
-    axes = (2,) if facts.variant == "axes" else None
+    axes = (-2,) if facts.variant == "axes" else None
     layer = built(sizes, facts.dtype, axes, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)

@@ -14,6 +14,7 @@ KINDS: dict[str, str] = {
     "fails_otherwise": "failed, and fails in another way",
     "dialect_changed": "takes a decision in another way than before, whatever its verdict",
     "support_lost": "was judged, and is declined now",
+    "accepted": "changed, as a known deviation says of these versions",
     "fixed": "did not conform, and does now",
     "support_gained": "was declined, and is judged now",
     "drifted": "conforms as before, with other numbers",

@@ -8,6 +8,7 @@ from typing import Any
 from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Change, change_of
 from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.groups import Group, group
+from conformance.gate.known import versions_hold
 from conformance.gate.side import Key, Observed, Side
 
 SCHEMA = 1
@@ -121,7 +122,13 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
             changes += _one_sided(key, before, now, base, candidate)
             continue
         compared += 1
-        found = _compared(key, before, now, same_machine=_same_machine(key[1], before, base, candidate))
+        found = _compared(
+            key,
+            before,
+            now,
+            same_machine=_same_machine(key[1], before, base, candidate),
+            announced=_announced(key[1], before, now, base),
+        )
         changes += found
         unchanged += not found
         red += not found and _red(before) and _red(now)
@@ -145,7 +152,13 @@ def _red(observed: Observed) -> bool:
     return not (observed.conforms or observed.known or observed.verdict == "unsupported")
 
 
-def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool) -> list[Change]:
+def _announced(subject: str, before: Observed, now: Observed, base: Side) -> bool:
+    """Whether a known deviation accepts the candidate whose versions begin after the base: it says what changes."""
+    there = base.circumstances(subject, before)
+    return bool(now.since) and there is not None and not versions_hold(now.since, there.versions)
+
+
+def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, announced: bool) -> list[Change]:
     case, subject = key
     if before.problem and now.problem and before.problem != now.problem:
         return [Change("case_changed", case, subject, before, now)]
@@ -155,6 +168,8 @@ def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool) 
     kind, text = found
     if before.judge != now.judge and kind != "drifted":
         return [Change("judge_changed", case, subject, before, now, kind)]
+    if kind in FAILING and announced:
+        kind = "accepted"
     return [Change(kind, case, subject, before, now, text)]
 
 

@@ -19,6 +19,7 @@ Kind = Literal[
     "fails_otherwise",
     "dialect_changed",
     "support_lost",
+    "accepted",
     "fixed",
     "support_gained",
     "drifted",

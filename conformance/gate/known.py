@@ -38,6 +38,12 @@ class Tally:
         """Whether everything that it covers conforms without it."""
         return 0 < self.covered == len(self.conforming)
 
+    def told(self) -> dict[str, Any]:
+        """What the record of an accepted cell says of the entry; `versions` only where it states some."""
+        entry = self.entry
+        versions = {"versions": dict(entry.versions)} if entry.versions else {}
+        return {"reason": entry.reason, "link": entry.link, "entry": self.origin, **versions}
+
     def __str__(self) -> str:
         return f"{self.origin} ({self.entry.subject}): {self.entry.reason}"
 
@@ -54,8 +60,8 @@ class Known:
         """
         Count what covers this cell, and say so for its record.
 
-        `covered_by` maps the origin of each entry that covers it to how it fared; `known` is the reason, link and
-        origin of the entry that accepts it.
+        `covered_by` maps the origin of each entry that covers it to how it fared; `known` is the reason, link,
+        origin and versions of the entry that accepts it.
         """
         record: dict[str, Any] = {}
         for tally in self.tallies:
@@ -67,14 +73,14 @@ class Known:
             record.setdefault("covered_by", {})[tally.origin] = outcome
             self._count(tally, outcome, (cell.case, cell.subject))
             if outcome == "matched" and "known" not in record and not self.expired(tally):
-                record["known"] = {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}
+                record["known"] = tally.told()
         return record
 
     def accepts(self, cell: Judged) -> dict[str, Any]:
         """What `review` would say, for a call that is no cell of its own: nothing is counted."""
         for tally in self.tallies:
             if not self.expired(tally) and _applies(tally.entry, cell) and _outcome(tally.entry, cell) == "matched":
-                return {"known": {"reason": tally.entry.reason, "link": tally.entry.link, "entry": tally.origin}}
+                return {"known": tally.told()}
         return {}
 
     def restore(self, record: Mapping[str, Any]) -> None:
@@ -132,15 +138,20 @@ def _cells(number: int) -> str:
     return "1 cell conforms" if number == 1 else f"{number:,} cells conform"
 
 
+def versions_hold(conditions: Mapping[str, str], versions: Mapping[str, str]) -> bool:
+    """Whether every condition (distribution -> PEP 440 specifier) is met by what is installed."""
+    return all(
+        package in versions and SpecifierSet(spec, prereleases=True).contains(versions[package])
+        for package, spec in conditions.items()
+    )
+
+
 def _applies(entry: Entry, cell: Judged) -> bool:
     return (
         matches(entry.subject, cell.subject)
         and matches(entry.cases, cell.case)
         and matches(entry.platform, cell.platform)
-        and all(
-            package in cell.versions and SpecifierSet(spec, prereleases=True).contains(cell.versions[package])
-            for package, spec in entry.versions.items()
-        )
+        and versions_hold(entry.versions, cell.versions)
         and entry.when.holds(cell.facts, cell.problem)
     )
 

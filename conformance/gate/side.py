@@ -31,7 +31,8 @@ class Observed:
     declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception.
     text: what happened, in one line. bits, problem, judge: digests of the output bits, of what was asked, of the
     judging code. condition: under which the first way shows, "only in float16", where the joint diagnosis of the
-    subject says so. known: why the gate accepts it, if it does by a known deviation. tensors: the file that holds its
+    subject says so. known: why the gate accepts it, if it does by a known deviation; since: the version conditions of
+    that. tensors: the file that holds its
     arrays. where: its circumstances, if they are not those of the subject's other cells.
     """
 
@@ -49,6 +50,7 @@ class Observed:
     looked: bool = False
     condition: str = ""
     known: str = ""
+    since: Mapping[str, str] = field(default_factory=dict)
     rerun: str = ""
     tensors: Path | None = None
     where: "Circumstances | None" = None
@@ -206,6 +208,7 @@ def observed(
         looked="invariants" in record,
         condition=condition,
         known=record.get("known", {}).get("reason", ""),
+        since=record.get("known", {}).get("versions", {}),
         rerun=record.get("rerun", ""),
         tensors=folder / tensors if tensors else None,
     )

@@ -160,6 +160,37 @@ def test_the_first_line_says_what_changed(sides: ModuleType) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("since", "kind", "code"),
+    [
+        ({"onnxruntime": ">=1.24"}, "accepted", CONFORMS),
+        ({"onnxruntime": ">=1.24", "numpy": ">=2"}, "accepted", CONFORMS),
+        ({"onnxruntime": ">=1.23"}, "regressed", REJECTED),  # the base is of these versions too, and conformed
+        ({"numpy": ">=2"}, "regressed", REJECTED),
+        ({}, "regressed", REJECTED),
+    ],
+)
+def test_a_change_is_accepted_where_a_known_deviation_begins_after_the_base(
+    sides: ModuleType, since: dict[str, str], kind: str, code: int
+) -> None:
+    found = of(sides, {"a": PASS}, {"a": nan_row(known="told upstream", since=since)})
+    assert (found.counts, found.exit_code) == ({kind: 1}, code)
+    sentence = "onnxruntime 1.24.4: a fully masked row is NaN, was zero in 1.23.2: 1 case"
+    assert found.groups[0].sentence == sentence
+    assert found.headline == (
+        f"Nothing regressed. Accepted: {sentence}" if kind == "accepted" else f"Regressed: {sentence}"
+    )
+
+
+def test_another_way_and_another_failure_are_accepted_alike(sides: ModuleType) -> None:
+    since = {"onnxruntime": ">=1.24"}
+    for before in (nan_row(), nan_row(known="x", since={"onnxruntime": "<1.24"})):
+        found = of(sides, {"a": before}, {"a": mean_row(known="y", since=since)})
+        assert (found.counts, found.exit_code) == ({"accepted": 1}, CONFORMS)
+    found = of(sides, {"a": PASS, "b": PASS}, {"a": mean_row(known="y", since=since), "b": mean_row()})
+    assert (found.counts, found.exit_code) == ({"regressed": 1, "accepted": 1}, REJECTED)
+
+
 def test_what_conforms_is_told_by_the_decision_of_the_other_side(sides: ModuleType) -> None:
     tiled = Observed("fail", ways=("grouped_heads=tile",), klass="semantic")
     found = of(sides, {"a": PASS, "b": tiled}, {"a": tiled, "b": PASS})
