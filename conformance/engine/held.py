@@ -12,7 +12,8 @@ from conformance.engine.job import Outcome
 from conformance.engine.judging import CONFORMING, Judge, Judged, judgement_record
 from conformance.judge import effective
 from conformance.judge.compare import budgets
-from conformance.judge.invariants import Invariant, Relation, Side, relate
+from conformance.judge.invariants import Invariant
+from conformance.judge.relations import Relation, Side, relate
 from conformance.judge.repetition import CLASSES, Repetition, Reply, repetition
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.problem import Array, Problem

@@ -10,7 +10,8 @@ from conformance import places
 from conformance.bridge import Profile, Tensor
 from conformance.judge.changes import is_changeable
 from conformance.judge.expectation import expect
-from conformance.judge.invariants import INVARIANTS, Invariant, Relation, Side, relate
+from conformance.judge.invariants import INVARIANTS, Invariant
+from conformance.judge.relations import Relation, Side, relate
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.case import Case
 from conformance.spec.loader import load
