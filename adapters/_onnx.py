@@ -44,7 +44,6 @@ class Exporter:
 
 
 EXPORTERS = {
-    "": Exporter(),
     "dynamo": Exporter(),
     "unoptimised": Exporter(optimised=False),
     "opset23": Exporter(opset=23),

@@ -8,6 +8,7 @@ What this adapter translates, and nothing else:
 * is_causal: top-left aligned
 * local_window_size: (left, right), inclusive; a side without bound is given as the longer of the two lengths
 * 64-bit types are enabled
+* key_value_seq_lengths, query_seq_lengths: how many keys and queries of each item take part, from the first
 * [jit] is compiled as a whole, [eager] operator by operator
 """
 
@@ -47,6 +48,31 @@ VARIANTS = {
         "summary": "operator by operator",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
     },
+    "lengths": {
+        "summary": "under jax.jit, padding at the end as query_seq_lengths and key_value_seq_lengths",
+        "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
+        "DTYPES": ["float32"],
+        "SLOTS": {
+            "mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window"],
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+            },
+            "bias": {
+                "role": "mask",
+                "takes": ["additive"],
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "float": "add",
+            },
+            "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding", "attention"], "axes": [["b", "k"]]},
+            "query_seq_lengths": {"role": "lengths", "takes": ["attention"], "axes": [["b", "q"]]},
+            "is_causal": {"role": "causal", "alignment": "top_left"},
+            "local_window_size": {"role": "window"},
+        },
+    },
 }
 
 from typing import Any
@@ -60,6 +86,7 @@ from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
 
 TARGET = jax.nn.dot_product_attention
+ARRAYS = ("mask", "bias", "query_seq_lengths", "key_value_seq_lengths")
 STATIC = ("scale", "is_causal", "local_window_size")
 
 
@@ -71,10 +98,8 @@ def attend(query: Any, key: Any, value: Any, grad_output: Any, **arguments: Any)
     return (output, *pull(grad_output))
 
 
-FUNCTIONS = {
-    "jit": jax.jit(attend, static_argnames=STATIC),
-    "eager": attend,
-}
+COMPILED = jax.jit(attend, static_argnames=STATIC)
+FUNCTIONS = {"jit": COMPILED, "lengths": COMPILED, "eager": attend}
 
 
 def declare(facts: Facts) -> Declaration:
@@ -85,7 +110,7 @@ def declare(facts: Facts) -> Declaration:
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call."""
     query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
-    masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
+    masks = {name: to_numpy(call.arguments[name]) for name in ARRAYS if name in call.arguments}
     flags: dict[str, Any] = {"is_causal": bool(call.arguments.get("is_causal", False)), "scale": call.scale}
     if "local_window_size" in call.arguments:
         unbounded = max(query.shape[1], key.shape[1])

@@ -34,6 +34,10 @@ SLOTS = {
     },
     "is_causal": {"role": "causal", "alignment": "top_left", "hint": True, "requires": ["attn_mask"]},
 }
+VARIANTS = {
+    "dynamo": {"summary": "the dynamo exporter, default opset"},
+    "opset23": {"summary": "the dynamo exporter, opset 23", "DTYPES": ["float32"]},
+}
 
 from collections.abc import Mapping
 from typing import Any

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from conformance.engine.lengths import LENGTHS, in_parts, lengths_of
 from conformance.engine.slots import Slot
 from conformance.spec.masks import covers, fold, is_boolean
 from conformance.spec.problem import Group, Problem
@@ -20,7 +21,7 @@ def place(problem: Problem, slots: Slots) -> tuple[dict[str, list[Group]], tuple
     """Assign groups to slots natively, resolve exclusions and requirements, fold what is left."""
     placed: dict[str, list[Group]] = {}
     leftovers: list[Group] = []
-    for group in problem.groups:
+    for group in in_parts(problem, slots):
         slot = _own_slot(problem, slots, group, placed)
         if slot is None:
             leftovers.append(group)
@@ -48,6 +49,8 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
 
 
 def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
+    if slot.role == LENGTHS:
+        return group.kinds[0] in slot.takes and lengths_of(problem, slot, group) is not None
     if group.verbatim or len(group.kinds) != 1 or slot.role != group.kinds[0]:
         return False
     if slot.role == "window":

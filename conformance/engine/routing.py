@@ -13,6 +13,7 @@ import numpy as np
 
 from conformance.bridge.contract import MaskFacts
 from conformance.bridge.tensor import Tensor
+from conformance.engine.lengths import LENGTHS, lengths_of
 from conformance.engine.placing import Declined, Slots, element_of, fold_leftovers, form_of, place
 from conformance.engine.slots import Slot
 from conformance.spec.masks import Inexpressible, as_bool, as_float, fold, lay_out
@@ -111,7 +112,7 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]
 def _handed_over(slot: Slot, group: Group) -> Group:
     """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
     if slot.role != "mask":
-        return replace(group, element="flag")
+        return replace(as_bool(group), element="flag")
     group = replace(group, offset=None, window=None)
     element = element_of(slot, group)
     if element is None:
@@ -151,6 +152,8 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
         return True, ()
     if slot.role == "window":
         return group.window, ()
+    if slot.role == LENGTHS:
+        return Tensor.of(lengths_of(problem, slot, group)), slot.axes[0]
     form = form_of(slot, group)
     if form is None:
         raise Declined(f"{slot.name} cannot carry a mask of this shape")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-ROLES = ("mask", "causal", "window")
+ROLES = ("mask", "causal", "window", "lengths")
 KINDS = ("key_padding", "attention", "causal", "window", "additive")
 MEANINGS = {
     "bool": ("attend", "ignore", "undocumented"),
@@ -73,6 +73,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         _one_of(name, "axes", axis, ("b", "h", "q", "k", "b*h", "1"))
     if fields["role"] == "mask" and not (axes and any(element in fields for element in MEANINGS)):
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
+    if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
+        raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and the kinds that they take")
     return Slot(
         name=name,
         role=fields["role"],

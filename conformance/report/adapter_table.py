@@ -83,6 +83,8 @@ def _slot(slot: Slot) -> str:
         return f"`{slot.name}`: causal, {slot.alignment}{', a hint' if slot.hint else ''}"
     if slot.role == "window":
         return f"`{slot.name}`: window"
+    if slot.role == "lengths":
+        return f"`{slot.name}`: lengths, over {' '.join(slot.axes[0])}"
     elements = ", ".join(f"{element} = {meaning}" for element, meaning in slot.elements)
     return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}"
 

@@ -68,7 +68,12 @@ def described(slot: Slot | None) -> str:
         return "no argument"
     if slot.role != "mask":
         hint = f"only a hint, requires {' and '.join(slot.requires)}" if slot.hint else ""
-        about = [slot.alignment.replace("_", " ") if slot.role == "causal" else "(left, right)", hint]
+        forms = {
+            "causal": slot.alignment.replace("_", " "),
+            "window": "(left, right)",
+            "lengths": "how many, from the first",
+        }
+        about = [forms[slot.role], hint]
     else:
         about = [MEANINGS.get(element, f"{element[0]} is undocumented") for element in slot.elements]
     return f"{slot.name} ({', '.join(filter(None, about))})"

@@ -117,7 +117,7 @@ def port(here: Side, there: Side) -> Port:
 def slot_for(subject: Subject, kind: str) -> Slot | None:
     """The argument or flag that takes a kind of mask: a flag first."""
     slots = subject.slots.values()
-    flags = (slot for slot in slots if slot.role == kind)
+    flags = (slot for slot in slots if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
     masks = (slot for slot in slots if slot.role == "mask" and kind in slot.takes)
     return next(iter((*flags, *masks)), None)
 

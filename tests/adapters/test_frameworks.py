@@ -17,6 +17,7 @@ SUBJECTS = (
     "flax.mha[nnx]",
     "jax.sdpa[eager]",
     "jax.sdpa[jit]",
+    "jax.sdpa[lengths]",
     "keras.grouped_mha[jax]",
     "keras.grouped_mha[tensorflow]",
     "keras.grouped_mha[torch]",
@@ -33,7 +34,7 @@ SUBJECTS = (
     "onnx.attention[reference-23]",
     "onnx.attention[reference-24]",
     "onnx.attention[reference-3d]",
-    "onnx.torch_mha",
+    "onnx.torch_mha[dynamo]",
     "onnx.torch_sdpa[dynamo]",
     "onnx.torch_sdpa[torchscript]",
     "tf_keras.mha[eager]",
@@ -67,6 +68,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "flax.mha[nnx]": DEAD_ITEM,
     "jax.sdpa[eager]": FINITE_FILL,
     "jax.sdpa[jit]": FINITE_FILL,
+    "jax.sdpa[lengths]": FINITE_FILL,
     "keras.grouped_mha[jax]": DEAD_ITEM,
     "keras.grouped_mha[tensorflow]": WITHOUT_SCORES,
     "keras.grouped_mha[torch]": WITHOUT_SCORES,
@@ -78,7 +80,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "keras.sdpa[tensorflow]": FINITE_FILL,
     "keras.sdpa[torch]": {"sdpa/dead_row": UNIFORM},
     **{f"onnx.attention[reference{which}]": FIRST_ROW for which in ("", "-23", "-24", "-3d")},
-    "onnx.torch_mha": {
+    "onnx.torch_mha[dynamo]": {
         "mha/dead_item[outputs=output]": NAN,
         "mha/dead_item[outputs=output+weights]": NAN,
         "mha/dead_item_one_tensor": NAN,

@@ -68,7 +68,12 @@ KERAS: dict[str, dict[str, Any]] = {
     },
     "use_causal_mask": {"role": "causal"},
 }
-ALL = {"torch.mha": TORCH_MHA, "torch.sdpa": TORCH_SDPA, "jax": JAX, "keras": KERAS}
+LENGTHS: dict[str, dict[str, Any]] = {
+    **JAX,
+    "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding", "attention"], "axes": [["b", "k"]]},
+    "query_seq_lengths": {"role": "lengths", "takes": ["attention"], "axes": [["b", "q"]]},
+}
+ALL = {"lengths": LENGTHS, "torch.mha": TORCH_MHA, "torch.sdpa": TORCH_SDPA, "jax": JAX, "keras": KERAS}
 
 
 def slots(name: str) -> dict[str, Slot]:
@@ -245,7 +250,93 @@ def test_the_record_says_which_route_each_mask_took() -> None:
     ]
 
 
-MAKERS = (padding, attention, causal, window, additive, lambda: attention((B, H, Q, K)), lambda: causal(2))
+def past_both() -> Group:
+    """The first 3 queries and 7 keys of one item, the first 5 and 2 of the other."""
+    rows = np.arange(Q)[None, :] < np.array([3, 5])[:, None]
+    keys = np.arange(K)[None, :] < np.array([7, 2])[:, None]
+    return Group("", ("attention",), "bool", (rows[:, :, None] & keys[:, None, :])[:, None])
+
+
+def test_padding_at_the_end_goes_where_lengths_are_taken() -> None:
+    routed = route(problem(padding(), causal()), slots("lengths"))
+    assert set(routed.arguments) == {"key_value_seq_lengths", "is_causal"}
+    assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
+    assert bits(routed, "key_value_seq_lengths").dtype == np.int32
+    assert routed.record()[1] == {
+        "slot": "key_value_seq_lengths",
+        "kinds": ["key_padding"],
+        "element": "flag",
+        "axes": ["b", "k"],
+        "verbatim": False,
+    }
+
+
+def test_a_mask_past_queries_and_keys_is_two_lengths() -> None:
+    routed = route(problem(past_both()), slots("lengths"))
+    assert {name: bits(routed, name).tolist() for name in routed.arguments} == {
+        "query_seq_lengths": [3, 5],
+        "key_value_seq_lengths": [7, 2],
+    }
+
+
+def test_an_item_that_attends_nowhere_has_no_lengths_at_all() -> None:
+    group = past_both()
+    group.values[1] = False
+    routed = route(problem(group), slots("lengths"))
+    assert {name: bits(routed, name).tolist() for name in routed.arguments} == {
+        "query_seq_lengths": [3, 0],
+        "key_value_seq_lengths": [7, 0],
+    }
+
+
+def test_a_second_padding_mask_goes_beside_the_lengths() -> None:
+    shorter = Group("", ("key_padding",), "bool", np.arange(K)[None, None, None, :] < np.full((B, 1, 1, 1), 6))
+    routed = route(problem(padding(), shorter), slots("lengths"))
+    assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
+    assert bits(routed, "mask")[:, 0, 0].sum(axis=-1).tolist() == [6, 6]
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Group("", ("key_padding",), "bool", padding().values[..., ::-1]),
+        Group("", ("key_padding",), "bool", padding().values, verbatim=True),
+        Group("", ("attention",), "bool", past_both().values[:, :, ::-1]),
+        Group("", ("attention",), "bool", np.broadcast_to(past_both().values, (B, H, Q, K))),
+        Group("", ("attention",), "bool", past_both().values | np.eye(Q, K, dtype=bool)),
+    ],
+    ids=["leading", "verbatim", "leading queries", "over heads", "no product"],
+)
+def test_what_is_no_prefix_is_written_out_beside_lengths(group: Group) -> None:
+    routed = route(problem(group), slots("lengths"))
+    assert set(routed.arguments) == {"mask"}
+    assert np.array_equal(
+        np.broadcast_to(bits(routed, "mask"), (B, H, Q, K)), np.broadcast_to(group.values, (B, H, Q, K))
+    )
+
+
+def float_padding() -> Group:
+    """`padding` as zeros and minus infinity."""
+    return Group("", ("key_padding",), "float", np.where(padding().values, 0.0, -np.inf))
+
+
+def test_padding_in_floats_is_handed_over_as_lengths() -> None:
+    routed = route(problem(float_padding()), slots("lengths"))
+    assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
+    assert np.array_equal(routed.problem.allowed(), problem(padding()).allowed())
+
+
+MAKERS = (
+    past_both,
+    float_padding,
+    padding,
+    attention,
+    causal,
+    window,
+    additive,
+    lambda: attention((B, H, Q, K)),
+    lambda: causal(2),
+)
 
 
 @settings(deadline=None)
@@ -266,11 +357,13 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"role": "maks"}, "slot m: role is 'maks', expected one of mask, causal, window"),
+        ({"role": "maks"}, "slot m: role is 'maks', expected one of mask, causal, window, lengths"),
         ({"role": "mask", "axis": []}, "slot m: unknown key 'axis'"),
         ({"role": "mask", "axes": [["b", "x"]], "bool": "attend"}, "slot m: axes is 'x'"),
         ({"role": "mask", "axes": [["b", "k"]], "bool": "keep"}, "slot m: bool is 'keep'"),
         ({"role": "mask", "bool": "attend"}, "slot m: a mask needs axes"),
+        ({"role": "lengths", "takes": ["key_padding"], "axes": [["q", "k"]]}, "slot m: lengths need axes"),
+        ({"role": "lengths", "axes": [["b", "k"]]}, "slot m: lengths need axes .* and the kinds that they take"),
         ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is no slot"),
     ],
 )
