@@ -1,12 +1,14 @@
 """All reports at once, and at the size that they must bear."""
 
-import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from conformance.report import RunLogError, write_reports
+from conformance.report import RunLogError, run, tensors, write_reports
 
 
 def test_every_report_is_written(demonstration: Path) -> None:
@@ -35,8 +37,21 @@ def test_a_log_that_is_refused_leaves_no_report(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["run.jsonl"]
 
 
-def test_a_large_run_is_reported_in_seconds(build: ModuleType, tmp_path: Path) -> None:
+def test_of_a_large_run_every_line_and_every_array_is_read_once(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = build.large(tmp_path)
-    began = time.process_time()
+    lines = (folder / "run.jsonl").read_text(encoding="utf-8").count("\n")
+    read: Counter[str] = Counter()
+    for module, name in ((run, "strict_json"), (tensors, "blob")):
+        monkeypatch.setattr(module, name, counting(read, name, getattr(module, name)))
     write_reports(folder)
-    assert time.process_time() - began < 10  # about one second where nothing else runs
+    assert read == {"strict_json": lines, "blob": 200}
+
+
+def counting(read: Counter[str], name: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def counted(given: Any) -> Any:
+        read[name] += 1
+        return function(given)
+
+    return counted

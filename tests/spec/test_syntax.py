@@ -1,7 +1,6 @@
 """YAML as it is meant: plain scalars, refusals before anything is built, and positions."""
 
 import textwrap
-from time import process_time
 from typing import Any
 
 import pytest
@@ -80,9 +79,7 @@ def test_an_alias_bomb_is_refused_before_anything_is_built(monkeypatch: pytest.M
         pytest.fail("built")
 
     monkeypatch.setattr(syntax, "_compose", build)
-    begun = process_time()
     document = read("\n".join(lines), "t.yaml")
-    assert process_time() - begun < 1
     assert document.data is None
     assert len(document.mistakes) == 30 + 29 * 9
 
