@@ -14,6 +14,7 @@ import yaml
 
 from conformance.bridge.profile import Profile
 from conformance.cli.parser import build_parser
+from conformance.engine.adapters import read_adapters
 from conformance.engine.slots import parse_slots
 from conformance.gate import decide
 from conformance.gate.known_file import read_known
@@ -231,6 +232,11 @@ def test_what_is_said_to_be_calibrated_is() -> None:
     assert said
     names = re.split(r",\s*|\s+and\s+", re.sub(r"\s+", " ", said[1]))
     assert {"cpu": {name.replace(" ", "_") for name in names}} == CALIBRATED
+
+
+def test_the_readme_names_every_adapter() -> None:
+    named = [name for row in rows(README, "family") for name in re.findall(r"\w+\.\w+", row[-1])]
+    assert sorted(named) == sorted(adapter.name for adapter in read_adapters([ROOT / "adapters"]))
 
 
 # ---- commands and references -------------------------------------------------------------------------------------
