@@ -21,7 +21,8 @@ from conformance.engine.judging import Judged
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.second_look import Closeness
-from conformance.engine.session import Session, Watch
+from conformance.engine.session import Session
+from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import footer
 from conformance.gate.known import Known

@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance.cli.errors import UsageError
 from conformance.cli.folder import point_latest
 from conformance.cli.progress import Progress
-from conformance.engine.session import Watch
+from conformance.engine.watch import Watch
 from conformance.gate.decide import CONFORMS
 from conformance.own.checking import Checked, Request
 from conformance.own.checking import check as judge

@@ -19,7 +19,8 @@ from conformance.engine.job import Limits
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.selection import adapter_file
-from conformance.engine.session import Session, StopRun, Watch
+from conformance.engine.session import Session
+from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
 from conformance.gate.footer import footer
 from conformance.gate.known import Known

@@ -8,12 +8,12 @@ it does not accept, and of a few others, wait for the second look that a worker 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance.engine.adapters import Subject
-from conformance.engine.cells import Cell, Refused, call_digest, make_cell, outputs_digest
+from conformance.engine.cells import Cell, Refused, make_cell
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
@@ -21,18 +21,17 @@ from conformance.engine.judging import (
     CONFORMING,
     Judge,
     Judged,
-    declared_record,
     is_green,
-    judge_digest,
     judgement_record,
     save_arrays,
 )
 from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
+from conformance.engine.recording import judged_outcome, outcome_record
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
-from conformance.engine.whereabouts import misplaced
+from conformance.engine.watch import StopRun, Watch
 from conformance.judge.published import Finding, published_findings
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
@@ -48,23 +47,6 @@ Review = Callable[[Judged], Mapping[str, Any]]
 def accepts_nothing(_: Judged) -> Mapping[str, Any]:
     """Without a list of known deviations."""
     return {}
-
-
-class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
-    """A rejected cell ends the run."""
-
-
-@dataclass(frozen=True)
-class Watch:
-    """
-    What a session tells while it goes on.
-
-    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run.
-    """
-
-    cell: Callable[[Record], None] = lambda _: None
-    worker: Callable[[Started], None] = lambda _: None
-    stop: Callable[[Record], bool] = lambda _: False
 
 
 @dataclass
@@ -237,8 +219,9 @@ class Session:
             self._not_run.append(cell.key)
             return
         started = time.thread_time()
-        judged = self._verdict(cell, outcome)
-        record = self._about(cell, outcome) | {"verdict": judged.verdict} | judgement_record(judged)
+        judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}))
+        about = outcome_record(cell, outcome, self.problem(cell.case)[1])
+        record = about | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
             record["reason"] = judged.message
         record |= self.review(judged)
@@ -280,37 +263,6 @@ class Session:
             record["tensors"] = f"tensors/{self._tensors:05d}.npz"
             save_arrays(self.folder / record["tensors"], arrays)
         self._record(key, record)
-
-    def _verdict(self, cell: Cell, outcome: Outcome) -> Judged:
-        versions = self._versions.get(cell.subject.name, {})
-        elsewhere = misplaced(cell.subject.device, outcome.evidence) if outcome.status == "reply" else ""
-        if elsewhere:
-            outcome = replace(outcome, status="error", reason=elsewhere)
-        if outcome.status == "reply" and outcome.declaration is not None:
-            return self._judge.judge(cell, outcome.declaration, outcome.outputs, versions)
-        facts, problem = cell.call.facts, cell.route.problem
-        return Judged(cell.case.id, cell.subject.name, versions, facts, problem, outcome.status, outcome.reason)
-
-    def _about(self, cell: Cell, outcome: Outcome) -> Record:
-        record: Record = {"route": cell.route.record(), "digests": self._digests(cell, outcome)}
-        if cell.dropped:
-            record["dropped_outputs"] = list(cell.dropped)
-        if outcome.declaration is not None:
-            record["declared"] = declared_record(cell, outcome.declaration)
-        if outcome.evidence:
-            record["evidence"] = dict(outcome.evidence)
-        if outcome.error is not None:
-            record["error"] = dict(outcome.error)
-        return record
-
-    def _digests(self, cell: Cell, outcome: Outcome) -> dict[str, str]:
-        digests = {
-            "problem": self.problem(cell.case)[1],
-            "call": call_digest(cell.call),
-            "adapter": cell.subject.adapter.digest,
-            "judge": judge_digest(),
-        }
-        return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})
 
     def _record(self, key: Key, about: Mapping[str, Any]) -> None:
         case, subject = key

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.engine.session import Watch
+from conformance.engine.watch import Watch
 from conformance.own.causes import Cause
 from conformance.own.checking import TIMEOUT, Checked, Request
 from conformance.own.checking import check as judge

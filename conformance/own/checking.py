@@ -16,7 +16,8 @@ from conformance.engine.job import Limits
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness
-from conformance.engine.session import Session, Watch
+from conformance.engine.session import Session
+from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import footer
 from conformance.gate.known import Known

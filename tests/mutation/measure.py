@@ -22,7 +22,7 @@ from typing import TypeVar
 from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.engine.adapters import read_adapter
-from conformance.engine.session import Watch
+from conformance.engine.watch import Watch
 from conformance.judge.conditions import always
 from conformance.own.adapter_text import ADAPTER
 from conformance.own.checking import Request, check

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.session import Watch
+from conformance.engine.watch import Watch
 from conformance.own.checking import Checked, Request, check
 from conformance.own.target import parse_target
 

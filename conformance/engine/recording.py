@@ -1,0 +1,55 @@
+"""A reply as a verdict, and as a record of the run log."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from conformance.engine.cells import Cell, call_digest, outputs_digest
+from conformance.engine.job import Outcome
+from conformance.engine.judging import Judge, Judged, declared_record, judge_digest
+from conformance.engine.whereabouts import misplaced
+
+Record = dict[str, Any]
+
+
+def judged_outcome(judge: Judge, cell: Cell, outcome: Outcome, versions: Mapping[str, str]) -> Judged:
+    """
+    The verdict on what came back.
+
+    versions: of the distributions in the worker that answered.
+    """
+    elsewhere = misplaced(cell.subject.device, outcome.evidence) if outcome.status == "reply" else ""
+    if elsewhere:
+        outcome = replace(outcome, status="error", reason=elsewhere)
+    if outcome.status == "reply" and outcome.declaration is not None:
+        return judge.judge(cell, outcome.declaration, outcome.outputs, versions)
+    facts, problem = cell.call.facts, cell.route.problem
+    return Judged(cell.case.id, cell.subject.name, versions, facts, problem, outcome.status, outcome.reason)
+
+
+def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
+    """
+    What a record says whatever the verdict: route, declaration, evidence, exception, digests.
+
+    problem: the digest of the case's problem.
+    """
+    record: Record = {"route": cell.route.record(), "digests": _digests(cell, outcome, problem)}
+    if cell.dropped:
+        record["dropped_outputs"] = list(cell.dropped)
+    if outcome.declaration is not None:
+        record["declared"] = declared_record(cell, outcome.declaration)
+    if outcome.evidence:
+        record["evidence"] = dict(outcome.evidence)
+    if outcome.error is not None:
+        record["error"] = dict(outcome.error)
+    return record
+
+
+def _digests(cell: Cell, outcome: Outcome, problem: str) -> dict[str, str]:
+    digests = {
+        "problem": problem,
+        "call": call_digest(cell.call),
+        "adapter": cell.subject.adapter.digest,
+        "judge": judge_digest(),
+    }
+    return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})
