@@ -207,11 +207,11 @@ def test_a_killed_run_resumes_and_judges_only_what_is_missing(cut: Path) -> None
 
 
 def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:
-    command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[slow]", "--out", "out"]
+    command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[hang]", "--out", "out"]
     (project / "cases" / "small.yaml").write_text(SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 13]"))
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     log = project / "out" / "run.jsonl"
-    while not (log.is_file() and '"cell"' in log.read_text(encoding="utf-8")):
+    while not (log.is_file() and '"worker"' in log.read_text(encoding="utf-8")):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
