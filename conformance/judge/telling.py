@@ -77,3 +77,8 @@ def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:
     if family not in TOPICS or None in names:
         return None
     return f"{TOPICS[family].format(slot=slot)} {names[0]}", str(names[1])
+
+
+def short(decision: str, name: str) -> str:
+    """A way in a few words, where there are any; else its name."""
+    return SHORT.get((slot_of(decision)[0], name), name)

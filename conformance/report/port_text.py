@@ -1,11 +1,14 @@
 """Advice for moving calls from one subject to another, for terminals and as JSON."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conformance.engine.slots import Slot
-from conformance.report.porting import Difference, Port, Refusal
+from conformance.report.conventions import conventions
+from conformance.report.porting import Argument, Difference, Port, Refusal
+from conformance.report.wording import hint
 
 FILE = "port.json"
 """Where the record stands in the run folder."""
@@ -28,6 +31,11 @@ MEANINGS = {
     ("float", "add"): "floats are added",
     ("float", "attend"): "floats are cast to bool",
 }
+OURS = frozenset({"layout"})
+"""Capabilities of adapters: whether arrays can be handed over in a memory layout of our choice."""
+
+NOT_THEIRS = frozenset(f"does not honour: {name}" for name in OURS)
+
 VERBS = {"unsupported": "declines", "error": "raises", "crash": "crashes", "timeout": "hangs"}
 
 
@@ -36,10 +44,17 @@ def lines(told: Record) -> Iterator[str]:
     mine, yours = told["from"], told["to"]
     yield f"From {mine} to {yours}"
     yield ""
+    if any(told["conventions"].values()):
+        yield 'Arrays and parameters ("given" is how the cases have them):'
+        for side, name in (("from", mine), ("to", yours)):
+            yield from (f"  {name}: {point}" for point in told["conventions"][side])
+        yield ""
     yield "Arguments:"
     for each in told["arguments"]:
         if each["from"] or each["to"]:
             yield f"  {ROLES[each['kind']]}: {each['described']['from']} -> {each['described']['to']}"
+        if each["change"]:
+            yield f"    change: {each['change']}"
     yield ""
     if told["differences"]:
         yield f"Where they differ ({len(told['differences'])}):"
@@ -57,8 +72,10 @@ def _difference(told: Record, each: Record) -> Iterator[str]:
     yield f"  {told['from']} {each['sentences']['from']}; {told['to']} {each['sentences']['to']}"
     for change in each["changes"]:
         yield f"    change: {change}"
-    for what in ("declared", "observed"):
-        yield f"    {what}: {each[what]['from']} -> {each[what]['to']}"
+    shown = {what: f"{each[what]['from']} -> {each[what]['to']}" for what in ("declared", "observed")}
+    if len(set(shown.values())) == 1:
+        shown = {"declared and observed": shown["observed"]}
+    yield from (f"    {what}: {text}" for what, text in shown.items())
     yield f"    see: {each['command']}"
 
 
@@ -82,16 +99,22 @@ def described(slot: Slot | None) -> str:
 def _notes(found: Port) -> Iterator[str]:
     """What only one of them has."""
     for side, has in ((found.here, found.lost), (found.there, found.gained)):
-        only = [f"{name} {', '.join(values)}" for name, values in has.items() if values]
+        only = [f"{name} {', '.join(values)}" for name, values in _of_theirs(has).items() if values]
         if only:
             yield f"Only {side.name} has: {'; '.join(only)}"
         if has is found.lost and "weights_mean" in has["outputs"] and "weights" in found.there.subject.outputs:
             yield f"    change: take the mean of the weights of {found.there.name} over axis 1"
 
 
+def _of_theirs(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Without what says how we hand arrays over, not what a framework can do."""
+    return {name: tuple(value for value in values if value not in OURS) for name, values in has.items()}
+
+
 def _refusal(found: Port, refusal: Refusal) -> str:
     calls = "1 probe case" if refusal.count == 1 else f"{refusal.count} probe cases"
-    return f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {refusal.reason}"
+    reason = re.sub(r"\ba verbatim (int\b)?", lambda found: "an int" if found[1] else "a ", refusal.reason)
+    return f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {reason}"
 
 
 def command(found: Port, case: str) -> str:
@@ -105,15 +128,11 @@ def record(found: Port) -> dict[str, Any]:
         "schema": 1,
         "from": found.here.name,
         "to": found.there.name,
-        "arguments": [
-            {
-                "kind": each.kind,
-                "from": each.here and each.here.name,
-                "to": each.there and each.there.name,
-                "described": {"from": described(each.here), "to": described(each.there)},
-            }
-            for each in found.arguments
-        ],
+        "conventions": {
+            "from": list(conventions(found.here.subject.adapter.path)),
+            "to": list(conventions(found.there.subject.adapter.path)),
+        },
+        "arguments": [_argument_record(each) for each in found.arguments],
         "differences": [_difference_record(found, each) for each in found.differences],
         "only_from": {name: list(values) for name, values in found.lost.items()},
         "only_to": {name: list(values) for name, values in found.gained.items()},
@@ -128,7 +147,18 @@ def record(found: Port) -> dict[str, Any]:
                 "command": command(found, each.case),
             }
             for each in found.refusals
+            if each.reason not in NOT_THEIRS
         ],
+    }
+
+
+def _argument_record(each: Argument) -> dict[str, Any]:
+    return {
+        "kind": each.kind,
+        "from": each.here and each.here.name,
+        "to": each.there and each.there.name,
+        "described": {"from": described(each.here), "to": described(each.there)},
+        "change": hint(each.here, each.there),
     }
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.slots import KINDS, Slot
+from conformance.judge.circumstances import divided
 from conformance.judge.diagnose import Way
-from conformance.judge.probing import Line, size
+from conformance.judge.probing import size
 from conformance.judge.reading import OF_ARRAYS, Reading
 from conformance.judge.telling import sentence
 from conformance.oracle.variation import slot_of
 from conformance.report.portrait import Pictured, declared_text, observed_text
-from conformance.report.wording import change
+from conformance.report.wording import Destination, change
 
 Shown = list[tuple[str, tuple[Way, Way]]]
 """Cases that show a difference, with the way of either side."""
@@ -138,19 +139,35 @@ def _differences(here: Side, there: Side, arguments: Sequence[Argument]) -> Iter
                 observed=(observed_text(line), observed_text(match)),
                 case=case,
                 ways=ways,
-                changes=tuple(_changes(found, match)),
+                changes=tuple(_changes(found, there, _destination(there, other, arguments))),
             )
 
 
-def _changes(shown: Shown, match: Line) -> Iterator[str]:
-    """What to change, with the circumstances of the other side under which it is where there is more than one."""
-    by_text: dict[str, dict[str, None]] = {}
-    for case, ways in shown:
-        words = next((each.circumstance for each in match.observations if case in each.cases), "")
-        by_text.setdefault(change(*ways), {})[words] = None
+def _destination(there: Side, decision: str, arguments: Sequence[Argument]) -> Destination:
+    """Where a call moves to, as far as a decision of the new side is concerned."""
+    additive = next((each.there for each in arguments if each.kind == "additive"), None)
+    slot = there.subject.slots.get(slot_of(decision)[1] or "")
+    operator = there.picture.portrait.readings[0].probe.facts.operator
+    return Destination(operator, slot, additive)
+
+
+def _changes(shown: Shown, there: Side, to: Destination) -> Iterator[str]:
+    """What to change, with the circumstances of the call under which it is where there is more than one."""
+    texts = {case: change(*ways, to) for case, ways in shown}
+
+    def is_one(part: Sequence[Reading]) -> bool:
+        return len({texts[reading.probe.case] for reading in part}) == 1
+
+    parts = divided([there.readings[case] for case in texts], shown[0][1][1][0], is_one)
+    if parts is None:
+        yield from filter(None, dict.fromkeys(texts.values()))
+        return
+    by_text: dict[str, list[str]] = {}
+    for words, part in parts.items():
+        by_text.setdefault(texts[part[0].probe.case], []).append(words)
     for text, circumstances in by_text.items():
         if text:
-            yield f"{text} ({'; '.join(circumstances)})" if len(by_text) > 1 and any(circumstances) else text
+            yield f"{'; '.join(circumstances)}: {text}" if len(by_text) > 1 else text
 
 
 def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:

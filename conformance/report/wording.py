@@ -1,6 +1,11 @@
 """What to change at the call site, for readers who move calls from one subject to another."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from conformance.engine.slots import Slot
 from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.telling import short
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import find
 
@@ -15,31 +20,54 @@ SYMMETRIC = (
 )
 """Decisions of which the remedy also leads back."""
 
-BACK = {
-    "float_mask": "where {slot} was 0 or 1, pass a boolean mask: {slot} != 0 attends",
-    "number_mask": "where {slot} was added, pass its numbers as floats",
-    "fully_masked_row": "fully masked rows are zero now: mind what relied on their values",
-    "nonfinite_key": "",
-    "nonfinite_value": "",
-}
-"""What to do on the way back to canonical; "" where what helped before does no harm."""
+NOTHING = "nothing"
+"""What to change where the new side is the more careful one."""
+
+PADDING = {"nonfinite_key": "keys", "nonfinite_value": "values"}
+"""Decisions about what stands where nobody attends, with the tensor that is meant."""
+
+DEAD = "the rows of the output that attend no key"
 
 
-def change(here: Way, there: Way) -> str:
+@dataclass(frozen=True)
+class Destination:
+    """
+    Where a call moves to.
+
+    operator: "sdpa" or "mha". argument: that takes the mask which a decision is about; None where it is about none.
+    additive: that takes numbers to add to the logits; None where nothing does.
+    """
+
+    operator: str
+    argument: Slot | None = None
+    additive: Slot | None = None
+
+
+def change(here: Way, there: Way, to: Destination) -> str:
     """
     What to change at the call site when a call moves from one way to another; "" where nothing is known to help.
 
     The two are one decision; that of a mask argument bears the argument's name on either side.
     """
-    family, slot = slot_of(here[0])
+    family, _ = slot_of(here[0])
     if family in SYMMETRIC:
         return _both_ways(here, there)
+    if family in OF_THEIR_OWN:
+        return OF_THEIR_OWN[family](here, there, to)
     if there[1] != CANONICAL:
         return find(*there).remedy
-    if family in BACK:
-        return BACK[family].format(slot=slot)
     remedy = find(*here).remedy if here[1] != CANONICAL else ""
     return f"leave out what helped before: {remedy}" if remedy else ""
+
+
+def hint(here: Slot | None, there: Slot | None) -> str:
+    """What to change where the causal flag of one of the two sides is only a hint; "" where both are alike."""
+    if here is None or there is None or {here.role, there.role} != {"causal"} or here.hint == there.hint:
+        return ""
+    if here.hint:
+        return f"{there.name}=True suffices: leave out the {' and '.join(here.requires)} that only repeats it"
+    masks = " and ".join(there.requires)
+    return f"pass the causal mask itself as {masks}; {there.name}=True beside it is only a hint that it is causal"
 
 
 def _both_ways(here: Way, there: Way) -> str:
@@ -48,5 +76,65 @@ def _both_ways(here: Way, there: Way) -> str:
     remedy, slot = find(decision, name).remedy, slot_of(decision)[1]
     if slot is None or not remedy:
         return remedy
-    old, new = slot_of(here[0])[1] or slot, slot_of(there[0])[1] or slot
+    old, new = _names(here, there)
     return f"{remedy.replace(slot, old)} as {new}"
+
+
+def _names(here: Way, there: Way) -> tuple[str, str]:
+    """The mask argument that a decision is about, on either side."""
+    old, new = slot_of(here[0])[1], slot_of(there[0])[1]
+    return old or new or "the mask", new or old or "the mask"
+
+
+def _float_mask(here: Way, there: Way, to: Destination) -> str:
+    """
+    Between floats that are added and floats that stand for a boolean.
+
+    What attends was 0 in floats that are added, and is not 0 where they are cast.
+    """
+    old, new = _names(here, there)
+    if "subtracted" in (here[1], there[1]):
+        return f"pass -{old} as {new}"
+    added = here[1] == CANONICAL
+    ignores = to.argument is not None and to.argument.meaning("bool") == "ignore"
+    boolean = f"{old} {'==' if added != ignores else '!='} 0"
+    if not added:
+        return f"pass {boolean} as a boolean {new}"
+    rest = f"pass other numbers as {to.additive.name}" if to.additive else "no argument takes other numbers"
+    return f"where {old} holds 0 and -inf, pass {boolean} as {new}; {rest}"
+
+
+def _number_mask(here: Way, there: Way, _: Destination) -> str:
+    """Between integers that are added and integers of which zero ignores."""
+    old, new = _names(here, there)
+    if there[1] == CANONICAL:
+        return f"where {old} was added, pass its numbers as floats"
+    return f"pass {old} as floats, 0 where it is not zero and -inf where it is, as {new}"
+
+
+def _padding(_: Way, there: Way, __: Destination) -> str:
+    """What stands where nobody attends must be finite for those who let it through."""
+    if there[1] == CANONICAL:
+        return NOTHING
+    tensor = PADDING[slot_of(there[0])[0]]
+    return f"overwrite the {tensor} that nobody attends with finite numbers, such as 0, before the call"
+
+
+def _dead_row(here: Way, there: Way, to: Destination) -> str:
+    """What rows without an attended key must be overwritten with to be what they were."""
+    if here[1] == "nan":
+        return NOTHING
+    if here[1] == CANONICAL:
+        zero = "the bias of the output projection (0 without one)" if to.operator == "mha" else "0"
+        return f"overwrite {DEAD} with {zero}"
+    was, now = short("fully_masked_row", here[1]), short("fully_masked_row", there[1])
+    return f"{DEAD} were {was} and are {now} now: overwrite them where that was relied on"
+
+
+OF_THEIR_OWN: dict[str, Callable[[Way, Way, Destination], str]] = {
+    "float_mask": _float_mask,
+    "number_mask": _number_mask,
+    "fully_masked_row": _dead_row,
+    **dict.fromkeys(PADDING, _padding),
+}
+"""Decisions where both ways matter, or where the call moves to."""

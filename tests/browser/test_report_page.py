@@ -434,6 +434,7 @@ def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witnes
         "schema": 1,
         "from": names[1],
         "to": names[2],
+        "conventions": {"from": ["arrays are (batch, seq_len, width)"], "to": []},
         "arguments": [],
         "differences": [told],
         "notes": [],
@@ -444,6 +445,7 @@ def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witnes
     page = witness.open(written)
     advice = page.inner_text("#pair-advice")
     assert "torch.sdpa[math] reads True as: attend; keras.sdpa reads True as: ignore." in advice
+    assert "torch.sdpa[math]: arrays are (batch, seq_len, width)" in advice
     assert "Change: pass ~mask" in advice
     page.click("#swap")
     assert page.inner_text("#pair-advice") == ""

@@ -235,16 +235,3 @@ def test_real_frameworks_are_read_as_they_were_measured(tmp_path: Path) -> None:
     assert done.code == 0, done.stdout
     seen = {name: {d: done.observed(name, d) for d in decisions} for name, decisions in MEASURED.items()}
     assert seen == MEASURED
-
-
-@pytest.mark.frameworks
-def test_port_from_torch_to_keras_and_back(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "back").mkdir()
-    there = conformance(tmp_path / "there", "port", "torch.mha", "keras.mha[torch]")
-    back = conformance(tmp_path / "back", "port", "keras.mha[torch]", "torch.mha")
-    assert (there.code, back.code) == (0, 0), there.stderr + back.stderr
-    changes = {change for each in there.found["differences"] for change in each["changes"]}
-    assert {"pass ~attn_mask as attention_mask", "pass ~key_padding_mask as value_mask"} <= changes
-    returned = {change for each in back.found["differences"] for change in each["changes"]}
-    assert {"pass ~attention_mask as attn_mask", "pass ~value_mask as key_padding_mask"} <= returned

@@ -47,8 +47,9 @@ function adviceOf(port) {
     one.changes.map((change) => el("p", {}, el("span", { class: "fix" }, `Change: ${change}`))),
     el("p", { class: "muted" }, "declared ", from(sides(one.declared)), ", observed ", from(sides(one.observed))), code(one.command, "Command")));
   const told = port.differences.length ? `Where they differ (${port.differences.length})` : "They take every decision alike that the probe cases show on both.";
-  return el("article", { class: "advice" }, el("h3", {}, told), el("ol", {}, differences),
-    table(["Argument", port.from, port.to], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to])),
+  const conventions = sides(port.conventions).flatMap((points, side) => points.map((point) => el("p", {}, el("b", { class: "mono" }, sides(port)[side]), `: ${point}`)));
+  return el("article", { class: "advice" }, el("h3", {}, told), el("ol", {}, differences), conventions,
+    table(["Argument", port.from, port.to, "Change"], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to, one.change])),
     port.notes.map((note) => el("p", {}, note.trim())), port.refused.map((one) => el("p", {}, one.sentence)));
 }
 

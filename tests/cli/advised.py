@@ -1,0 +1,190 @@
+"""
+What `conformance port` advises between torch.mha and keras.mha[jax], done by hand: plain calls, none of our adapters.
+
+Run with a record of each direction; prints, for each decision, how far the two sides are apart before the change
+and after it, in units of what rounding may do.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.update(KERAS_BACKEND="jax", JAX_PLATFORMS="cpu")
+
+import keras
+import numpy as np
+import torch
+
+from conformance.bridge.profile import Profile
+from conformance.judge.expectation import expect
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, Group, Problem
+
+ROOT = Path(__file__).parents[2] / "cases"
+CASES = {case.id: case for case in load([ROOT / name for name in ("verbatim", "numerics", "degenerate")], ROOT)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """
+    One piece of advice, followed.
+
+    before, after: whether the new side returns what the old one does. Allowed is the sum of what rounding may do on
+    either side, by the oracle's bound.
+    """
+
+    direction: str
+    decision: str
+    before: bool
+    after: bool
+
+
+def in_torch(problem: Problem, *, weights: bool = False, **masks: Any) -> Array:
+    """The output of torch.nn.MultiheadAttention in eval mode."""
+    params = {name: torch.tensor(array, dtype=torch.float32) for name, array in problem.params.items()}
+    width = problem.num_heads * problem.head_dim
+    layer = torch.nn.MultiheadAttention(width, problem.num_heads, batch_first=True).eval()
+    layer.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([params[name].T for name in ("wq", "wk", "wv")]),
+            "in_proj_bias": torch.cat([params[name] for name in ("bq", "bk", "bv")]),
+            "out_proj.weight": params["wo"].T,
+            "out_proj.bias": params["bo"],
+        }
+    )
+    inputs = [torch.tensor(each, dtype=torch.float32) for each in (problem.query, problem.key, problem.value)]
+    given = {name: torch.tensor(mask) if isinstance(mask, np.ndarray) else mask for name, mask in masks.items()}
+    with torch.no_grad():
+        return np.asarray(layer(*inputs, need_weights=weights, **given)[0].numpy(), dtype=np.float64)
+
+
+def in_keras(problem: Problem, *, weights: bool = False, **masks: Any) -> Array:
+    """The output of keras.layers.MultiHeadAttention on JAX."""
+    layer = keras.layers.MultiHeadAttention(problem.num_heads, problem.head_dim)
+    query, key, value = (np.float32(each) for each in (problem.query, problem.key, problem.value))
+    layer.build(query.shape, value.shape, key.shape)
+    layer.set_weights(
+        [
+            np.float32(problem.params[name]).reshape(weight.shape)
+            for name, weight in zip(("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo"), layer.weights, strict=True)
+        ]
+    )
+    result = layer(query, value, key, return_attention_scores=weights, **masks)
+    return np.asarray(result[0] if weights else result, dtype=np.float64)
+
+
+def booleans(problem: Problem, kind: str) -> Array:
+    """The array of a mask of the case, as booleans: (seq_len_q, seq_len_k) or (batch, seq_len_k)."""
+    values = next(group.values for group in problem.groups if kind in group.kinds) != 0
+    return np.asarray(values[:, 0, 0] if kind == "key_padding" else values[0, 0])
+
+
+def agrees(problem: Problem, allowed: Array, old: Array, new: Array) -> bool:
+    """Whether two outputs differ by no more than both may be wrong; allowed: True = attend, broadcastable."""
+    meant = problem.but(groups=(Group("mask", ("attention",), "bool", np.asarray(allowed)),))
+    tolerance = expect(meant, {}, Profile.uniform("float32")).bounds["output"].tolerance
+    return bool(np.all(np.abs(old - new) <= 2 * tolerance))
+
+
+def told(direction: str, decision: str, problem: Problem, allowed: Array, replies: tuple[Array, Array, Array]) -> Trial:
+    """replies: of the old side, of the new one before the change, and after it."""
+    old, before, after = replies
+    return Trial(direction, decision, agrees(problem, allowed, old, before), agrees(problem, allowed, old, after))
+
+
+def overwritten(output: Array, problem: Problem, dead: Array) -> Array:
+    """With the bias of the output projection in dead rows; dead: (batch, seq_len_q)."""
+    changed = output.copy()
+    changed[dead] = problem.params["bo"]
+    return changed
+
+
+def from_torch(shown: Mapping[str, Problem]) -> Iterator[Trial]:
+    """torch.mha -> keras.mha[jax]."""
+    there = "from torch"
+    p = shown["polarity[attn_mask]"]
+    mask = booleans(p, "attention")
+    replies = in_torch(p, attn_mask=mask), in_keras(p, attention_mask=mask), in_keras(p, attention_mask=~mask)
+    yield told(there, "polarity[attn_mask]", p, ~mask, replies)
+
+    p = shown["polarity[key_padding_mask]"]
+    mask = booleans(p, "key_padding")
+    replies = in_torch(p, key_padding_mask=mask), in_keras(p, value_mask=mask), in_keras(p, value_mask=~mask)
+    yield told(there, "polarity[key_padding_mask]", p, ~mask[:, None, None], replies)
+
+    p = shown["float_mask[attn_mask]"]
+    added = np.asarray(p.groups[0].values[0, 0], dtype=np.float32)
+    replies = in_torch(p, attn_mask=added), in_keras(p, attention_mask=added), in_keras(p, attention_mask=added == 0)
+    yield told(there, "float_mask[attn_mask]", p, added == 0, replies)
+
+    p = shown["fully_masked_row"]
+    attended, padding = booleans(p, "attention"), booleans(p, "key_padding")
+    both = attended & padding[:, None]
+    new = in_keras(p, attention_mask=attended, value_mask=padding)
+    replies = (
+        in_torch(p, attn_mask=~attended, key_padding_mask=~padding),
+        new,
+        overwritten(new, p, np.asarray(~both.any(axis=-1))),
+    )
+    yield told(there, "fully_masked_row", p, both[:, None], replies)
+
+    p = shown["polarity[attn_mask]"]
+    order = np.tril(np.ones((p.seq_len_q, p.seq_len_k), dtype=bool))
+    replies = in_torch(p, attn_mask=~order, is_causal=True), in_keras(p), in_keras(p, use_causal_mask=True)
+    yield told(there, "is_causal", p, order, replies)
+
+
+def from_keras(shown: Mapping[str, Problem]) -> Iterator[Trial]:
+    """keras.mha[jax] -> torch.mha."""
+    back = "from keras"
+    p = shown["polarity[attention_mask]"]
+    mask = booleans(p, "attention")
+    replies = in_keras(p, attention_mask=mask), in_torch(p, attn_mask=mask), in_torch(p, attn_mask=~mask)
+    yield told(back, "polarity[attention_mask]", p, mask, replies)
+
+    p = shown["polarity[value_mask]"]
+    mask = booleans(p, "key_padding")
+    replies = in_keras(p, value_mask=mask), in_torch(p, key_padding_mask=mask), in_torch(p, key_padding_mask=~mask)
+    yield told(back, "polarity[value_mask]", p, mask[:, None, None], replies)
+
+    p = shown["float_mask[attention_mask]"]
+    cast = np.asarray(p.groups[0].values[0, 0], dtype=np.float32)
+    replies = in_keras(p, attention_mask=cast), in_torch(p, attn_mask=cast), in_torch(p, attn_mask=cast == 0)
+    yield told(back, "float_mask[attention_mask]", p, cast != 0, replies)
+
+    p = shown["nonfinite_key"]
+    padding = booleans(p, "key_padding")
+    clean = p.but(key=np.where(padding[:, :, None], p.key, 0))
+    old = in_keras(p, value_mask=padding)
+    replies = old, in_torch(p, key_padding_mask=~padding), in_torch(clean, key_padding_mask=~padding)
+    yield told(back, "nonfinite_key", clean, padding[:, None, None], replies)
+
+    p = shown["fully_masked_row"]
+    attended, padding = booleans(p, "attention"), booleans(p, "key_padding")
+    both = attended & padding[:, None]
+    old = in_keras(p, attention_mask=attended, value_mask=padding, weights=True)
+    new = in_torch(p, attn_mask=~attended, key_padding_mask=~padding, weights=True)
+    yield told(
+        back, "fully_masked_row", p, both[:, None], (old, new, overwritten(new, p, np.asarray(~both.any(axis=-1))))
+    )
+
+    p = shown["polarity[attention_mask]"]
+    order = np.tril(np.ones((p.seq_len_q, p.seq_len_k), dtype=bool))
+    replies = in_keras(p, use_causal_mask=True), in_torch(p), in_torch(p, attn_mask=~order, is_causal=True)
+    yield told(back, "use_causal_mask", p, order, replies)
+
+
+def shown(path: str) -> dict[str, Problem]:
+    """Decision of the old side -> the case of a record that shows it."""
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    return {each["decision"]["from"]: materialise(CASES[each["case"]]) for each in record["differences"]}
+
+
+if __name__ == "__main__":
+    found = (*from_torch(shown(sys.argv[1])), *from_keras(shown(sys.argv[2])))
+    sys.stdout.write(json.dumps([asdict(trial) for trial in found]))

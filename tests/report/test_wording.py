@@ -1,0 +1,85 @@
+"""What to change at the call site: where a call moves to matters."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.slots import Slot, parse_slots
+from conformance.judge.diagnose import CANONICAL, Way
+from conformance.report.conventions import conventions
+from conformance.report.wording import NOTHING, Destination, change, hint
+
+TO_SDPA, TO_MHA = Destination("sdpa"), Destination("mha")
+
+
+def slot(name: str, **fields: object) -> Slot:
+    return parse_slots({name: {"role": "mask", "axes": [["q", "k"]], **fields}})[name]
+
+
+def dead(name: str) -> Way:
+    return "fully_masked_row", name
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "to", "said"),
+    [
+        (CANONICAL, "uniform", TO_SDPA, "overwrite the rows of the output that attend no key with 0"),
+        (CANONICAL, "nan", TO_MHA, "with the bias of the output projection (0 without one)"),
+        ("nan", CANONICAL, TO_MHA, NOTHING),
+        ("nan", "uniform", TO_MHA, NOTHING),
+        ("uniform", CANONICAL, TO_SDPA, "were the mean of V and are zero now"),
+    ],
+)
+def test_dead_rows_are_overwritten_with_what_they_were(here: str, there: str, to: Destination, said: str) -> None:
+    assert said in change(dead(here), dead(there), to)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "meaning", "said"),
+    [
+        (CANONICAL, "cast_to_bool", "attend", "where old holds 0 and -inf, pass old == 0 as new; "),
+        (CANONICAL, "cast_to_bool", "ignore", "where old holds 0 and -inf, pass old != 0 as new; "),
+        (CANONICAL, "one_minus", "attend", "where old holds 0 and -inf, pass old == 0 as new; "),
+        ("cast_to_bool", CANONICAL, "attend", "pass old != 0 as a boolean new"),
+        ("one_minus", CANONICAL, "ignore", "pass old == 0 as a boolean new"),
+        (CANONICAL, "subtracted", "attend", "pass -old as new"),
+    ],
+)
+def test_a_float_mask_becomes_the_boolean_that_the_new_argument_reads(
+    here: str, there: str, meaning: str, said: str
+) -> None:
+    to = Destination("sdpa", slot("new", bool=meaning))
+    assert change(("float_mask[old]", here), ("float_mask[new]", there), to).startswith(said)
+
+
+def test_other_numbers_go_where_numbers_are_added() -> None:
+    ways = ("float_mask[attn_mask]", CANONICAL), ("float_mask[mask]", "cast_to_bool")
+    mask, bias = slot("mask", bool="attend"), slot("bias", float="add")
+    assert change(*ways, Destination("sdpa", mask, bias)).endswith("; pass other numbers as bias")
+    assert change(*ways, Destination("sdpa", mask)).endswith("; no argument takes other numbers")
+
+
+def test_padding_is_cleaned_only_for_those_who_let_it_through() -> None:
+    isolated, leaks = ("nonfinite_value", CANONICAL), ("nonfinite_value", "leaks")
+    assert change(isolated, leaks, TO_MHA).startswith("overwrite the values that nobody attends with finite numbers")
+    assert change(leaks, isolated, TO_MHA) == NOTHING
+
+
+def test_a_causal_flag_that_is_only_a_hint_needs_its_mask() -> None:
+    flags = parse_slots(
+        {
+            "attn_mask": {"role": "mask", "axes": [["q", "k"]], "bool": "ignore"},
+            "is_causal": {"role": "causal", "hint": True, "requires": ["attn_mask"]},
+            "use_causal_mask": {"role": "causal"},
+        }
+    )
+    hinted, plain = flags["is_causal"], flags["use_causal_mask"]
+    assert hint(plain, hinted).startswith("pass the causal mask itself as attn_mask; is_causal=True beside it")
+    assert hint(hinted, plain) == "use_causal_mask=True suffices: leave out the attn_mask that only repeats it"
+    assert hint(plain, plain) == hint(plain, flags["attn_mask"]) == hint(None, plain) == ""
+
+
+def test_conventions_are_the_points_about_arrays_and_weights(tmp_path: Path) -> None:
+    file = tmp_path / "one.py"
+    file.write_text('"""\nOne.\n\n* arrays are (batch,\n  seq_len)\n* mask: True\n* weights: (out, in)\n"""\n')
+    assert conventions(file) == ("arrays are (batch, seq_len)", "weights: (out, in)")
