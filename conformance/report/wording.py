@@ -57,7 +57,7 @@ def change(here: Way, there: Way, to: Destination) -> str:
     if there[1] != CANONICAL:
         return find(*there).remedy
     remedy = find(*here).remedy if here[1] != CANONICAL else ""
-    return f"leave out what helped before: {remedy}" if remedy else ""
+    return f"no longer needed: {remedy}" if remedy else ""
 
 
 def hint(here: Slot | None, there: Slot | None) -> str:

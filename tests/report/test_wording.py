@@ -59,6 +59,11 @@ def test_other_numbers_go_where_numbers_are_added() -> None:
     assert change(*ways, Destination("sdpa", mask)).endswith("; no argument takes other numbers")
 
 
+def test_what_helped_before_is_no_longer_needed() -> None:
+    ways = ("scale", "square_root"), ("scale", CANONICAL)
+    assert change(*ways, TO_SDPA) == "no longer needed: negate the query and the scale"
+
+
 def test_padding_is_cleaned_only_for_those_who_let_it_through() -> None:
     isolated, leaks = ("nonfinite_value", CANONICAL), ("nonfinite_value", "leaks")
     assert change(isolated, leaks, TO_MHA).startswith("overwrite the values that nobody attends with finite numbers")
