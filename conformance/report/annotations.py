@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.report.comparison import example, heading
-from conformance.report.findings import counted, findings, gate_notes
+from conformance.report.conclusion import gate_notes
+from conformance.report.findings import counted, findings
 from conformance.report.records import Run
 
 FORMATS = ("github",)

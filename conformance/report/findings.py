@@ -1,26 +1,23 @@
 """
-What to tell first: whether the run conforms, why not, and one line per subject.
+Why a run does not conform: one cause of rejected verdicts each, in words, and what was accepted.
 
 Every report is written from these records, so they all say the same.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.judge.causes import fewest
 from conformance.oracle.variations import find
 from conformance.report.records import (
-    CONFORMING,
-    UNJUDGED,
     VERDICTS,
     Cell,
     Diagnosis,
     Key,
     Known,
     Run,
-    Subject,
     Tie,
 )
 
@@ -54,20 +51,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class SubjectLine:
-    """The sum of one subject's verdicts; `share` is how many of its operators' cases were judged."""
-
-    subject: Subject
-    counts: Mapping[str, int]
-    rejected: int
-    known: int
-    missing: int
-    asked: int
-    share: float | None
-    worst: float | None
-
-
-@dataclass(frozen=True)
 class KnownGroup:
     """The verdicts that one known deviation accepts."""
 
@@ -83,92 +66,6 @@ class KnownGroup:
 def counted(number: int, noun: str) -> str:
     """`number` with its noun in the right form: 1 verdict, 2,000 verdicts."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def headline(run: Run) -> str:
-    """Say in one sentence whether the run conforms, and what stands against it."""
-    against = ", ".join(_against(run))
-    if run.footer is None:
-        return f"Undecided: the run was cut before its end ({against or 'no footer in the log'})."
-    if run.conforms:
-        accepted = sum(cell.known is not None for cell in run.cells.values())
-        known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
-        judged = f"{counted(len(run.cells), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
-        return f"Conforms: {judged}, none rejected{known}."
-    if not run.rejected and not run.footer.complete:
-        return f"Incomplete: {against or 'not everything that was asked for was judged'}."
-    return f"Does not conform: {against or 'the gate refused the run'}."
-
-
-def _judged_subjects(run: Run) -> int:
-    """How many subjects were judged; dense forms are not counted among them."""
-    return len({subject for _, subject in run.cells if run.header.subjects[subject].counted})
-
-
-def _against(run: Run) -> list[str]:
-    parts = []
-    if run.rejected:
-        verb = "is" if len(run.rejected) == 1 else "are"
-        parts.append(f"{len(run.rejected):,} of {counted(len(run.cells), 'verdict')} {verb} rejected")
-    if run.missing:
-        parts.append(f"{counted(len(run.missing), 'verdict')} missing")
-    failed = sum(worker.status == "failed" for worker in run.workers)
-    if failed:
-        parts.append(f"{counted(failed, 'worker')} did not start")
-    gate = run.footer.gate if run.footer else None
-    if gate and gate.dead:
-        parts.append(f"{_entries(len(gate.dead))} no longer needed")
-    if gate and gate.too_wide:
-        parts.append(f"{_entries(len(gate.too_wide))} too wide")
-    return parts
-
-
-def _entries(number: int) -> str:
-    return "1 known deviation is" if number == 1 else f"{number:,} known deviations are"
-
-
-def gate_notes(run: Run) -> list[tuple[str, str]]:
-    """What the gate holds against the run besides verdicts: (kind, text)."""
-    if run.footer is None:
-        return []
-    gate = run.footer.gate
-    kinds = {
-        "incomplete": gate.incomplete,
-        "dead known deviation": gate.dead,
-        "known deviation too wide": gate.too_wide,
-        "problem": gate.problems,
-    }
-    return [(kind, text) for kind, texts in kinds.items() for text in texts]
-
-
-def subject_lines(run: Run) -> list[SubjectLine]:
-    """One line per subject that was to be judged, in the order of the header."""
-    cells: dict[str, list[Cell]] = {name: [] for name in run.header.subjects}
-    for cell in run.cells.values():
-        cells[cell.subject].append(cell)
-    missing = Counter(subject for _, subject in run.missing)
-    lines = []
-    for name, subject in run.header.subjects.items():
-        if cells[name] or missing[name]:
-            lines.append(_line(run, subject, cells[name], missing[name]))
-    return lines
-
-
-def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
-    tally = Counter(cell.verdict for cell in cells)
-    asked = len(run.asked(subject)) if subject.counted else len(cells)
-    judged = sum(number for verdict, number in tally.items() if verdict not in UNJUDGED)
-    budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]
-    return SubjectLine(
-        subject=subject,
-        counts={verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]},
-        rejected=sum(cell.key in run.rejected for cell in cells),
-        known=sum(cell.known is not None for cell in cells),
-        missing=missing,
-        asked=asked,
-        share=judged / asked if asked else None,
-        worst=max(budgets, default=None),
-    )
 
 
 def findings(run: Run) -> list[Finding]:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from conformance import __version__
 from conformance.report import port_text, portrait
+from conformance.report.conclusion import gate_notes, headline, subject_lines
 from conformance.report.coverage import counted_subjects, coverage
 from conformance.report.fields import shown, strict_json
 from conformance.report.findings import (
@@ -21,11 +22,8 @@ from conformance.report.findings import (
     budget_text,
     counted,
     findings,
-    gate_notes,
-    headline,
     known_groups,
     share_text,
-    subject_lines,
     verdict_counts,
 )
 from conformance.report.frame import asset, environment, policy, script_of

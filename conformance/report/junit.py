@@ -11,16 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from conformance.report.findings import (
-    Finding,
-    SubjectLine,
-    finding_of,
-    finding_text,
-    gate_notes,
-    kind_of,
-    subject_lines,
-    what_happened,
-)
+from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
+from conformance.report.findings import Finding, finding_of, finding_text, kind_of, what_happened
 from conformance.report.records import Case, Cell, Key, Run
 from conformance.report.run import load_run
 

@@ -8,19 +8,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
 from conformance.report.findings import (
     Finding,
-    SubjectLine,
     budget_text,
     counted,
     findings,
-    gate_notes,
-    headline,
     kind_of,
     known_groups,
     rejected_cells,
     share_text,
-    subject_lines,
     unexplained_kind,
     what_happened,
 )

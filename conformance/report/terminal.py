@@ -10,18 +10,8 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from conformance.report.findings import (
-    Finding,
-    SubjectLine,
-    budget_text,
-    counted,
-    finding_text,
-    findings,
-    gate_notes,
-    headline,
-    share_text,
-    subject_lines,
-)
+from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
+from conformance.report.findings import Finding, budget_text, counted, finding_text, findings, share_text
 from conformance.report.records import VERDICTS, Run
 
 SHOWN_FINDINGS = 12

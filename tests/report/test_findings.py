@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from conformance.report import load_run
-from conformance.report.findings import (
-    budget_text,
-    finding_text,
-    findings,
-    gate_notes,
-    headline,
-    known_groups,
-    share_text,
-    subject_lines,
-)
+from conformance.report.conclusion import gate_notes, headline, subject_lines
+from conformance.report.findings import budget_text, finding_text, findings, known_groups, share_text
 
 
 def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
