@@ -20,8 +20,11 @@ def carried(rows: Rows, key: Array, values: Array, context: Array) -> Array:
     core(V), (b, h, q, e): variance that wrong weights bring to context = probs . values.
 
     [(p^2 VE) V^2 - 2 o (p^2 VE) V + o^2 sum p^2 VE]+ = sum_j p^2 VE (V_j - o)^2, since an error common to all logits
-    cancels; + the error of the query, shared by the keys of a row; + DEN o^2.
+    cancels; + the error of the query, shared by the keys of a row; + DEN o^2. Where weights sum to one over the heads
+    nothing cancels for sure: H (deviation |V|)^2, which holds for the sum over the H heads too.
     """
+    if rows.deviation is not None:
+        return np.asarray(rows.probs.shape[1] * (rows.deviation @ np.abs(values)) ** 2)
     errors = rows.probs**2 * rows.var_logit
     total = errors.sum(axis=-1, keepdims=True)
     centred = errors @ values**2 - 2.0 * context * (errors @ values) + context**2 * total

@@ -7,10 +7,11 @@ import numpy as np
 from conformance.bridge.profile import Profile
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.filling import exact_logits, fill
-from conformance.oracle.operands import Operands, composed, finite, operands, step_of
+from conformance.oracle.operands import Operands, composed, finite, operands
 from conformance.oracle.roundings import Roundings, roundings
-from conformance.oracle.rows import Rows, rows
-from conformance.oracle.steps import State, Steps, softmax
+from conformance.oracle.rows import ORDINARY, Rows, Softmax, rows
+from conformance.oracle.softmaxes import no_worst, of_softmax, softmax_of, undecided
+from conformance.oracle.steps import State, Steps
 from conformance.oracle.worst import Worst, logit_error, magnitudes, worst
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
@@ -51,7 +52,7 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
         UnderivedBound: rows do not sum to one, or the returned weights are not the weights.
     """
     steps = composed(answer, profile.score)
-    refuse(answer, steps)
+    taken = derived_softmax(answer, steps)
     state = answer.state
     rounds = roundings(profile, state.problem.dtype)
     entering = operands(state, steps, rounds)
@@ -60,9 +61,12 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     filling = exact_logits(state)
     if any(variation.decision == "mask_fill" for variation in answer.variations):
         filling = fill(state, steps, rounds, error)
-    attended = rows(state, entering, rounds, filling.known, filling.rounded)
+    attended = rows(state, entering, rounds, filling.known, filling.rounded, taken)
+    attended = of_softmax(attended, taken, entering, rounds)
     error = error + rounds.score * filling.rounded * np.abs(attended.logits)
     judged = ~filling.undecided & ~_overflows(state, attended, entering, profile, sizes)
+    judged &= ~undecided(state, taken, profile.score, error, rounds)
+    limits = worst(attended, error, rounds)
     return Derivation(
         state=state,
         steps=steps,
@@ -70,15 +74,15 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
         rounds=rounds,
         operands=entering,
         rows=attended,
-        worst=worst(attended, error, rounds),
+        worst=limits if taken.axis == ORDINARY.axis else no_worst(limits),
         context=finite(state.context),
         judged=judged,
     )
 
 
-def refuse(answer: Answer, steps: Steps) -> None:
+def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
     """
-    Raise where the formulas do not hold: they need rows that a softmax over the keys made to sum to one.
+    How the weights were normalised: the formulas need rows that sum to one, over the keys or over the heads.
 
     Of an unbounded variation they hold where it leaves nothing but uniform and dead rows.
 
@@ -86,16 +90,18 @@ def refuse(answer: Answer, steps: Steps) -> None:
         UnderivedBound: they do not hold.
     """
     keys = ", ".join(variation.key for variation in answer.variations if variation.stage == "steps")
-    sums = answer.state.probs.sum(axis=-1)
+    taken = softmax_of(answer, steps)
+    sums = answer.state.probs.sum(axis=(taken or ORDINARY).axis)
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
     unbounded = ", ".join(variation.key for variation in answer.variations if not variation.bounded)
     if unbounded and not (answer.state.absorbed | answer.state.dead).all():
         raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
-    if step_of(steps, "softmax").apply is not softmax or not whole.all():
+    if taken is None or not whole.all():
         raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")
     asked = "weights" in answer.reply or "weights_mean" in answer.reply
     if asked and answer.state.weights is not answer.state.probs:
         raise UnderivedBound(f"no bound is derived for weights before the softmax ({keys}): diagnosed, not declared")
+    return taken
 
 
 def _overflows(state: State, attended: Rows, entering: Operands, profile: Profile, sizes: Array) -> Array:

@@ -9,7 +9,7 @@ from conformance.oracle.other_masks import causal, window
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation
 from conformance.spec.problem import Group, Problem
-from conformance.spec.rounding import largest
+from conformance.spec.rounding import largest, smallest_subnormal
 
 
 def scale_of(problem: Problem) -> float:
@@ -117,13 +117,21 @@ def _first_group(steps: Steps, _: str) -> Steps:
 
 
 def _no_maximum(steps: Steps, score: str) -> Steps:
-    """An exponential that overflows is infinite: infinity over infinity for its key, zero for the others."""
+    """
+    An exponential that overflows is infinite: infinity over infinity for its key, zero for the others.
+
+    A sum of numbers that overflows alone makes zeros of all; exponentials that all underflow are 0 / 0.
+    """
+    most, least = math.log(largest(score)), math.log(smallest_subnormal(score))
 
     def overflowing(state: State) -> State:
         done = softmax(state)
-        over = state.logits > math.log(largest(score))
-        probs = np.where(over.any(axis=-1, keepdims=True), np.where(over, np.nan, 0.0), done.probs)
-        return done.but(probs=probs)
+        top = state.logits.max(axis=-1, keepdims=True)
+        over = state.logits > most
+        with np.errstate(invalid="ignore"):
+            total = top + np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
+        probs = np.where(total > most, np.where(over, np.nan, 0.0), done.probs)
+        return done.but(probs=np.where(top < least, np.nan, probs))
 
     return replace_step(steps, "softmax", overflowing)
 
@@ -238,12 +246,13 @@ ROWS: tuple[Variation, ...] = (
         "repeat keys and values",
         _first_group,
     ),
-    step_row(
+    Variation(
         "softmax_maximum",
         "missing",
         "does not subtract the maximum: the exponential of a large logit overflows to NaN",
         "keep logits small",
-        _no_maximum,
+        "steps",
+        steps=_no_maximum,
     ),
     step_row(
         "mask_fill",

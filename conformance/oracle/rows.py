@@ -15,6 +15,21 @@ from conformance.oracle.steps import State
 from conformance.spec.problem import Array
 
 
+@dataclass(frozen=True)
+class Softmax:
+    """
+    How weights were normalised.
+
+    axis: of the logits, along which they sum to one: heads come second, keys last. raw: no maximum was subtracted.
+    """
+
+    axis: int = -1
+    raw: bool = False
+
+
+ORDINARY = Softmax()
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """
@@ -23,11 +38,12 @@ class Rows:
     probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those whose
     logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle). scaled,
     capped, logits: of live keys. gain: derivative of capped by scaled, None without a softcap. distance: largest logit
-    - logit. exp_error: of exp in units of `soft`, exp_ulp + 2 distance, 0 in an absorbed row, where every exponential
-    is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q, d): (probs gain) . key. var_logit (b, h,
-    q, k): VE, without the part that all keys of a row share. var_query (b, h, q, d): that part, c^2 times the variance
-    of the query, or None where it is zero. var_sum: DEN (b, h, q, 1). lost (b, h, q, k): what an underflow may take
-    from a weight.
+    - logit. exp_error: of exp in units of `soft`, exp_ulp + 2 |x| of its argument x, 0 in an absorbed row, where every
+    exponential is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q, d): (probs gain) . key.
+    var_logit (b, h, q, k): VE, without the part that all keys of a row share. var_query (b, h, q, d): that part, c^2
+    times the variance of the query, or None where it is zero. var_sum: DEN (b, h, q, 1). lost (b, h, q, k): what an
+    underflow may take from a weight. axis: that along which weights sum to one. deviation (b, h, q, k): standard
+    deviation of a weight where that is not the axis of keys (`softmaxes`), else None.
     """
 
     probs: Array
@@ -45,9 +61,11 @@ class Rows:
     var_query: Array | None
     var_sum: Array
     lost: Array
+    axis: int
+    deviation: Array | None = None
 
 
-def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array) -> Rows:
+def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array, taken: Softmax) -> Rows:
     """The softmax rows of `state`, some of whose logits are `known` exactly or `rounded` more often (see `filling`)."""
     probs = np.where(np.isfinite(state.probs), state.probs, 0.0)
     weighty = probs > 0.0
@@ -57,11 +75,12 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
     gain = slope(state)
     capped = scaled if gain is None else np.where(live, state.capped, 0.0)
     logits = np.where(live, state.logits, 0.0)
-    distance = _distance(state.logits, reachable)
+    distance = _distance(state.logits, reachable, taken.axis)
     terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
     mean_key = (probs if gain is None else probs * gain) @ operands.key
     var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
-    exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * distance)
+    argument = np.abs(logits) if taken.raw else distance
+    exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * argument)
     var_logit = _var_logit(state, operands, rounds, rounded, scaled, capped, gain, logits)
     var_exp = variance(rounds.soft) * exp_error**2
     squares = (probs**2).sum(axis=-1, keepdims=True)
@@ -83,6 +102,7 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
         var_sum=np.where(terms > 0, var_sum, 0.0),
         lost=np.where(reachable, lost, 0.0),
+        axis=taken.axis,
     )
 
 
@@ -93,10 +113,10 @@ def _reachable(state: State, weighty: Array) -> Array:
     return np.asarray(attended | weighty)
 
 
-def _distance(logits: Array, reachable: Array) -> Array:
-    """Largest logit of the row - logit, x (b, h, q, k); 0 where there is no logit."""
+def _distance(logits: Array, reachable: Array, axis: int) -> Array:
+    """Largest logit along the axis - logit, x (b, h, q, k); 0 where there is no logit."""
     known = reachable & np.isfinite(logits)
-    top = np.where(known, logits, -np.inf).max(axis=-1, keepdims=True)
+    top = np.where(known, logits, -np.inf).max(axis=axis, keepdims=True)
     return np.where(known, top - np.where(known, logits, 0.0), 0.0)
 
 
@@ -152,7 +172,7 @@ def constant_slopes(attended: Rows) -> tuple[tuple[float, Array], ...]:
 
 def _centred(attended: Rows, moved: Array) -> Array:
     weighted: Array = attended.probs * moved
-    return np.asarray(weighted - attended.probs * weighted.sum(axis=-1, keepdims=True))
+    return np.asarray(weighted - attended.probs * weighted.sum(axis=attended.axis, keepdims=True))
 
 
 def constant_error(attended: Rows, rounds: Roundings) -> Array:
@@ -166,6 +186,8 @@ def weights_deviation(attended: Rows, operands: Operands) -> Array:
 
     Shape (b, h, q, k). The last term is the error of the query, shared by all keys of a row; vq already holds c^2.
     """
+    if attended.deviation is not None:
+        return attended.deviation
     probs, variances = attended.probs, attended.var_logit
     total = (probs**2 * variances).sum(axis=-1, keepdims=True)
     relative = (1.0 - 2.0 * probs) * variances + total + attended.var_sum

@@ -152,7 +152,7 @@ def test_a_fill_that_float64_does_not_feel_is_an_unmasked_row() -> None:
     "dialect",
     [
         {"softmax_axis": "queries"},
-        {"softmax_axis": "heads"},
+        {"softmax_axis": "heads", "mask_fill": "zero_after_softmax"},
         {"mask_fill": "zero_after_softmax"},
         {"returned_weights": "before_softmax"},
     ],
@@ -252,7 +252,6 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     assert refused == {
         "float_mask[mask]=one_minus",
         "softmax_axis=queries",
-        "softmax_axis=heads",
         "softmax_denominator=plus_1e-6",
         "softmax_denominator=plus_1e-9",
         "softmax_denominator=plus_one",
@@ -262,7 +261,6 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "returned_weights=before_softmax",
         "returned_weights=unmasked",
         "grouped_heads=first",
-        "softmax_maximum=missing",
         "mask_fill=times_infinity",
         "value_path=weights_transposed",
         "projection_bias=bv_after_weighing",
