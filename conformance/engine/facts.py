@@ -35,7 +35,7 @@ OVERRIDES = tuple(fact for fact in FACTS if fact not in ("NAME", "VARIANTS"))
 
 _MAY_BE_EMPTY = ("CAPABILITIES",)
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+")
-_VARIANT = re.compile(r"[A-Za-z0-9_.-]+")
+_VARIANT = re.compile(r"[A-Za-z0-9_.:-]+")
 _NEAR = 0.8
 """How similar a top-level name must be to that of a fact to be taken for a misspelling of it."""
 
@@ -166,7 +166,7 @@ class _Reader:
         for key, fields in zip(node.keys, node.values, strict=True):
             name = ast.literal_eval(key) if key else None
             if not (isinstance(name, str) and _VARIANT.fullmatch(name)) or name == "dense":
-                self.fault(key, f"a variant cannot be named {name!r}: letters, digits, _ . - and not 'dense'")
+                self.fault(key, f"a variant cannot be named {name!r}: letters, digits, _ . : - and not 'dense'")
             variants[str(name)] = self._variant(str(name), fields)
         return variants
 

@@ -1,0 +1,43 @@
+"""The attention function of a TensorFlow tutorial that was copied many times, and what is true of all its callers."""
+
+import importlib.metadata
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from conformance.bridge import Declaration, Deviation, Facts, Profile
+
+from ._published import TUTORIAL
+
+tf.config.set_visible_devices([], "GPU")
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any]:
+    """
+    Output and weights of (..., seq_len, depth) tensors.
+
+    mask: None, or floats that broadcast to (..., seq_len_q, seq_len_k); what is 1 is ignored.
+    """
+    depth = tf.cast(tf.shape(key)[-1], tf.float32)
+    logits = tf.matmul(query, key, transpose_b=True) / tf.math.sqrt(depth)
+    if mask is not None:
+        logits += mask * -1e9
+    probs = tf.nn.softmax(logits, axis=-1)
+    return tf.matmul(probs, value), probs
+
+
+def declare(facts: Facts) -> Declaration:
+    """-1e9 is added where masked; each step is an operator of its own."""
+    fill = (Deviation("mask_fill", "minus_1e9", TUTORIAL),) if facts.masks else ()
+    return Declaration(Profile.uniform(facts.dtype), fill, "adapters/_published_tf.py: one operator after the other")
+
+
+def evidence() -> dict[str, Any]:
+    """What runs."""
+    return {
+        "versions": {"tensorflow": importlib.metadata.version("tensorflow"), "numpy": np.__version__},
+        "device": "cpu",
+        "environment": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
+    }

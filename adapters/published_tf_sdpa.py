@@ -1,0 +1,51 @@
+"""
+A published TensorFlow function for scaled dot product attention that adds mask * -1e9 to the logits.
+
+What this adapter translates, and nothing else:
+* arrays are (batch, num_heads, seq_len, depth), as in the call
+* mask: float, 1 means ignore; the bits of a bool or int mask as float32
+"""
+
+NAME = "published.tf_sdpa"
+OPERATORS = ["sdpa"]
+REQUIRES = ["tensorflow"]
+EXTRA = "tf_keras"
+OUTPUTS = ["output", "weights"]
+DTYPES = ["float32"]
+DEVICES = ["cpu"]
+CAPABILITIES = ["value_dim"]
+DECLINES = {
+    "float64": "the root of the depth is float32",
+    "float16": "the root of the depth is float32",
+    "bfloat16": "the root of the depth is float32",
+}
+SLOTS = {
+    "mask": {
+        "role": "mask",
+        "takes": ["key_padding", "attention", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
+        "bool": "ignore",
+        "int": "ignore",
+    },
+}
+
+from typing import Any
+
+import tensorflow as tf
+
+from conformance.bridge import Call, framework_call
+
+from ._arrays import to_numpy
+from ._published_tf import attention, declare, evidence
+
+__all__ = ["declare", "evidence", "sdpa"]
+
+
+def sdpa(call: Call) -> dict[str, Any]:
+    """Answer the call."""
+    query, key, value = (tf.constant(to_numpy(tensor)) for tensor in (call.query, call.key, call.value))
+    mask = tf.cast(tf.constant(to_numpy(call.arguments["mask"])), tf.float32) if call.arguments else None
+    with framework_call():
+        found = attention(query, key, value, mask)
+    return {name: found[("output", "weights").index(name)].numpy() for name in call.facts.outputs}
