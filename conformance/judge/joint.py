@@ -91,8 +91,10 @@ def _pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candi
     known = [change[0] for change in taken if len(change) == 1]
     simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
     for cell in simplest.values():
-        single = [way for way in ways(cell.problem, cell.declared.dialect) if cell.tells_apart((way,), ())]
-        beside = ((one, other) for one in known if one in single for other in single)
+        every = ways(cell.problem, cell.declared.dialect)
+        single = [way for way in every if cell.tells_apart((way,), ())]
+        # what shows only beside a known cause is no answer of its own
+        beside = ((one, other) for one in known if one in single for other in every)
         for pairs in (beside, combinations(single, 2)):
             found = (pair for pair in pairs if pair[0][0] != pair[1][0] and cell.explained_by(pair))
             likely = sorted(found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:SEARCHED]))
