@@ -205,11 +205,12 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
     for subject in subjects_of(read_adapters([path])):
         if subject.dense:
             continue
-        asked = [case for case in CASES if case.operator in subject.operators]
+        asked = [case for case in CASES if case.operator in subject.operators and not printed(case)]
         if subject.framework == "published":  # a text does what it does: a call without its ReLU, say, is none of it
             assert sum(printed(cell.case) for cell in cells(subject)) >= TOLD, subject.name
         else:
-            assert len(cells(subject)) >= JUDGED * len(asked), subject.name
+            judged = [cell for cell in cells(subject) if not printed(cell.case)]
+            assert len(judged) >= JUDGED * len(asked), subject.name
         if "from ._node import" in path.read_text(encoding="utf-8"):  # graphs of one node are made in 0.1 ms
             continue
         assert len(signatures(subject)) <= SIGNATURES, subject.name
