@@ -42,7 +42,7 @@ def test_audit_lists_what_is_told_apart_and_what_nothing_pins_down(project: Path
     rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.stdout.splitlines() if "=" in line}
     assert rows["scale=none"] == ["1", "0", "1", "small/plain[dtype=float32]"]
     assert rows["fully_masked_row=nan"] == ["0", "0", "0", "NOT PINNED DOWN"]
-    assert rows["projection_bias=without_bk"][3].startswith("canonical by nature: ")
+    assert rows["polarity[additive]=ignore"][3].startswith("canonical by nature: ")
     assert "2 cases, " in done.stdout
     assert "decisions that nothing pins down: " in done.stdout
 
