@@ -123,7 +123,12 @@ class Held:
     def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:
         """How each relation stood, with the judged reply to the changed call where it is broken."""
         for invariant, cell, outcome in self.related:
-            if outcome.status in ("not_run", "unsupported"):
+            if outcome.status in (
+                "not_run",
+                "unsupported",
+                "crash",
+                "timeout",
+            ):  # a lost process says nothing of a reply
                 continue
             if outcome.declaration is None or outcome.status != "reply":
                 yield Relation(invariant.name, "broken", invariant.sentence, f"no reply: {outcome.reason}"), None

@@ -98,6 +98,10 @@ class Checked:
         return [first, *cause_lines(found, again), *self.notes]
 
 
+WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
+"""Relations about non-finite values, which are a decision: the cases on it observe it, or hold what is declared."""
+
+
 def check(request: Request, folder: Path, watch: Watch) -> Checked:
     """
     Judge the function, and write the run folder.
@@ -122,7 +126,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         review=alternatives.review,
         rerun=lambda key: request.rerun(key[0]),
         watch=watch,
-        closeness=Closeness(reshape=True),
+        closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
     with Pool([plan_of(*subjects)], 1, limits) as pool:

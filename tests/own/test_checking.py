@@ -44,7 +44,7 @@ NAMED = {
     "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
     "plain_sdpa:no_scale": "it does not scale the logits",
     "plain_sdpa:softmax_over_queries": "it normalises over the queries",
-    "plain_sdpa:small_fill": "it adds -1e4 where masked: a large logit still wins",
+    "plain_sdpa:small_fill": "it adds -1e4 where a boolean or integer mask masks: a large logit still wins",
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
@@ -63,11 +63,17 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
     assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores is_causal"]
 
 
-@pytest.mark.parametrize("given", ["plain_sdpa:key_not_transposed", "plain_sdpa:half_inside"])
-def test_a_mistake_without_a_name_is_found(checked: Check, given: str) -> None:
-    done = checked(given, "shapes/*")
+def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
+    done = checked("plain_sdpa:key_not_transposed", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
     assert sentences(done)[0].startswith("fail, ")
+
+
+def test_coarser_arithmetic_is_named(checked: Check) -> None:
+    done = checked("plain_sdpa:half_inside", "shapes/*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert sentences(done)[0].startswith("it would conform if it rounds")
+    assert "float16" in sentences(done)[0]
 
 
 @pytest.mark.parametrize(
