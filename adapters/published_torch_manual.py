@@ -11,7 +11,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.torch_manual"
 OPERATORS = ["mha"]
-REQUIRES = ["torch", "ml_dtypes"]
+REQUIRES = ["torch"]
 EXTRA = "torch"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32"]

@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,27 @@ def test_a_file_is_small(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_no_file_can_stand_in_for_a_module(file: Path) -> None:
     assert importlib.util.find_spec(file.stem) is None
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level modules that an adapter imports, those of its helpers included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found |= imported(path.parent / f"{node.module}.py")
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_what_asks_for_numpy_alone_imports_nothing_else() -> None:
+    alone = [file for file in FILES if read_adapter(file).requires == (("numpy",),)]
+    assert {"numpy_mha", "numpy_sdpa", "published_bert_numpy"} <= {file.stem for file in alone}
+    for file in alone:
+        assert imported(file) - set(sys.stdlib_module_names) <= {"numpy", "conformance"}, file.name
+
+
+def test_imports_of_helpers_are_seen() -> None:
+    assert "ml_dtypes" in imported(FOLDER / "published_tf_mha.py")
