@@ -41,7 +41,7 @@ class Recipe:
     An environment to be made.
 
     python: the interpreter that it is made with. requirements: what pip is asked for. constraints: lines of a
-    constraint file. over: the environment that this one is a copy of, before pip runs.
+    constraint file. over: the environment that this one is a copy of, before pip runs; without, an empty one.
     """
 
     python: str
@@ -86,13 +86,14 @@ def provision(recipe: Recipe, cache: Path, tell: Tell) -> Provisioned:
         if (made := _found(folder)) is not None:
             return made
         shutil.rmtree(folder, ignore_errors=True)
-        if recipe.over is not None:
-            provision(recipe.over, cache, tell)
+        under = recipe.over or Recipe(recipe.python, ())
+        if under != recipe:
+            provision(under, cache, tell)
             tell(f"installing {recipe}")
-            shutil.copytree(cache / recipe.over.digest, folder, symlinks=True, copy_function=_link)
+            shutil.copytree(cache / under.digest, folder, symlinks=True, copy_function=_link)
             (folder / _DONE).unlink()
         else:
-            tell(f"making an environment with {recipe}")
+            tell(f"making an environment for {recipe.python}")
             _run([recipe.python, "-m", "venv", str(folder)], tell, f"no environment can be made with {recipe.python}")
         warnings = _install(recipe, folder, tell) if recipe.requirements else ()
         about = {"requirements": recipe.requirements, "constraints": recipe.constraints, "warnings": warnings}
