@@ -67,7 +67,7 @@ VARIANTS = {
                 "broadcast": ["b", "h", "q"],
                 "float": "add",
             },
-            "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding", "attention"], "axes": [["b", "k"]]},
+            "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
             "query_seq_lengths": {"role": "lengths", "takes": ["attention"], "axes": [["b", "q"]]},
             "is_causal": {"role": "causal", "alignment": "top_left"},
             "local_window_size": {"role": "window"},

@@ -4,7 +4,8 @@ Keras 3, through keras.layers.MultiHeadAttention on one of its backends.
 What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
-* value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
+* query_mask (batch, seq_len_q), value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True
+  means attend
 * use_causal_mask: top-left aligned
 * dropout: given to the layer, inactive outside training
 * gradients, on TensorFlow: tf.GradientTape by query, key, value and the kernels and biases
@@ -23,6 +24,7 @@ DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout"]
 SLOTS = {
+    "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attention_mask": {
         "role": "mask",
@@ -60,6 +62,7 @@ VARIANTS = {
         "REQUIRES": ["keras>=3", "torch"],
         "EXTRA": "keras,torch",
         "SLOTS": {
+            "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
             "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
             "attention_mask": {
                 "role": "mask",

@@ -30,13 +30,14 @@ def lengths_of(problem: Problem, slot: Slot, group: Group) -> Array | None:
 
 def in_parts(problem: Problem, slots: Mapping[str, Slot]) -> Iterator[Group]:
     """
-    The masks of a problem; one over queries and keys is two where arguments take both as lengths.
+    The masks of a problem; one over queries and keys is two where an argument takes each.
 
     An item whose mask attends nowhere has no attended key and no attended query.
     """
-    axes = {slot.axes[0][1] for slot in slots.values() if slot.role == LENGTHS}
+    forms = {slot.axes for slot in slots.values()}
+    apart = {(("b", "q"),), (("b", "k"),)} <= forms
     for group in problem.groups:
-        parts = _apart(group) if axes == {"q", "k"} else None
+        parts = _apart(group) if apart else None
         yield from parts or (group,)
 
 
@@ -54,7 +55,8 @@ def _apart(group: Group) -> tuple[Group, Group] | None:
             return None
     if not np.array_equal(by_query & by_key, attended):
         return None
-    return replace(group, element="bool", values=by_query), replace(group, element="bool", values=by_key)
+    padding = replace(group, kinds=("key_padding",), element="bool", values=by_key)
+    return replace(group, element="bool", values=by_query), padding
 
 
 def _prefixes(lengths: Array, size: int) -> Array:

@@ -70,7 +70,7 @@ KERAS: dict[str, dict[str, Any]] = {
 }
 LENGTHS: dict[str, dict[str, Any]] = {
     **JAX,
-    "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding", "attention"], "axes": [["b", "k"]]},
+    "key_value_seq_lengths": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
     "query_seq_lengths": {"role": "lengths", "takes": ["attention"], "axes": [["b", "q"]]},
 }
 ALL = {"lengths": LENGTHS, "torch.mha": TORCH_MHA, "torch.sdpa": TORCH_SDPA, "jax": JAX, "keras": KERAS}
@@ -276,6 +276,20 @@ def test_a_mask_past_queries_and_keys_is_two_lengths() -> None:
     assert {name: bits(routed, name).tolist() for name in routed.arguments} == {
         "query_seq_lengths": [3, 5],
         "key_value_seq_lengths": [7, 2],
+    }
+
+
+def test_a_mask_past_queries_and_keys_is_two_masks_where_an_argument_takes_each() -> None:
+    apart = parse_slots(
+        {
+            "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
+            "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+        }
+    )
+    routed = route(problem(past_both()), apart)
+    assert {name: bits(routed, name).sum(axis=1).tolist() for name in routed.arguments} == {
+        "query_mask": [3, 5],
+        "value_mask": [7, 2],
     }
 
 
