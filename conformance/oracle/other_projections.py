@@ -13,6 +13,9 @@ WEIGHTS = {"wq": "query", "wk": "key", "wv": "value", "wo": "output"}
 BIASES = {"bq": "query", "bk": "key", "bv": "value", "bo": "output"}
 """Parameter -> what its projection is called."""
 
+SHOWS = {"bk": ", which softmax cancels but under a softcap or beside appended keys"}
+"""Bias -> where alone it is seen: the same number is added to all logits of a row."""
+
 
 def _interleaved_columns(heads: int, dim: int) -> Array:
     """Head h owns columns h, h + heads, h + 2 * heads, ... instead of a run of them."""
@@ -132,7 +135,7 @@ ROWS: tuple[Variation, ...] = (
         row(
             "projection_bias",
             f"without_{name}",
-            f"drops the bias of the {what} projection",
+            f"drops the bias of the {what} projection{SHOWS.get(name, '')}",
             "",
             _without({name: what}),
         )

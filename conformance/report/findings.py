@@ -21,6 +21,12 @@ from conformance.report.records import (
     Tie,
 )
 
+LOOK_FOR = {
+    "nondeterministic": "switch dropout off, as in inference; else look for a race or memory that nobody wrote",
+    "order_dependent": "look for a buffer that one call leaves to the next",
+}
+"""Class of a fail that no decision explains -> what to change."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -87,9 +93,9 @@ def findings(run: Run) -> list[Finding]:
 def finding_text(finding: Finding) -> str:
     """A finding in one sentence."""
     verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}"
-    if not finding.explained:
-        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}"
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
+    if not finding.explained:
+        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
     return f"1 cause explains {verdicts}: {finding.sentence}{fix}"
 
 
@@ -187,7 +193,7 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
 
 def _finding(cells: list[Cell], cause: str) -> Finding:
     first = cells[0]
-    sentence, remedy = _sentence(cells, cause) if cause else (what_happened(first), "")
+    sentence, remedy = _sentence(cells, cause) if cause else (what_happened(first), LOOK_FOR.get(first.fail_class, ""))
     return Finding(
         subject=first.subject,
         kind=kind_of(first),

@@ -112,9 +112,9 @@ def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
 
 def _finding(finding: Finding) -> str:
     verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}"
-    if not finding.explained:
-        return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}"
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
+    if not finding.explained:
+        return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"
     return f"1 cause explains {verdicts}: **{words(finding.sentence)}**{fix}"
 
 

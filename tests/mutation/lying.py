@@ -68,6 +68,9 @@ def problem_of(call: Call) -> Problem:
         softcap=call.softcap,
         dropout_p=call.dropout_p,
         layout=facts.layout,
+        zero_key="zero_key" in facts.requirements,
+        activation="relu" if "relu" in facts.requirements else None,
+        residual="residual" in facts.requirements,
         requirements=facts.requirements,
     )
 

@@ -99,7 +99,7 @@ def run_mutant(folder: Path, mutant: Mutant) -> Said:
     words = ["run", "-j", "1", "--out", str(out), "-a", str(mutant.write(folder))]
     for case in mutant.cases:
         words += ["-k", case]
-    _quietly(lambda: conformance(words))
+    quietly(lambda: conformance(words))
     return said_of(load_run(out))
 
 
@@ -122,7 +122,7 @@ def judged_bug(bug: Bug) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(parse_target(bug.given), declare=bug.declare)
-        done = _quietly(lambda: check(request, folder, Watch()))
+        done = quietly(lambda: check(request, folder, Watch()))
         said = said_of(done.run)
         alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))
         return Row(bug.name, bug.name, outcome(said, also_leaking(bug.expected), bug.kinds, alike), text(said))
@@ -144,7 +144,7 @@ def _asked_of_bug(bug: Bug, said: Said, folder: Path) -> tuple[Asked, ...]:
     return routed(cases, adapter, {key for option in bug.expected for key in option.keys})
 
 
-def _quietly(work: Callable[[], T]) -> T:
+def quietly(work: Callable[[], T]) -> T:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         return work()
 

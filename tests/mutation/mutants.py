@@ -116,6 +116,7 @@ mha = sdpa
 CAPABILITIES = [
     *("scale", "softcap", "dropout", "layout", "grouped_heads", "value_dim"),
     *("kdim", "query_dim", "output_dim", "no_bias"),
+    *("bias_kv", "zero_key", "relu", "residual", "no_output_projection"),
 ]
 
 

@@ -1,0 +1,67 @@
+"""docs/mutation.md: bugs that show under a condition alone are killed, and what is printed names the condition."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.engine.watch import Watch
+from conformance.judge.conditions import always
+from conformance.own.checking import Request, check
+from conformance.own.target import parse_target
+from conformance.report import Run, load_run
+from conformance.report.findings import Finding, findings
+
+from .bugs_list import bugs
+from .measure import quietly, run_mutant
+from .mutants import Lied, Mutant
+
+PAGE = Path(__file__).parents[2] / "docs" / "mutation.md"
+ROW = re.compile(r"^\| [^|]+ \| `(?P<judged>[^`|]+)` \| (?P<cases>`[^|]+`) \| (?P<printed>[^|`]+) \|$", re.MULTILINE)
+ROWS = [
+    (row["judged"], tuple(re.findall(r"`([^`]+)`", row["cases"])), row["printed"])
+    for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))
+]
+BUGS = {bug.name: bug for bug in bugs()}
+PLAIN = (
+    "numerics/float64/distribution[operator=*,inputs.distribution=bell]",
+    "shapes/cross_attention/three_tensors[operator=*",
+    "masks/key_padding/trailing[operator=*",
+)
+"""Asked besides, as globs: nearly every bug conforms there, or in one dtype."""
+
+
+def of_bug(name: str, cases: tuple[str, ...], folder: Path) -> Run:
+    bug = BUGS[name]
+    request = Request(parse_target(bug.given), declare=bug.declare, globs=(*cases, *PLAIN))
+    return quietly(lambda: check(request, folder, Watch())).run
+
+
+def of_lie(key: str, cases: tuple[str, ...], folder: Path) -> Run:
+    mutant = Mutant("single_1", "single", (Lied(key, always()),), (*cases, *PLAIN))
+    run_mutant(folder, mutant)
+    return load_run(folder / "single_1.run")
+
+
+def printed(finding: Finding) -> str:
+    """What a row says of a finding: a cause, or of numbers that nothing explains, of which kind and what to do."""
+    return finding.sentence if finding.explained else f"{finding.kind.removeprefix('fail, ')}; fix: {finding.remedy}"
+
+
+def test_the_table_is_read() -> None:
+    assert len(ROWS) == 14
+    assert all(judged in BUGS or "=" in judged for judged, _, _ in ROWS)
+
+
+@pytest.mark.parametrize(("judged", "cases", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+def test_a_bug_that_shows_under_a_condition_is_killed_and_its_condition_named(
+    judged: str, cases: tuple[str, ...], wanted: str, tmp_path: Path
+) -> None:
+    run = (of_bug if judged in BUGS else of_lie)(judged, cases, tmp_path)
+    assert len(run.cells) > len(cases)
+    found = {case: printed(finding) for finding in findings(run) for case, _ in finding.cells}
+    assert {case: found.get(case, "conforms") for case in cases} == dict.fromkeys(cases, wanted)
+    if wanted.startswith("nondeterministic"):
+        return
+    assert any(cell.key not in run.rejected for cell in run.cells.values())
+    assert {text for case, text in found.items() if case not in cases} <= {wanted}
