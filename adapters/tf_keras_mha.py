@@ -110,7 +110,7 @@ def built(sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: 
         output_shape=output_dim,
         use_bias=biases,
         dtype=dtype,
-        softmax_robust_masking=variant == "robust",
+        **({"softmax_robust_masking": True} if variant == "robust" else {}),
     )
     query, key, value = (tf.zeros((1, 1, width), dtype) for width in widths)
     layer(query, value, key=key)

@@ -32,7 +32,8 @@ def in_parts(problem: Problem, slots: Mapping[str, Slot]) -> Iterator[Group]:
     """
     The masks of a problem; one over queries and keys is two where an argument takes each.
 
-    An item whose mask attends nowhere has no attended key and no attended query.
+    An item whose mask attends nowhere has no attended key and no attended query. A part that masks nothing needs no
+    argument.
     """
     forms = {slot.axes for slot in slots.values()}
     apart = {(("b", "q"),), (("b", "k"),)} <= forms
@@ -41,8 +42,8 @@ def in_parts(problem: Problem, slots: Mapping[str, Slot]) -> Iterator[Group]:
         yield from parts or (group,)
 
 
-def _apart(group: Group) -> tuple[Group, Group] | None:
-    """By query and by key, if the mask is the product of a prefix of both."""
+def _apart(group: Group) -> tuple[Group, ...] | None:
+    """By query and by key, if the mask is the product of a prefix of both: what of them masks anything."""
     if group.verbatim or group.kinds != ("attention",) or not is_boolean(group):
         return None
     if not {"q", "k"} <= set(spanned(group.values)) <= {"b", "q", "k"}:
@@ -55,8 +56,11 @@ def _apart(group: Group) -> tuple[Group, Group] | None:
             return None
     if not np.array_equal(by_query & by_key, attended):
         return None
-    padding = replace(group, kinds=("key_padding",), element="bool", values=by_key)
-    return replace(group, element="bool", values=by_query), padding
+    parts = (
+        replace(group, element="bool", values=by_query),
+        replace(group, kinds=("key_padding",), element="bool", values=by_key),
+    )
+    return tuple(part for part in parts if not part.values.all()) or None
 
 
 def _prefixes(lengths: Array, size: int) -> Array:

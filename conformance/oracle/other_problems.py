@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, window
+from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
 from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation
 from conformance.spec.problem import Group, Problem
 
@@ -97,6 +98,33 @@ def _exchanged_back(operator: str) -> Callable[[Reply], Reply]:
     return apply
 
 
+def _over_the_heads(steps: Steps, _: str) -> Steps:
+    """
+    After the split, heads and positions are exchanged, (batch, seq_len, num_heads, head_dim), up to the merge.
+
+    Only of a call whose queries are as many as its keys, and without masks: those are made for positions.
+    """
+
+    def concerns(problem: Problem) -> bool:
+        return not problem.groups and problem.seq_len_q == problem.weights_shape[-1]
+
+    def turn(state: State) -> State:
+        if not concerns(state.problem):
+            return state
+        query, key, value = (array.swapaxes(1, 2) for array in (state.query, state.key, state.value))
+        batch, positions, heads, _ = query.shape
+        allowed, absorbed = np.ones((batch, positions, heads, heads), bool), np.zeros((batch, positions, heads), bool)
+        return state.but(query=query, key=key, value=value, allowed=allowed, absorbed=absorbed)
+
+    def turn_back(state: State) -> State:
+        return merge(state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state)
+
+    if all(step.name != "merge" for step in steps):
+        return steps
+    merge = next(step.apply for step in steps if step.name == "merge")
+    return replace_step(insert_after(steps, "group", Step("turn", turn)), "merge", turn_back)
+
+
 def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
     """One row of the table."""
     return Variation(decision, name, sentence, remedy, "problem", problem=problem)
@@ -166,5 +194,14 @@ ROWS: tuple[Variation, ...] = (
         "takes the heads for the sequence: (batch, seq_len, num_heads, head_dim) is expected",
         "exchange axes 1 and 2 of inputs and output",
         "sdpa",
+    ),
+    Variation(
+        "attention_axis",
+        "heads",
+        "attends over the wrong axis: each position over its heads, not over the positions",
+        "",
+        "steps",
+        steps=_over_the_heads,
+        bounded=False,
     ),
 )

@@ -45,6 +45,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "bias_scale": "unscaled",
     "arguments": "query, key, value",
     "input_axes": "as declared",
+    "attention_axis": "positions",
     "projection_order": "qkv",
     "projection_bias": "applied",
     "projection_activation": "as asked for",

@@ -388,7 +388,7 @@ OF_THE_OTHER = {
     "sdpa": (
         *("head_split=interleaved", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
         *("output_projection", "residual", "bias_kv", "zero_key", "appended_keys"),
-        "input_axes=batch_and_sequence",
+        *("input_axes=batch_and_sequence", "attention_axis"),
     ),
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root", "arguments=scaled_in_place"),

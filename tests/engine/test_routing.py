@@ -293,6 +293,16 @@ def test_a_mask_past_queries_and_keys_is_two_masks_where_an_argument_takes_each(
     }
 
 
+def test_lengths_that_cut_nothing_are_not_handed_over() -> None:
+    rows = past_both().values.any(axis=3, keepdims=True)
+    for alone, name in (
+        (rows, "query_seq_lengths"),
+        (past_both().values.any(axis=2, keepdims=True), "key_value_seq_lengths"),
+    ):
+        whole = Group("", ("attention",), "bool", np.broadcast_to(alone, (B, 1, Q, K)))
+        assert set(route(problem(whole), slots("lengths")).arguments) == {name}
+
+
 def test_an_item_that_attends_nowhere_has_no_lengths_at_all() -> None:
     group = past_both()
     group.values[1] = False

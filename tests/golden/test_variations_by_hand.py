@@ -201,6 +201,17 @@ def test_the_heads_are_taken_for_the_sequence() -> None:
     assert values_of(problem, "output", {"input_axes": "heads_and_sequence"}).shape == (1, 2, 1, 1)
 
 
+def test_each_position_attends_over_its_heads() -> None:
+    lie = "attention_axis=heads"
+    nothing = np.zeros((1, 2, 2))
+    square = mha(query=nothing, key=nothing)
+    assert output(square) == [6.0, 20.0, 6.0, 20.0]
+    assert output(square, lie) == [7.0, 7.0, 19.0, 19.0]
+    masked = square.but(groups=(mask(np.ones((2, 2))),))
+    for unchanged in (masked, mha(), even([[[[1.0]], [[3.0]]]], 1)):
+        assert output(unchanged, lie) == output(unchanged)
+
+
 # ---- projections and heads -------------------------------------------------------------------------------------
 
 
