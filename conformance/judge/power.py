@@ -41,6 +41,7 @@ INVISIBLE: Mapping[str, str] = {
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
+    **{f"mask_axes[{kind}]=as_lengths": "it is no padding" for kind in ("attention", "causal", "window", "additive")},
     **{
         f"{family}[{kind}]={name}": why
         for kind in ("causal", "window")

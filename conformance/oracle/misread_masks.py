@@ -5,27 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from conformance.oracle.misread_axes import axis_variations, on_slot
 from conformance.oracle.steps import State, Steps, replace_step, whole_rows, widened
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import largest, round_to
 
 WEIGHTS = ("weights", "weights_mean")
-
-
-def _on_slot(slot: str, change: Callable[[Problem, Group], Group | None]) -> Callable[[Problem], Problem]:
-    """Change the group in `slot` (None removes it); the identity where the call does not use that argument."""
-
-    def apply(problem: Problem) -> Problem:
-        groups = []
-        for group in problem.groups:
-            changed = change(problem, group) if group.slot == slot else group
-            if changed is not None:
-                groups.append(changed)
-        same = len(groups) == len(problem.groups) and all(a is b for a, b in zip(groups, problem.groups, strict=True))
-        return problem if same else problem.but(groups=tuple(groups))
-
-    return apply
 
 
 def _inverted(_: Problem, group: Group) -> Group:
@@ -66,60 +52,6 @@ def _ignored_beside_others(problem: Problem, group: Group) -> Group | None:
 
 def _ignored_with_weights(problem: Problem, group: Group) -> Group | None:
     return None if any(name in problem.outputs for name in WEIGHTS) else group
-
-
-def _transposed(problem: Problem, group: Group) -> Group:
-    """A mask without an axis of queries lies along them instead."""
-    if problem.seq_len_q != problem.seq_len_k or problem.seq_len_q == 1:
-        return group
-    return replace(group, values=group.values.swapaxes(-1, -2))
-
-
-def _first_item(_: Problem, group: Group) -> Group:
-    return replace(group, values=group.values[:1]) if group.values.shape[0] > 1 else group
-
-
-def _first_head(_: Problem, group: Group) -> Group:
-    return replace(group, values=group.values[:, :1]) if group.values.shape[1] > 1 else group
-
-
-def _first_query(_: Problem, group: Group) -> Group:
-    return replace(group, values=group.values[:, :, :1]) if group.values.shape[2] > 1 else group
-
-
-def _items_tiled(problem: Problem, group: Group) -> Group:
-    """Give row b * num_heads + h of a folded axis the mask of item (b * num_heads + h) % batch: tiled, not repeated."""
-    if group.values.shape[0] == 1 or group.values.shape[1] > 1 or problem.num_heads == 1:
-        return group
-    rows = np.arange(problem.batch * problem.num_heads) % problem.batch
-    folded = group.values[:, 0][rows]
-    return replace(group, values=folded.reshape(problem.batch, problem.num_heads, *folded.shape[1:]))
-
-
-def _items_as_queries(problem: Problem, group: Group) -> Group:
-    """Line (batch, seq_len_k) up with the last two axes, where there are as many items as queries."""
-    items, heads, queries, _ = group.values.shape
-    if items == 1 or heads > 1 or queries > 1 or items != problem.seq_len_q:
-        return group
-    return replace(group, values=group.values.transpose(1, 2, 0, 3))
-
-
-def _items_as_heads(problem: Problem, group: Group) -> Group:
-    """Exchange the axes of items and heads of a mask that spans one of them, where they are of one size."""
-    items, heads = group.values.shape[:2]
-    if problem.batch != problem.num_heads or (items > 1) == (heads > 1):
-        return group
-    return replace(group, values=group.values.swapaxes(0, 1))
-
-
-def _heads_major(problem: Problem, group: Group) -> Group:
-    """Take row b * num_heads + h of a folded axis for that of head (b * num_heads + h) // batch."""
-    batch, heads = problem.batch, problem.num_heads
-    if batch == 1 or heads == 1 or group.values.shape[:2] == (1, 1):
-        return group
-    full = np.broadcast_to(group.values, (batch, heads, *group.values.shape[2:]))
-    folded = full.reshape(heads, batch, *full.shape[2:])
-    return replace(group, values=folded.swapaxes(0, 1))
 
 
 def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
@@ -168,7 +100,7 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
     """Every way in which the argument `slot` of a call can be misread."""
 
     def row(family: str, name: str, sentence: str, remedy: str, change: Callable[..., Group | None]) -> Variation:
-        return Variation(f"{family}[{slot}]", name, sentence, remedy, "problem", problem=_on_slot(slot, change))
+        return Variation(f"{family}[{slot}]", name, sentence, remedy, "problem", problem=on_slot(slot, change))
 
     return (
         row("polarity", "ignore", f"reads True in {slot} as: ignore this key", f"pass ~{slot}", _inverted),
@@ -224,42 +156,5 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             "do not ask for weights",
             _ignored_with_weights,
         ),
-        row("mask_axes", "transposed", f"transposes {slot} when it is square", f"transpose {slot}", _transposed),
-        row(
-            "mask_axes",
-            "first_item",
-            f"applies {slot} of the first item of the batch to every item",
-            "call once per item",
-            _first_item,
-        ),
-        row("mask_axes", "first_head", f"applies {slot} of the first head to every head", "", _first_head),
-        row("mask_axes", "first_query", f"applies {slot} of the first query to every query", "", _first_query),
-        row(
-            "mask_axes",
-            "items_tiled",
-            f"tiles the items of {slot} over the axis batch * num_heads, where each is to be repeated",
-            f"repeat each item of {slot} num_heads times",
-            _items_tiled,
-        ),
-        row(
-            "mask_axes",
-            "items_as_queries",
-            f"takes the items of {slot} for queries, when there are as many",
-            f"give {slot} all four axes",
-            _items_as_queries,
-        ),
-        row(
-            "mask_axes",
-            "items_as_heads",
-            f"takes the items of {slot} for heads, and heads for items, when there are as many",
-            f"give {slot} all four axes",
-            _items_as_heads,
-        ),
-        row(
-            "mask_axes",
-            "heads_major",
-            f"unfolds the axis batch * num_heads of {slot} with the heads first",
-            f"repeat {slot} in the order of heads, then items",
-            _heads_major,
-        ),
+        *axis_variations(slot),
     )

@@ -34,7 +34,9 @@ def _not_rescaled(block: int) -> StepsMap:
         def weigh(state: State) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
-            return ordinary(state.but(probs=state.probs * _risen(state.logits, block))).but(probs=state.probs)
+            with np.errstate(invalid="ignore"):  # a weight of zero times a maximum that rose beyond all numbers
+                probs = state.probs * _risen(state.logits, block)
+            return ordinary(state.but(probs=probs)).but(probs=state.probs)
 
         ordinary = next(step.apply for step in steps if step.name == "weigh")
         return replace_step(steps, "weigh", weigh)

@@ -9,6 +9,7 @@ from conformance.oracle import (
     other_appended,
     other_caps,
     other_fills,
+    other_habits,
     other_kernels,
     other_masks,
     other_problems,
@@ -34,6 +35,7 @@ TABLE: tuple[Variation, ...] = (
     *other_fills.ROWS,
     *other_slips.ROWS,
     *other_kernels.ROWS,
+    *other_habits.ROWS,
     *other_replies.ROWS,
 )
 
@@ -75,6 +77,10 @@ CANONICAL_NAMES: dict[str, str] = {
     "query_tail": "answered",
     "online_softmax": "rescaled",
     "head_dim": "whole",
+    "causal_mask": "as asked for",
+    "always_attended": "what masks allow",
+    "position_bias": "as given",
+    "query_key_norm": "none",
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 

@@ -597,3 +597,63 @@ def test_no_more_than_64_numbers_of_a_head_are_read() -> None:
 
 def test_the_last_query_is_left_at_zero() -> None:
     assert output(two_keys(), "query_tail=zero") == pytest.approx([7.0, 0.0])
+
+
+# ---- habits of models ------------------------------------------------------------------------------------------
+
+
+def test_padding_becomes_a_length() -> None:
+    values = [[[[4.0], [8.0], [30.0]]]]
+    lie = "mask_axes[mask]=as_lengths"
+    assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding"))) == [19.0]
+    assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding")), lie) == [6.0]
+    assert output(even(values, 1, mask([[0, 1, 1]])), lie) == [19.0]
+
+
+def test_a_causal_mask_that_nobody_asked_for() -> None:
+    assert output(two_keys(), "causal_mask=unasked") == pytest.approx([4.0, 5.0])
+    asked = mask(causal(2, 2, 1), offset=1)
+    assert output(two_keys(asked), "causal_mask=unasked") == output(two_keys(asked))
+
+
+def test_some_keys_are_always_attended() -> None:
+    values = [[[[4.0], [8.0]]]]
+    assert output(even(values, 2, mask([[0, 1]])), "always_attended=first_key") == [6.0, 6.0]
+    assert output(even(values, 2, added([[-np.inf, 0.0]])), "always_attended=first_key") == [6.0, 6.0]
+    crossed = mask([[0, 1], [1, 0]])
+    assert output(even(values, 2, crossed)) == [8.0, 4.0]
+    assert output(even(values, 2, crossed), "always_attended=own_position") == [6.0, 6.0]
+
+
+def test_distance_is_taken_off_the_logits() -> None:
+    # the slope of the first of one head is 2^-8
+    far = np.exp(-1 / 256)
+    assert output(even([[[[4.0], [8.0]]]], 2), "position_bias=distance") == pytest.approx(
+        [(4 + 8 * far) / (1 + far), (4 * far + 8) / (1 + far)]
+    )
+
+
+def test_the_scale_is_always_an_eighth() -> None:
+    problem = sdpa([[[[1.0]]]], [[[[0.0], [8 * LOG3]]]], [[[[4.0], [8.0]]]])
+    assert output(problem, "scale=eighth") == pytest.approx([7.0])
+
+
+def test_query_and_key_have_length_one() -> None:
+    problem = sdpa([[[[3.0, 4.0]]]], [[[[0.0, 0.0], [6.0, 8.0]]]], [[[[4.0], [8.0]]]])
+    assert output(problem, "query_key_norm=unit_length") == pytest.approx([(4 + 8 * np.e) / (1 + np.e)])
+
+
+def test_a_maximum_that_begins_at_zero() -> None:
+    low, high = (sdpa([[[[1.0]]]], [[[[logit], [logit]]]], [[[[4.0], [8.0]]]]) for logit in (-2000.0, -1.0))
+    assert output(low) == output(high, "softmax_maximum=at_least_zero") == [6.0]
+    assert output(low, "softmax_maximum=at_least_zero") == [0.0]
+
+
+def test_masked_keys_share_in_the_maximum() -> None:
+    def problem(*groups: Group) -> Problem:
+        return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], groups=groups)
+
+    lie = "softmax_maximum=of_masked_keys"
+    assert output(problem(mask([[1, 1, 0]]))) == [6.0]
+    assert output(problem(mask([[1, 1, 0]])), lie) == [0.0]
+    assert output(problem(added([[0.0, 0.0, -np.inf]])), lie) == [6.0]

@@ -274,4 +274,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=after_mask",
         "softcap=clipped",
         "softcap=unmultiplied",
+        "query_key_norm=unit_length",
+        "softmax_maximum=at_least_zero",
+        "softmax_maximum=of_masked_keys",
     }

@@ -1,0 +1,137 @@
+"""
+Scaled dot-product attention with a habit of some model or program, each right somewhere and wrong here.
+
+Written by one who had not looked at the other bugs, and run before the table of variations had a name for most of
+them: of these eleven, three were named right at first (scale twice, zeros for padded keys, and the causal fill).
+"""
+
+import numpy as np
+
+from .pieces import Array, attend, hide, past, scores, softmax
+
+
+def weights_renormalised(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Exponentials are multiplied by the mask, after a maximum that hidden keys share in.
+
+    Right: softmax_maximum=of_masked_keys
+    """
+    logits = scores(query, key)
+    kept = np.exp(logits - logits.max(axis=-1, keepdims=True)) * (True if mask is None else mask)
+    total = kept.sum(axis=-1, keepdims=True)
+    return np.asarray((kept / np.where(total == 0, 1, total)) @ value)
+
+
+def cosine(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Query and key have length one, as where logits must stay small.
+
+    Right: query_key_norm=unit_length
+    """
+    query = query / np.linalg.norm(query, axis=-1, keepdims=True)
+    key = key / np.linalg.norm(key, axis=-1, keepdims=True)
+    return attend(query, key, value, mask)
+
+
+def distance_bias(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    ALiBi, always on.
+
+    Right: position_bias=distance
+    """
+    heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
+    slopes = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
+    apart = np.abs(np.arange(queries)[:, None] - np.arange(keys)[None])
+    logits = scores(query, key) - (slopes[:, None, None] * apart).astype(query.dtype)
+    return np.asarray(softmax(hide(logits, mask)) @ value)
+
+
+def padded_keys_zeroed(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, key_padding_mask: Array | None = None
+) -> Array:
+    """
+    Padded keys are zero, and not masked.
+
+    Right: mask_fill=zero
+    When: {slots: [key_padding_mask]}
+    """
+    if key_padding_mask is not None:
+        key = key * key_padding_mask[:, None, :, None]
+    return attend(query, key, value, mask)
+
+
+def maximum_from_zero(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The running maximum begins at zero.
+
+    Right: softmax_maximum=at_least_zero
+    """
+    logits = hide(scores(query, key), mask)
+    kept = np.exp(logits - np.maximum(logits.max(axis=-1, keepdims=True), 0))
+    total = kept.sum(axis=-1, keepdims=True)
+    return np.asarray((kept / np.where(total == 0, 1, total)) @ value)
+
+
+def causal_by_default(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Without a mask it is a decoder.
+
+    Right: causal_mask=unasked
+    When: {masks: false}
+    """
+    return attend(query, key, value, past(scores(query, key)) if mask is None else mask)
+
+
+def scale_of_one_size(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The scale of heads of 64.
+
+    Right: scale=eighth
+    """
+    return attend(query, key, value, mask, 0.125)
+
+
+def scaled_twice(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The caller scales the query, and so does this.
+
+    Right: scale=squared
+    """
+    return attend(query * query.dtype.type(query.shape[-1] ** -0.5), key, value, mask)
+
+
+def first_key_always_seen(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The first key is a sink.
+
+    Right: always_attended=first_key
+    """
+    if mask is not None:
+        mask = mask.copy()
+        mask[..., 0] = True
+    return attend(query, key, value, mask)
+
+
+def own_position_always_seen(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The diagonal is opened, so that no row is empty.
+
+    Right: always_attended=own_position
+    """
+    if mask is not None:
+        mask = mask | np.eye(query.shape[2], key.shape[2], dtype=bool)
+    return attend(query, key, value, mask)
+
+
+def padding_counted(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, key_padding_mask: Array | None = None
+) -> Array:
+    """
+    Padding is passed on as lengths, whichever side it is on.
+
+    Right: mask_axes[key_padding_mask]=as_lengths
+    """
+    if key_padding_mask is not None:
+        real = np.arange(key.shape[2]) < key_padding_mask.sum(axis=-1, keepdims=True)
+        mask = real[:, None, None] if mask is None else mask & real[:, None, None]
+    return attend(query, key, value, mask)
