@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.conditions import Condition
 
 from .scoring import Option
@@ -21,8 +22,8 @@ class Bug:
     """
     One function that is wrong.
 
-    given: FILE:FUNCTION. expected: variations that name it, each with its condition. kinds: what names it where no
-    variation does: an arithmetic, or a kind of rejection. declare: what is pinned down when it is checked.
+    given: FILE:FUNCTION. expected: variations, or an arithmetic, that name it, each with its condition. kinds: what
+    names it where none does: a kind of rejection. declare: what is pinned down when it is checked.
     """
 
     given: str
@@ -47,6 +48,10 @@ def bugs() -> tuple[Bug, ...]:
     )
 
 
+def _is_cause(name: str) -> bool:
+    return all(_KEY.fullmatch(key) for key in name.split("+")) or any(each.name == name for each in ARITHMETIC)
+
+
 def _read(given: str, text: str) -> Bug:
     said = dict(_LINE.findall(text))
     when = Condition(**yaml.safe_load(said.get("When", "{}")))
@@ -54,7 +59,7 @@ def _read(given: str, text: str) -> Bug:
     return Bug(
         given=given,
         summary=text.splitlines()[0],
-        expected=tuple(Option(frozenset({each}), when) for each in right if _KEY.fullmatch(each)),
-        kinds=tuple(each for each in right if not _KEY.fullmatch(each)),
+        expected=tuple(Option(frozenset(each.split("+")), when) for each in right if _is_cause(each)),
+        kinds=tuple(each for each in right if not _is_cause(each)),
         declare=dict(each.split("=") for each in said["Declared"].split(", ")) if "Declared" in said else {},
     )
