@@ -12,6 +12,9 @@ from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
 FIRST = 3
 """A variation is tried on so many cells; if it explains any of them, on all."""
 
+SHORT = 16
+"""Keys of a call with short sums."""
+
 
 def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
@@ -46,7 +49,12 @@ def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
-    return [(cell, outcome) for cell, outcome in answers if cell.case.dtype == dtype and is_plain(cell.case)]
+    """Those with short sums: a coarse accumulator grows with them, and would pass for a coarse softmax otherwise."""
+    return [
+        (cell, outcome)
+        for cell, outcome in answers
+        if cell.case.dtype == dtype and is_plain(cell.case) and cell.route.problem.seq_len_k <= SHORT
+    ]
 
 
 def _best(plain: Answers, dtype: str, dialect: Dialect) -> str:
