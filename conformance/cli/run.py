@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
             review=known.review,
             accepts=known.accepts,
             rerun=lambda key: rerun_command(key, offer, arguments),
+            suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
             done=done,
         )
         try:

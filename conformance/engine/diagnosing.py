@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from conformance.engine.adapters import Subject
@@ -31,11 +30,19 @@ class Diagnosing:
         """Begin with nothing seen."""
         self._cases = cases
         self._seen: dict[str, list[Evidence]] = {}
+        self._asked: dict[str, set[str]] = {}
 
     def add(self, judged: Judged, record: Mapping[str, Any]) -> None:
         """Keep a cell that conforms, or that fails and is not accepted."""
+        self._asked.setdefault(judged.subject, set()).add(judged.case)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
             self._seen.setdefault(judged.subject, []).append(evidence)
+
+    def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
+        """Keep a cell of the run before it was cut; it comes after those that were judged since."""
+        self._asked.setdefault(subject, set()).add(case)
+        if evidence is not None:
+            self._seen.setdefault(subject, []).append(evidence)
 
     def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
         """One record for each subject with failures."""
@@ -49,8 +56,8 @@ class Diagnosing:
 
     def _others(self, subject: Subject, cells: Iterable[Evidence]) -> Iterator[Evidence]:
         """What the subject could be asked besides, the simplest first, as it declares for calls that are alike."""
-        asked = {cell.case: cell for cell in cells}
-        declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in asked.values()}
+        asked = self._asked[subject.name]
+        declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
         made = (
             (make_cell(case, materialise(case), subject), declared.get((case.operator, case.dtype)))
             for case in self._cases()
@@ -76,4 +83,4 @@ def _evidence(judged: Judged) -> Evidence | None:
     if judged.verdict != "fail":
         return None
     ways = (found.explanation, *found.ties) if found.explanation else ()
-    return replace(cell, actual=judged.actual, found=tuple(each.way for each in ways))
+    return cell.failing(judged.actual, tuple(each.way for each in ways))

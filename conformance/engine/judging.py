@@ -136,6 +136,7 @@ def judgement_record(judged: Judged) -> dict[str, Any]:
                 "verdict": each.verdict,
                 "budget": each.budget,
                 "message": each.message,
+                "dtype": judged.actual[each.output].dtype,
                 **each.numbers,
             }
             for each in found.outputs
@@ -147,6 +148,8 @@ def judgement_record(judged: Judged) -> dict[str, Any]:
     if found.explanation is not None:
         record["explanation"] = found.explanation.record()
         record["ties"] = [f"{tie.decision}={tie.name}" for tie in found.ties]
+    if not found.searched:
+        record["searched"] = False
     if found.uncalibrated:
         record["uncalibrated"] = True
     return record

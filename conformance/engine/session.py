@@ -29,6 +29,7 @@ from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.recording import judged_outcome, outcome_record
+from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.engine.watch import StopRun, Watch
@@ -137,8 +138,19 @@ class Session:
         return self._problems[case.id]
 
     def _diagnose(self) -> None:
+        self._recall()
         for record in self._diagnosing.records(self._by_name):
             self.log.append(record)
+
+    def _recall(self) -> None:
+        """What was judged before the run was cut, of subjects with failures, is evidence as well."""
+        failing = {record["subject"] for record in self.records if record["verdict"] == "fail"}
+        cases = {case.id: case for case in self.cases}
+        for (case, name), record in self.done.items():
+            if name in failing:
+                made = make_cell(cases[case], self.problem(cases[case])[0], self._by_name[name])
+                found = recalled(made, record, self._judge, self.folder) if isinstance(made, Cell) else None
+                self._diagnosing.recall(name, case, found)
 
     def _started(self, started: Started) -> None:
         self.log.append({"type": "worker", **started.record()})

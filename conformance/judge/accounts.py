@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from conformance.judge.candidates import Candidate, Cause
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import explanation_of
 from conformance.judge.evidence import Evidence
-from conformance.judge.joint import Candidate, Cause, Diagnosis
+from conformance.judge.joint import Diagnosis
 
 SHOWN = 3
 """So many conditions that fit as well are named; of more it is said how many there are."""

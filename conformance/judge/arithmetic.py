@@ -11,12 +11,16 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.judge.cell import compare_all
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
+from conformance.spec.problem import Array, Problem
 
 CERTAIN = 4.0
 """A standard deviation of so many tolerances would have shown."""
 ENOUGH = 16
 """In so many elements at least."""
 
+
+WEIGHING = frozenset(("score", "scale", "soft", "sum", "prob", "lse"))
+"""Fields of the profile that show in the weights alone."""
 
 TINY = 1e-300
 TYPICAL = 0.75
@@ -72,10 +76,22 @@ class Arithmetic:
         if profile is None:
             return False
         bounds = expect(cell.problem, cell.declared.dialect, profile).bounds
+        shown = {name: bounds[name].judged & self._shows_in(cell.problem, name) for name in bounds}
         return any(
-            int(np.sum(bounds[name].judged & (bounds[name].sigma > CERTAIN * declared.tolerance))) >= ENOUGH
+            int(np.sum(shown[name] & (bounds[name].sigma > CERTAIN * declared.tolerance))) >= ENOUGH
             for name, declared in cell.declared.bounds.items()
         )
+
+    def _shows_in(self, problem: Problem, output: str) -> Array | bool:
+        """Where an output could show it: a row with one key has a weight of exactly 1, however coarse the softmax."""
+        if not WEIGHING.issuperset(self.fields):
+            return True
+        several = problem.attended().sum(axis=-1) > 1
+        if output == "weights" or (output == "output" and problem.operator == "sdpa"):
+            return np.asarray(several[..., None])
+        if output in ("output", "weights_mean"):
+            return np.asarray(several.any(axis=1)[..., None])
+        return bool(several.all())
 
 
 def _softmax(dtype: str) -> dict[str, str]:
@@ -115,14 +131,14 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
 """Of several that explain a cell, the tightest is named."""
 
 
-def tightest(cells: Sequence[Evidence]) -> list[Arithmetic]:
+def tightest(cells: Sequence[Evidence], among: Sequence[Arithmetic] = ARITHMETIC) -> list[Arithmetic]:
     """
     The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
 
     The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
     """
-    found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in ARITHMETIC}
-    most = max(len(seen) for seen in found.values())
+    found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
+    most = max((len(seen) for seen in found.values()), default=0)
     off = {
         each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in seen)
         for each, seen in found.items()

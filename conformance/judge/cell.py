@@ -38,6 +38,7 @@ class Judgement:
     ties: tuple[Explanation, ...] = ()
     differs: bool = False
     uncalibrated: bool = False
+    searched: bool = True
 
 
 def compare_all(expectation: Expectation, actual: Mapping[str, Tensor], profile: Profile) -> tuple[Comparison, ...]:
@@ -106,5 +107,5 @@ def _failed(
     if uncalibrated and not found:
         return Judgement("inconclusive", None, budget, reason, outputs, declared, uncalibrated=True)
     klass = "semantic" if found else "impossible" if impossible else "precision"
-    extra: dict[str, Any] = {"explanation": found[0], "ties": found[1:]} if found else {}
+    extra: dict[str, Any] = {"explanation": found[0], "ties": found[1:]} if found else {"searched": likely.searched}
     return Judgement("fail", klass, budget, reason, outputs, declared, **extra)

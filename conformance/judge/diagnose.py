@@ -50,8 +50,7 @@ class Explanation:
     @property
     def way(self) -> Way:
         """The decision as it was taken."""
-        canonical = CANONICAL_NAMES.get(self.decision, CANONICAL)
-        return self.decision, CANONICAL if self.name == canonical else self.name
+        return way_of(self.decision, self.name)
 
     def record(self) -> dict[str, object]:
         """For the run log."""
@@ -84,6 +83,11 @@ class Case:
         if not self._near(answer.reply) or not separate(self.declared, answer.reply, self.profile):
             return None
         return _budget(answer, self.declared, self.profile, self.actual)
+
+    def held_by(self, dialect: Dialect) -> bool:
+        """Whether the reply lies within the bound under `dialect`, be that hardly another answer here."""
+        answer = evaluate(self.problem, dialect, self.profile.score)
+        return self._near(answer.reply) and _budget(answer, self.declared, self.profile, self.actual) <= 1.0
 
     def explained_by(self, dialect: Dialect) -> bool:
         """Whether the reply lies within the bound under `dialect`, and not for being what is declared."""
@@ -140,9 +144,10 @@ class Likely:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
+        """Begin with nothing seen; searched: whether the last reply was held against every single decision."""
         self._ways: dict[Way, None] = {}
         self._fruitless = 0
+        self.searched = True
 
     def explain(
         self,
@@ -155,11 +160,17 @@ class Likely:
     ) -> tuple[Explanation, ...]:
         """As the function; what never explained anything is tried too if `thorough`, or not in vain before."""
         found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
-        if not found and (thorough or self._fruitless < FRUITLESS):
+        self.searched = bool(found) or thorough or self._fruitless < FRUITLESS
+        if not found and self.searched:
             found = explain(problem, declared, profile, actual)
             self._fruitless = 0 if found else self._fruitless + 1
         self._ways.update(dict.fromkeys(each.way for each in found))
         return found
+
+
+def way_of(decision: str, name: str) -> Way:
+    """A decision and the name that an explanation gives the way it is taken."""
+    return decision, CANONICAL if name == CANONICAL_NAMES.get(decision, CANONICAL) else name
 
 
 def taking(dialect: Dialect, way: Way) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What one judged cell says for and against a cause: explained by it, contradicting it, or neither."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from conformance.bridge.contract import Facts
@@ -40,6 +40,10 @@ class Evidence:
     actual: Mapping[str, Tensor] | None = None
     found: Change = ()
 
+    def failing(self, actual: Mapping[str, Tensor], found: Change) -> "Evidence":
+        """The same call with a reply that fails, and the single ways that explain it by themselves."""
+        return replace(self, actual=actual, found=found)
+
     @property
     def simplicity(self) -> tuple[bool, int]:
         """
@@ -72,6 +76,12 @@ class Evidence:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
         return Case(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
+
+    def held_by(self, change: Change) -> bool:
+        """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
+        if self.actual is None or not any(_reaches(self.problem, way) for way in change):
+            return False
+        return Case(self.problem, self.declared, self.profile, self.actual).held_by(self.under(change))
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """

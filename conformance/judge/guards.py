@@ -48,6 +48,8 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
     yield Condition(without_outputs=["weights", "weights_mean"])
     for alias in dict.fromkeys(fact.alias for fact in facts):
         yield Condition(alias=[alias])
+    for layout in dict.fromkeys(fact.layout for fact in facts):
+        yield Condition(layout=[layout])
     for name in ONES:
         yield Condition(sizes={name: 1})
     for pair in PAIRS:

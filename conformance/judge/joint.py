@@ -3,61 +3,25 @@ Why a subject fails, over all of its cells: as few causes as possible, that no c
 
 Single decisions that were seen when cells were judged come first, then those of a few more cells, then pairs, then
 coarser arithmetic. A cause that conforming cells contradict needs a guard: the smallest condition that keeps them out.
+What explains little where much stays unexplained is chance, and is not told.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from conformance.judge.arithmetic import Arithmetic, tightest
+from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, pairs, singles
+from conformance.judge.chance import standing
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import ways
-from conformance.judge.evidence import Change, Evidence
+from conformance.judge.evidence import Evidence
 from conformance.judge.guards import Fit, Guards
 
-SEARCHED = 12
-"""So many of the smallest cells without an explanation are searched for single decisions."""
-KEPT = 8
-"""So many pairs that explain one cell are tried on all: those that explain most of the smallest."""
-MEASURED = 5
-"""From so many cells it is read which arithmetic it is."""
+LOOKED_AT = 3
+"""In so many of its simplest cells it is seen whether a candidate is half of a pair."""
 MOST = 0.5
 """Arithmetic that explains a smaller part of the cells that fail where it shows is no cause."""
 PRICE = 0.1
 """A condition must gain so much more of the cells."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What could be the cause: decisions taken otherwise, or else coarser arithmetic."""
-
-    change: Change = ()
-    arithmetic: Arithmetic | None = None
-
-    def explains(self, cell: Evidence) -> bool:
-        """Whether a failing cell lies within its bound under it."""
-        return self.arithmetic.explains(cell) if self.arithmetic else cell.explained_by(self.change)
-
-    def contradicts(self, cell: Evidence, taken: "Candidate | None" = None) -> bool:
-        """Whether a cell that conforms, by itself or under `taken`, would not under this."""
-        if self.arithmetic:
-            return taken is None and self.arithmetic.contradicts(cell)
-        return cell.contradicts(self.change, taken.change if taken else ())
-
-
-@dataclass(frozen=True)
-class Cause:
-    """
-    A candidate with the condition under which it shows, and the failing cells that it explains, the simplest first.
-
-    guards: the smallest conditions that fit, the plainest first; one that always holds where no cell speaks against
-    it. ties: other candidates, each with its guards, that explain the same cells as well.
-    """
-
-    candidate: Candidate
-    guards: tuple[Condition, ...]
-    cells: tuple[Evidence, ...]
-    ties: tuple["Cause", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,44 +35,15 @@ class Diagnosis:
 def diagnose(cells: Sequence[Evidence]) -> Diagnosis:
     """Look for the causes of the failing cells among all judged cells of one subject."""
     search = _Search(cells)
-    search.take(Candidate((way,)) for cell in search.open_cells() for way in cell.found)
-    search.take(_singles(search.open_cells()[:SEARCHED]))
-    search.take(_pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
-    search.take(_arithmetic(search.open_cells()))
-    return Diagnosis(tuple(search.causes), tuple(search.open_cells()))
-
-
-def _singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells."""
-    for cell in cells:
-        for way in ways(cell.problem, cell.declared.dialect):
-            if cell.explained_by((way,)):
-                yield Candidate((way,))
-
-
-def _pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
-    """Pairs of decisions that explain some of these cells: with one that was found before, else of any two."""
-    known = [change[0] for change in taken if len(change) == 1]
-    simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
-    for cell in simplest.values():
-        every = ways(cell.problem, cell.declared.dialect)
-        single = [way for way in every if cell.tells_apart((way,), ())]
-        # what shows only beside a known cause is no answer of its own
-        beside = ((one, other) for one in known if one in single for other in every)
-        for pairs in (beside, combinations(single, 2)):
-            found = (pair for pair in pairs if pair[0][0] != pair[1][0] and cell.explained_by(pair))
-            likely = sorted(found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:SEARCHED]))
-            yield from (Candidate(pair) for pair in likely[:KEPT])
-            if likely:
-                break
-
-
-def _arithmetic(cells: Sequence[Evidence]) -> Iterator[Candidate]:
-    """The least coarse arithmetic that explains, in each dtype, most of the simplest of these and the furthest off."""
-    for dtype in dict.fromkeys(cell.facts.dtype for cell in cells):
-        same = [cell for cell in cells if cell.facts.dtype == dtype]
-        furthest = max(same, key=lambda cell: cell.excess)
-        yield from (Candidate(arithmetic=each) for each in tightest([*same[:MEASURED], furthest]))
+    seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
+    search.take(seen, alone=True)
+    search.take(singles(search.open_cells()[:SEARCHED]), alone=True)
+    search.extend()
+    search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
+    search.take(seen)
+    search.take(arithmetic(search.open_cells(), search.conforming_cells()))
+    causes, unexplained = standing(search.causes, search.open_cells())
+    return Diagnosis(tuple(causes), tuple(unexplained))
 
 
 @dataclass(frozen=True)
@@ -138,33 +73,78 @@ class _Search:
 
     def __post_init__(self) -> None:
         self._guards = Guards(self.cells)
-        by_size = sorted(range(len(self.cells)), key=lambda n: self.cells[n].simplicity)
+        by_size = sorted(range(len(self.cells)), key=lambda n: (self.cells[n].simplicity, self.cells[n].case))
         self._open = [n for n in by_size if self.cells[n].actual is not None]
         self._conforming = [n for n in by_size if self.cells[n].actual is None]
         self._taken: dict[int, Candidate] = {}
         self._against: dict[Candidate, list[int]] = {}
+        self._two_here: dict[tuple[int, int], bool] = {}
+        self._not_both: dict[tuple[int, Candidate, Candidate], bool] = {}
 
     def open_cells(self) -> list[Evidence]:
         """Failing cells without a cause, the simplest first."""
         return [self.cells[n] for n in self._open]
 
-    def take(self, candidates: Iterable[Candidate]) -> None:
-        """Take the best of the candidates as a cause, again and again, until none explains another cell."""
+    def conforming_cells(self) -> list[Evidence]:
+        """Cells that conform, the simplest first."""
+        return [self.cells[n] for n in self._conforming]
+
+    def extend(self) -> None:
+        """Let a cause have the cells that it brings within their bounds where its condition holds, be it by little."""
+        for place, cause in enumerate(self.causes):
+            more = [n for n in self._open if self._holds(cause, n) and self.cells[n].held_by(cause.candidate.change)]
+            self.causes[place] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
+            self._taken |= dict.fromkeys(more, cause.candidate)
+            self._open = [n for n in self._open if n not in more]
+
+    def _holds(self, cause: Cause, number: int) -> bool:
+        cell = self.cells[number]
+        return cause.guards[0].holds(cell.facts, cell.problem)
+
+    def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
+        """
+        Take the best of the candidates as a cause, again and again, until none explains another cell.
+
+        alone: not where a cause before it shows as well and another decision beside that would do: a pair is looked
+        for there first.
+        """
         found = {each: self._explained(each) for each in dict.fromkeys(candidates)}
-        while rated := self._rated(found):
+        while rated := self._rated(found, alone=alone):
             best = max(rated, key=lambda each: each.worth)
             self._accept(best, [each for each in rated if each is not best and each.like(best)])
+
+    def _is_half(self, shows: Sequence[int]) -> bool:
+        """Whether the simplest cells that a candidate explains show a cause that was found, and one beside it."""
+        return bool(self.causes) and all(self._shows_beside(n) for n in shows[:LOOKED_AT])
+
+    def _shows_beside(self, number: int) -> bool:
+        """Whether a cause so far with one more decision explains a cell; looked at once for so many causes."""
+        known = (number, len(self.causes))
+        if known not in self._two_here:
+            self._two_here[known] = self._two_in(number)
+        return self._two_here[known]
+
+    def _two_in(self, number: int) -> bool:
+        cell = self.cells[number]
+        here = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
+        every = ways(cell.problem, cell.declared.dialect)
+        return any(
+            cell.explained_by(pair)
+            for change in here
+            if len(change) == 1 and cell.tells_apart(change, ())
+            for pair in beside(cell, change[0], every)
+        )
 
     def _explained(self, candidate: Candidate) -> frozenset[int]:
         return frozenset(n for n in self._open if candidate.explains(self.cells[n]))
 
-    def _rated(self, found: dict[Candidate, frozenset[int]]) -> list[_Rated]:
+    def _rated(self, found: dict[Candidate, frozenset[int]], *, alone: bool) -> list[_Rated]:
         """The candidates that are causes, looked at from the one that explains most, as far as it takes."""
         shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
         rated: list[_Rated] = []
         for each in sorted(shows, key=lambda each: -len(shows[each])):
             best = max((one.worth for one in rated), default=0.0)
-            if not shows[each] or len(shows[each]) < best:
+            if not shows[each] or len(shows[each]) < best or (alone and self._is_half(shows[each])):
                 continue
             fit = self._guards.search(shows[each], self._contradicting(each, found[each]))
             if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
@@ -184,13 +164,17 @@ class _Search:
         if candidate not in self._against:
             self._against[candidate] = [n for n in self._conforming if candidate.contradicts(self.cells[n])]
         others = [
-            n
-            for n, taken in self._taken.items()
-            if n not in explained
-            and candidate.contradicts(self.cells[n], taken)
-            and not candidate.explains(self.cells[n])
+            n for n, taken in self._taken.items() if n not in explained and self._speaks_against(n, taken, candidate)
         ]
         return self._against[candidate] + others
+
+    def _speaks_against(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
+        """Whether a cell that is explained by `taken` would be another answer under the candidate, and is not."""
+        known = (number, taken, candidate)
+        if known not in self._not_both:
+            cell = self.cells[number]
+            self._not_both[known] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
+        return self._not_both[known]
 
     def _accept(self, best: _Rated, ties: Sequence[_Rated]) -> None:
         best, absorbed = self._with_parts(best)

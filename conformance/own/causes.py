@@ -13,7 +13,8 @@ class Cause:
     One cause of rejected verdicts.
 
     kind: the verdict, and of a fail its class. sentence: what the function does, after "it", where a decision explains
-    it; else what happened. remedy: what helps at the call site, or "". case: an example.
+    it; else what happened. remedy: what helps at the call site, or "". case: an example. ambiguous: other causes that
+    explain the verdicts as well, in sentences.
     """
 
     kind: str
@@ -22,6 +23,7 @@ class Cause:
     explained: bool
     count: int
     case: str
+    ambiguous: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.explained:
@@ -31,15 +33,23 @@ class Cause:
 
 def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
     """
-    Join findings that are the same but for numbers.
+    Join findings that are the same, without a cause: but for numbers.
 
     A function is judged as one subject with each mask in its own argument, and as another with all masks in one.
     """
     joined: dict[tuple[str, str], Cause] = {}
     for each in found:
-        cause = Cause(each.kind, each.sentence, each.remedy, each.explained, each.count, each.example[0])
-        by_numbers = each.kind.startswith("fail") and not each.explained
-        key = ("fail" if by_numbers else each.kind, "" if by_numbers else re.sub(r"\d+", "#", each.sentence))
+        cause = Cause(
+            each.kind, each.sentence, each.remedy, each.explained, each.count, each.example[0], each.ambiguous
+        )
+        key = _key(each)
         before = joined.get(key)
         joined[key] = cause if before is None else replace(before, count=before.count + cause.count)
     return tuple(sorted(joined.values(), key=lambda cause: (not cause.explained, -cause.count)))
+
+
+def _key(found: Finding) -> tuple[str, str]:
+    """What is told as one: a cause by its sentence, in which numbers are conditions; the rest but for its numbers."""
+    if found.explained:
+        return found.kind, found.sentence
+    return ("fail", "") if found.kind.startswith("fail") else (found.kind, re.sub(r"\d+", "#", found.sentence))

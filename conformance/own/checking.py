@@ -125,6 +125,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         folder=folder,
         review=alternatives.review,
         rerun=lambda key: request.rerun(key[0]),
+        suite=lambda: load_cases(chosen[0].operator),
         watch=watch,
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )

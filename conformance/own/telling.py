@@ -8,6 +8,8 @@ from conformance.report.records import Run
 
 SHOWN = 8
 """So many causes; the report has them all."""
+SHOWN_TIES = 3
+"""So many others that a cause is not told from."""
 
 
 def settled_notes(settled: Settled) -> tuple[str, ...]:
@@ -46,6 +48,7 @@ def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
         if cause.remedy:
             lines.append(f"   fix: {cause.remedy}")
         lines.append(f"   again: {again[cause.case]}")
+        lines += [f"   ambiguous: {other}" for other in cause.ambiguous[:SHOWN_TIES]]
     if len(causes) > SHOWN:
         lines.append(f"and {counted(len(causes) - SHOWN, 'more cause')} in the report")
     return lines

@@ -205,8 +205,11 @@ def _finding(cells: list[Cell], cause: str) -> Finding:
 
 
 def kind_of(cell: Cell) -> str:
-    """The verdict, and of a fail its class."""
-    return f"{cell.verdict}, {cell.fail_class}" if cell.fail_class else cell.verdict
+    """The verdict, and of a fail its class; where no decision was searched for, the class says less."""
+    if not cell.fail_class:
+        return cell.verdict
+    searched = "" if cell.record.get("searched", True) else ", not searched"
+    return f"{cell.verdict}, {cell.fail_class}{searched}"
 
 
 def what_happened(cell: Cell) -> str:

@@ -210,3 +210,17 @@ def test_the_report_of_a_crash_has_what_stderr_said_and_the_command_that_reruns_
     assert "SIGSEGV" in record["reason"]
     assert liar in record["rerun"]
     assert (done.folder / "index.html").is_file()
+
+
+def test_a_tie_names_the_case_that_was_not_asked_and_would_tell(conformance_run: Callable[..., Finished]) -> None:
+    """With one query, a flag that is aligned to the last key is as if it were not there."""
+    liar = f"{FAKES / 'varied.py'}[bottom_right]"
+    asked = "causal/rectangular/one_query[operator=sdpa,masks.0.offset=start]"
+    (diagnosis,) = (r for r in conformance_run("-a", liar, "-k", asked).records if r["type"] == "diagnosis")
+    (cause,) = diagnosis["causes"]
+    assert cause["decisions"] == {"use[is_causal]": "ignored"}
+    (tie,) = (each for each in cause["ties"] if each["decisions"] == {"causal_alignment": "bottom_right"})
+    both = conformance_run("-a", liar, "-k", asked, "-k", tie["separated_by"])
+    (diagnosis,) = (r for r in both.records if r["type"] == "diagnosis")
+    (cause,) = diagnosis["causes"]
+    assert {"use[is_causal]": "ignored"} not in [each["decisions"] for each in (cause, *cause["ties"])]

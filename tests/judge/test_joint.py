@@ -9,9 +9,11 @@ import pytest
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.judge.accounts import record_of
+from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.cell import judge
 from conformance.judge.conditions import Condition, always
 from conformance.judge.evidence import Evidence
+from conformance.judge.expectation import expect
 from conformance.judge.joint import Diagnosis, diagnose
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.other_masks import causal
@@ -247,3 +249,56 @@ def test_a_decision_is_preferred_to_arithmetic_that_explains_it_too() -> None:
     cells = [cell(padded(*size), {"softmax_denominator": "plus_1e-6"}) for size in SIZES]
     failing = [each for each in cells if each.actual is not None]
     assert all(not cause.candidate.arithmetic for cause in diagnose(failing).causes)
+
+
+def test_a_cause_has_also_the_cells_that_it_changes_by_little() -> None:
+    """An element a little beyond its bound, by half of what the cause changes: that alone is hardly another answer."""
+    lie = {"softmax_denominator": "plus_1e-6"}
+    cells = [cell(padded(*size), lie) for size in SIZES]
+    long = plain(1, 5, 61)
+    right = expect(long, {}, Profile.ordinary("float32"))
+    tolerance, values = right.bounds["output"].tolerance, right.reply["output"].values
+    moved = evaluate(long, lie, "float32").reply["output"].values - values
+    most = np.unravel_index(np.argmax(np.abs(moved) / tolerance), values.shape)
+    assert 0.1 < abs(moved[most]) / tolerance[most] < 0.9
+    values = values.copy()
+    values[most] += np.sign(moved[most]) * (tolerance[most] + 0.5 * abs(moved[most]))
+    near = reply(long, values)
+    assert not near.explained_by(tuple(lie.items()))
+    (cause,) = diagnose([near, *cells]).causes
+    assert dict(cause.candidate.change) == lie
+    assert near in cause.cells
+
+
+def test_what_any_nan_explains_is_held_against_the_cause_before_it() -> None:
+    """Values are taken from the keys; where those are NaN at masked positions the reply is, and keys do not leak."""
+    poisoned = padded(2, 5, 7)
+    key = poisoned.key.copy()
+    key[0, :, -2:] = np.nan
+    poisoned = poisoned.but(key=key)
+    lie = {"value_path": "key"}
+    plain_cells = [cell(each, lie) for size in SIZES for each in asked(*size, "float32")]
+    found = diagnose([*plain_cells, cell(poisoned, {**lie, "nonfinite_value": "leaks"})])
+    (cause,) = found.causes
+    said = [dict(each.candidate.change) for each in (cause, *cause.ties)]
+    assert all(each["value_path"] == "key" for each in said)
+    assert {**lie, "nonfinite_value": "leaks"} in said
+
+
+def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
+    """Its weight is exactly 1; against coarser operands it does speak."""
+    one = cell(plain(3, 17, 1), {})
+    several = cell(plain(3, 17, 7), {})
+    by_name = {each.name: each for each in ARITHMETIC}
+    assert not by_name["softmax_in_float16"].contradicts(one)
+    assert by_name["softmax_in_float16"].contradicts(several)
+    assert by_name["float16_operands"].contradicts(one)
+
+
+def test_the_layout_in_memory_can_be_the_condition() -> None:
+    cells = []
+    for size in SIZES:
+        for layout in ("contiguous", "transposed"):
+            made = cell(plain(*size), REVERSED if layout == "transposed" else {})
+            cells.append(replace(made, facts=replace(made.facts, layout=layout), case=f"{made.case}-{layout}"))
+    assert told(diagnose(cells)) == [(REVERSED, Condition(layout=["transposed"]), 5)]

@@ -17,6 +17,7 @@ from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.engine.adapters import Adapter, read_adapter, subjects_of
 from conformance.engine.cells import Cell, make_cell
+from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.conditions import Condition, always
 from conformance.judge.power import FACTOR, INVISIBLE, apart, told_apart
 from conformance.oracle.bounds import bound_reply
@@ -199,8 +200,9 @@ def routed(cases: Iterable[Case], adapter: Adapter, among: AbstractSet[str] | No
 
 
 def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
-    """As `told_apart`, of a few variations; what is no variation is not told."""
+    """As `told_apart`, of a few variations; arithmetic is told wherever it would be coarser."""
     profile = Profile.ordinary(problem.dtype)
+    yield from (each.name for each in ARITHMETIC if each.name in keys and each.of(profile) is not None)
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
     known = {row.key: row for row in candidates(problem)}

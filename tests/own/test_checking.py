@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ import pytest
 from conformance.engine.adapters import read_adapter
 from conformance.gate import decide
 from conformance.own.adapter_text import ADAPTER
+from conformance.own.causes import causes
 from conformance.own.checking import Checked
 from conformance.own.errors import CheckError
+from conformance.own.telling import cause_lines
+from conformance.report.findings import Finding
 
 Check = Callable[..., Checked]
 
@@ -190,3 +194,15 @@ def test_what_cannot_be_done_says_why(
 ) -> None:
     with pytest.raises(CheckError, match=said):
         checked("plain_sdpa:right", *globs, **options)
+
+
+def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
+    said = [
+        Finding("mine", "fail, semantic", f"does so, only in float{n}", "", True, (("a", "mine"),)) for n in (16, 64)
+    ]
+    assert [each.sentence for each in causes(said)] == ["does so, only in float16", "does so, only in float64"]
+    ambiguous = causes([replace(said[0], ambiguous=("or it does so; b would tell",))])
+    assert cause_lines(ambiguous, {"a": "rerun a"})[-2:] == [
+        "   again: rerun a",
+        "   ambiguous: or it does so; b would tell",
+    ]

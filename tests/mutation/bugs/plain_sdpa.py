@@ -244,6 +244,7 @@ def products_summed_in_half(query: Array, key: Array, value: Array, mask: Array 
     float16 products are summed one after the other in float16, as without an fp32 accumulator.
 
     Right: float16_accumulation or in_float16
+    When: {dtype: [float16]}
     """
     if query.dtype != np.float16:
         return attend(query, key, value, mask)

@@ -1,0 +1,96 @@
+"""What could be the cause of failing cells: single decisions, pairs of them, coarser arithmetic."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
+from conformance.judge.conditions import Condition
+from conformance.judge.diagnose import Way, ways
+from conformance.judge.evidence import Change, Evidence
+
+SEARCHED = 12
+"""So many of the smallest cells without an explanation are searched for single decisions."""
+KEPT = 8
+"""So many pairs that explain one cell are tried on all: those that explain most of the smallest."""
+MEASURED = 5
+"""From so many cells it is read which arithmetic it is."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What could be the cause: decisions taken otherwise, or else coarser arithmetic."""
+
+    change: Change = ()
+    arithmetic: Arithmetic | None = None
+
+    def explains(self, cell: Evidence) -> bool:
+        """Whether a failing cell lies within its bound under it."""
+        return self.arithmetic.explains(cell) if self.arithmetic else cell.explained_by(self.change)
+
+    def contradicts(self, cell: Evidence, taken: "Candidate | None" = None) -> bool:
+        """Whether a cell that conforms, by itself or under `taken`, would not under this."""
+        if self.arithmetic:
+            return taken is None and self.arithmetic.contradicts(cell)
+        return cell.contradicts(self.change, taken.change if taken else ())
+
+
+@dataclass(frozen=True)
+class Cause:
+    """
+    A candidate with the condition under which it shows, and the failing cells that it explains, the simplest first.
+
+    guards: the smallest conditions that fit, the plainest first; one that always holds where no cell speaks against
+    it. ties: other candidates, each with its guards, that explain the same cells as well.
+    """
+
+    candidate: Candidate
+    guards: tuple[Condition, ...]
+    cells: tuple[Evidence, ...]
+    ties: tuple["Cause", ...] = ()
+
+
+def singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
+    """The single decisions that explain some of these cells."""
+    for cell in cells:
+        for way in ways(cell.problem, cell.declared.dialect):
+            if cell.explained_by((way,)):
+                yield Candidate((way,))
+
+
+def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
+    """Pairs of decisions that explain some of these cells: with one that was found before, else of any two."""
+    known = [change[0] for change in taken if len(change) == 1]
+    simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
+    for cell in simplest.values():
+        every = ways(cell.problem, cell.declared.dialect)
+        single = [way for way in every if cell.tells_apart((way,), ())]
+        more = (pair for one in known for pair in beside(cell, one, every))
+        for among in (more, combinations(single, 2)):
+            found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
+            likely = sorted(found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:SEARCHED]))
+            yield from (Candidate(pair) for pair in likely[:KEPT])
+            if likely:
+                break
+
+
+def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
+    """The pairs with a decision that was found before, of which the other is another answer beside it."""
+    others = (other for other in every if other[0] != one[0])
+    return ((one, other) for other in others if one in every and cell.tells_apart((one, other), (one,)))
+
+
+def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:
+    """
+    The least coarse arithmetic that explains, in each dtype, most of the simplest of these and the furthest off.
+
+    Of what no conforming cell of the dtype speaks against, if there is any such arithmetic.
+    """
+    for dtype in dict.fromkeys(cell.facts.dtype for cell in cells):
+        same = [cell for cell in cells if cell.facts.dtype == dtype]
+        furthest = max(same, key=lambda cell: cell.excess)
+        measured = [*same[:MEASURED], furthest]
+        passing = [cell for cell in conforming if cell.facts.dtype == dtype]
+        free = [each for each in ARITHMETIC if not any(each.contradicts(cell) for cell in passing)]
+        found = tightest(measured, free) or tightest(measured)
+        yield from (Candidate(arithmetic=each) for each in found)

@@ -1,0 +1,37 @@
+"""Which causes stand, seen from what is left over: one that explains little where much else fails is chance."""
+
+from collections.abc import Sequence
+
+from conformance.judge.candidates import Cause
+from conformance.judge.evidence import Evidence
+
+SHARE = 0.25
+"""A cause explains so much at least of what fails where it would show, and that nothing else explains."""
+
+
+def standing(causes: Sequence[Cause], unexplained: Sequence[Evidence]) -> tuple[list[Cause], list[Evidence]]:
+    """
+    The causes that stand, in their order, and what is unexplained without the others, the simplest first.
+
+    A function that is wrong in a way without a name is, in a call or two of hundreds, like one with a name: where a
+    dimension is 1, say, or a mask hides little. A condition that keeps all else out is then found as well.
+    """
+    kept, left = list(causes), list(unexplained)
+    for cause in sorted(causes, key=lambda cause: len(cause.cells)):
+        if _is_chance(cause, left):
+            kept.remove(cause)
+            left = sorted((*left, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
+    return kept, left
+
+
+def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
+    """Whether it would show in many more of the cells that are left than it explains, be its condition as it may."""
+    most = len(cause.cells) * (1.0 - SHARE) / SHARE
+    return len(left) > most and sum(_shows(cause, cell) for cell in left) > most
+
+
+def _shows(cause: Cause, cell: Evidence) -> bool:
+    """Whether the cause would be another answer, or arithmetic is coarser in a dtype in which it was seen."""
+    if (coarser := cause.candidate.arithmetic) is None:
+        return cell.contradicts(cause.candidate.change)
+    return cell.facts.dtype in {each.facts.dtype for each in cause.cells} and coarser.of(cell.profile) is not None

@@ -1,0 +1,42 @@
+"""What explains a call or two of many that fail is chance; what explains all in which it would show is a cause."""
+
+from dataclasses import replace
+
+import pytest
+
+from conformance.judge.evidence import Evidence
+from conformance.judge.joint import diagnose
+
+from .test_joint import IGNORED, REVERSED, SIZES, cell, padded, plain
+
+
+def unheard(batch: int, queries: int, keys: int) -> Evidence:
+    """A reply that is wrong in a way without a name: three times as large."""
+    made = cell(plain(batch, queries, keys), REVERSED)
+    assert made.actual is not None
+    output = made.actual["output"]
+    return replace(made, actual={"output": replace(output, bits=output.bits * 3)}, found=())
+
+
+def test_a_cause_of_one_cell_among_many_that_nothing_explains_is_not_told() -> None:
+    """With a condition it would fit: one item, the only one of that size."""
+    by_chance = cell(plain(1, 5, 61), REVERSED)
+    found = diagnose([by_chance, *(unheard(*size) for size in SIZES)])
+    assert found.causes == ()
+    assert len(found.unexplained) == len(SIZES) + 1
+    assert [each.simplicity for each in found.unexplained] == sorted(each.simplicity for each in found.unexplained)
+
+
+@pytest.mark.parametrize(("others", "told"), [(3, 1), (4, 0)])
+def test_a_cause_explains_a_quarter_of_what_it_would_show_in(others: int, told: int) -> None:
+    by_chance = cell(plain(1, 5, 61), REVERSED)
+    found = diagnose([by_chance, *(unheard(*size) for size in SIZES[:others])])
+    assert len(found.causes) == told
+
+
+def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
+    """A mask that is ignored shows in the one call that has a mask."""
+    ignored = cell(padded(2, 5, 7), IGNORED)
+    found = diagnose([ignored, *(unheard(*size) for size in SIZES)])
+    assert [dict(cause.candidate.change) for cause in found.causes] == [IGNORED]
+    assert len(found.unexplained) == len(SIZES)
