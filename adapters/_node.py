@@ -5,7 +5,7 @@ from typing import Any
 
 from onnx import NodeProto, helper
 
-from conformance.bridge import Call, Deviation, Facts
+from conformance.bridge import Call, Deviation, Facts, Unsupported
 
 from ._arrays import to_numpy
 
@@ -14,6 +14,11 @@ CONTRIB = "https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperat
 IR_VERSION = 10
 OLD_OPSET = 17
 """Of graphs of onnxruntime's own operators, which no opset counts: a release refuses opsets newer than itself."""
+
+MODES = ("scaled", "capped", "logits", "weights")
+"""What qk_matmul_output holds, by the number of its mode."""
+PASTS = ("past_key", "past_value")
+PRESENTS = ("present_key", "present_value")
 
 Arrays = Mapping[str, Any]
 
@@ -71,12 +76,29 @@ def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, An
         attributes |= dict(zip(("left_window_size", "right_window_size"), sides, strict=True))
     if "attn_mask" in call.arguments:
         inputs["attn_mask"] = to_numpy(call.arguments["attn_mask"])
-    outputs = ["Y"]
-    if "weights" in facts.outputs:
-        attributes["qk_matmul_output_mode"] = 3
-        outputs = ["Y", "", "", "qk_matmul_output"]
-    node = helper.make_node("Attention", list(inputs), outputs, **attributes)
+    inputs |= past(call)
+    on_the_way = on_the_way_asked(facts)
+    if on_the_way is not None:
+        attributes["qk_matmul_output_mode"] = MODES.index(on_the_way)
+    presents = PRESENTS if call.past_key is not None else ("", "")
+    outputs = ["Y", *presents, "" if on_the_way is None else "qk_matmul_output"]
+    slots = [name if name in inputs else "" for name in ("Q", "K", "V", "attn_mask", *PASTS)]
+    node = helper.make_node("Attention", slots, outputs, **attributes)
     return model([node], inputs, [name for name in outputs if name], opset), inputs
+
+
+def past(call: Call) -> dict[str, Any]:
+    """The inputs past_key and past_value, where the call has them."""
+    given = {"past_key": call.past_key, "past_value": call.past_value}
+    return {name: to_numpy(tensor) for name, tensor in given.items() if tensor is not None}
+
+
+def on_the_way_asked(facts: Facts) -> str | None:
+    """What qk_matmul_output is to hold."""
+    asked = [name for name in MODES if name in facts.outputs]
+    if len(asked) > 1:
+        raise Unsupported(f"one call returns one of {', '.join(MODES)}, not {' and '.join(asked)}")
+    return asked[0] if asked else None
 
 
 def attention_dialect(facts: Facts) -> tuple[Deviation, ...]:
@@ -97,5 +119,5 @@ def attention_dialect(facts: Facts) -> tuple[Deviation, ...]:
 def attention_reply(facts: Facts, results: Sequence[Any], *, rank: int) -> dict[str, Any]:
     """What the operator returned, by the names of the call."""
     output = split(results[0], facts.sizes["num_heads"]) if rank == len("bsd") else results[0]
-    found = {"output": output, "weights": results[-1]}
+    found = dict(zip(PRESENTS, results[1:3], strict=False)) | dict.fromkeys(MODES, results[-1]) | {"output": output}
     return {name: found[name] for name in facts.outputs}

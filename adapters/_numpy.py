@@ -42,14 +42,14 @@ def attend(
     value: Array,
     scale: float | None,
     mask: Array | None,
-    causal: bool,  # noqa: FBT001 - a flag, as entry points have it
+    causal: int | None,
     softcap: float | None = None,
 ) -> Any:
     """
     Output and weights of (batch, num_heads, seq_len, head_dim) arrays.
 
-    mask: (batch, num_heads, seq_len_q, seq_len_k), True = attend, or floats to be added. A query that attends
-    nothing gets zeros.
+    mask: (batch, num_heads, seq_len_q, seq_len_k), True = attend, or floats to be added. causal: a query sees so many
+    keys after the one of its own number, None is all. A query that attends nothing gets zeros.
     """
     batch, heads, queries, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -61,8 +61,8 @@ def attend(
         seen = np.ones(keys, bool)
         if mask is not None:
             seen &= mask[b, h, i] if mask.dtype == bool else mask[b, h, i] != -np.inf
-        if causal:
-            seen &= np.arange(keys) <= i
+        if causal is not None:
+            seen &= np.arange(keys) <= i + causal
         if not seen.any():
             continue
         logits = products(query[b, h, i], key[b, g, seen].T) * factor
@@ -76,7 +76,8 @@ def attend(
     return output, weights
 
 
-def reply(output: Array, weights: Array, outputs: tuple[str, ...]) -> dict[str, Array]:
-    """What was asked for."""
-    found = {"output": output, "weights": weights, "weights_mean": weights.mean(axis=1, dtype=weights.dtype)}
+def reply(found: dict[str, Array], outputs: tuple[str, ...]) -> dict[str, Array]:
+    """What was asked for, of an output, its weights and whatever else was found."""
+    weights = found["weights"]
+    found["weights_mean"] = weights.mean(axis=1, dtype=weights.dtype)
     return {name: found[name] for name in outputs}

@@ -81,13 +81,13 @@ def mha(call: Call) -> dict[str, Any]:
         key = append(call, "bias_k", project(call, "k", call.key, sizes["num_kv_heads"]))
         value = append(call, "bias_v", project(call, "v", call.value, sizes["num_kv_heads"]))
         mask = widened(mask, key.shape[2], causal=causal)
-        context, weights = attend(query, key, value, call.scale, mask, False, call.softcap)
+        context, weights = attend(query, key, value, call.scale, mask, None, call.softcap)
         output = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
         if "wo" in call.params:
             output = linear(output, call.params["wo"].bits, bias(call, "bo"))
         if "residual" in call.facts.requirements:
             output = output + call.query.bits
-    return reply(output, weights, call.facts.outputs)
+    return reply({"output": output, "weights": weights}, call.facts.outputs)
 
 
 def bias(call: Call, name: str) -> Array | None:

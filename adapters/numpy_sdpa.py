@@ -4,7 +4,8 @@ NumPy: scaled dot product attention as a plain loop, in float32 and float64.
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call, and lie in memory as it says
 * attn_mask: True or non-zero means attend; floats are added to the logits
-* is_causal: top-left aligned, combined with attn_mask
+* is_causal: top-left aligned, after a past shifted by its length, combined with attn_mask
+* a past comes before key and value, and both together are present
 * softcap: softcap * tanh(logits / softcap), before the mask is applied
 * a fully masked row is zero
 """
@@ -13,10 +14,10 @@ NAME = "numpy.sdpa"
 OPERATORS = ["sdpa"]
 REQUIRES = ["numpy"]
 EXTRA = ""
-OUTPUTS = ["output", "weights", "weights_mean"]
+OUTPUTS = ["output", "weights", "weights_mean", "present"]
 DTYPES = ["float64", "float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout", "past"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -27,7 +28,7 @@ SLOTS = {
         "int": "attend",
         "float": "add",
     },
-    "is_causal": {"role": "causal", "alignment": "top_left"},
+    "is_causal": {"role": "causal", "alignment": "past"},
 }
 
 from typing import Any
@@ -49,6 +50,11 @@ def declare(facts: Facts) -> Declaration:
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call."""
     query, key, value = (strided(each, call.facts.layout).view() for each in (call.query, call.key, call.value))
+    shift = 0
+    if call.past_key is not None and call.past_value is not None:
+        shift = call.past_key.shape[2]
+        key = np.concatenate([call.past_key.bits, key], axis=2)
+        value = np.concatenate([call.past_value.bits, value], axis=2)
     mask = call.arguments.get("attn_mask")
     full = None
     if mask is not None:
@@ -56,9 +62,9 @@ def sdpa(call: Call) -> dict[str, Any]:
         full = np.broadcast_to(array, (*query.shape[:3], key.shape[2]))
     with framework_call():
         output, weights = attend(
-            query, key, value, call.scale, full, bool(call.arguments.get("is_causal")), call.softcap
+            query, key, value, call.scale, full, shift if "is_causal" in call.arguments else None, call.softcap
         )
-    return reply(output, weights, call.facts.outputs)
+    return reply({"output": output, "weights": weights, "present_key": key, "present_value": value}, call.facts.outputs)
 
 
 def evidence() -> dict[str, Any]:

@@ -4,19 +4,21 @@ The ONNX operator Attention in onnx's own reference implementation, as a graph o
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; [reference-3d] merges heads: (batch, seq_len, width)
 * attn_mask: True means attend, floats are added to the logits; it broadcasts, but for the keys
-* is_causal: top-left aligned; since opset 25 left_window_size and right_window_size: inclusive
+* is_causal: top-left aligned, after a past shifted by its length; since opset 25 left_window_size and
+  right_window_size: inclusive, shifted alike
 * softcap: an attribute
-* weights: qk_matmul_output in mode 3
+* past_key and past_value, present_key and present_value: as in the call
+* scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
 
 NAME = "onnx.attention"
 OPERATORS = ["sdpa"]
 REQUIRES = ["onnx", "ml_dtypes"]
 EXTRA = "onnx"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -27,7 +29,7 @@ SLOTS = {
         "int": "undocumented",
         "float": "add",
     },
-    "is_causal": {"role": "causal", "alignment": "top_left"},
+    "is_causal": {"role": "causal", "alignment": "past"},
 }
 VARIANTS = {
     "reference": {
@@ -42,8 +44,8 @@ VARIANTS = {
                 "int": "undocumented",
                 "float": "add",
             },
-            "is_causal": {"role": "causal", "alignment": "top_left"},
-            "window": {"role": "window"},
+            "is_causal": {"role": "causal", "alignment": "past"},
+            "window": {"role": "window", "alignment": "past"},
         },
     },
     "reference-24": {"summary": "opset 24"},

@@ -4,19 +4,20 @@ The ONNX operator Attention in onnxruntime, as a graph of one node.
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; [3d] merges the heads: (batch, seq_len, width)
 * attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
-* is_causal: top-left aligned
+* is_causal: top-left aligned, after a past shifted by its length
 * softcap: an attribute
-* weights: qk_matmul_output in mode 3
+* past_key and past_value, present_key and present_value: as in the call
+* scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
 
 NAME = "ort.attention"
 OPERATORS = ["sdpa"]
 REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
 EXTRA = "onnx"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past"]
 DECLINES = {
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
@@ -31,7 +32,7 @@ SLOTS = {
         "int": "undocumented",
         "float": "add",
     },
-    "is_causal": {"role": "causal", "alignment": "top_left"},
+    "is_causal": {"role": "causal", "alignment": "past"},
 }
 VARIANTS = {
     "opset23": {"summary": "opset 23, graph optimisation off"},
@@ -51,7 +52,7 @@ VARIANTS = {
                 "int": "undocumented",
                 "float": "add",
             },
-            "is_causal": {"role": "causal", "alignment": "top_left"},
+            "is_causal": {"role": "causal", "alignment": "past"},
         },
     },
 }

@@ -4,7 +4,8 @@ onnxruntime's own operator com.microsoft.MultiHeadAttention, as a graph of one n
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
 * key_padding_mask: int32, 1 means attend, over keys or over queries and keys; attention_bias: added to the logits
-* unidirectional: top-left aligned
+* unidirectional: top-left aligned, after a past shifted by its length
+* past_key and past_value, present_key and present_value: as in the call
 * mask_filter_value is left at its default of -10000
 """
 
@@ -12,10 +13,10 @@ NAME = "ort.contrib_mha"
 OPERATORS = ["sdpa"]
 REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
 EXTRA = "onnx"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "present"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "value_dim"]
+CAPABILITIES = ["scale", "value_dim", "past"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
@@ -35,7 +36,7 @@ SLOTS = {
         "broadcast": ["b", "h"],
         "float": "add",
     },
-    "unidirectional": {"role": "causal", "alignment": "top_left"},
+    "unidirectional": {"role": "causal", "alignment": "past"},
 }
 
 from typing import Any
@@ -43,7 +44,7 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
 from ._arrays import to_numpy
-from ._node import OLD_OPSET, contrib_dialect, merged, microsoft, model, split
+from ._node import OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
 from ._ort import ort_devices, ort_evidence, run_model
 
 
@@ -59,18 +60,20 @@ def sdpa(call: Call) -> dict[str, Any]:
     names = ("query", "key", "value")
     inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
     masks = {name: to_numpy(call.arguments[name]) for name in SLOTS if name in call.arguments and name[0] in "ka"}
-    slots = [*names, "", *(name if name in masks else "" for name in ("key_padding_mask", "attention_bias"))]
+    inputs |= masks | past(call)
+    slots = [*names, "", *(name if name in inputs else "" for name in ("key_padding_mask", "attention_bias", *PASTS))]
+    outputs = ["Y", *(PRESENTS if call.past_key is not None else ())]
     node = microsoft(
         "MultiHeadAttention",
         slots,
+        more=outputs[1:],
         num_heads=heads,
         scale=call.scale,
         unidirectional=int(call.arguments.get("unidirectional", False)),
     )
-    inputs |= masks
     with framework_call():
-        output = run_model(model([node], inputs, ["Y"], OLD_OPSET), inputs, call.facts.device, optimised=False)[0]
-    return {"output": split(output, heads)}
+        found = run_model(model([node], inputs, outputs, OLD_OPSET), inputs, call.facts.device, optimised=False)
+    return {"output": split(found[0], heads), **dict(zip(outputs[1:], found[1:], strict=True))}
 
 
 devices = ort_devices

@@ -44,7 +44,8 @@ class Facts:
     What `declare` may depend on: everything about a call but its name and its values.
 
     sizes has batch, num_heads, num_kv_heads, seq_len_q, seq_len_k, head_dim, value_dim, and for mha also
-    query_dim, kdim, vdim, output_dim. alias is "none", "kv" (key is value) or "qkv" (all three are one object).
+    query_dim, kdim, vdim, output_dim; with a past also past, which seq_len_k counts. alias is "none", "kv" (key is
+    value) or "qkv" (all three are one object).
     requirements: what the call asks for beyond ordinary attention, in the words of CAPABILITIES. layout: how query, key
     and value are to lie in memory (`strided`); only adapters with the capability `layout` see another than contiguous.
     """
@@ -92,8 +93,10 @@ class Call:
     arguments maps a slot to a Tensor already in the polarity and shape that SLOTS documents, or a flag to its value.
     scale multiplies query . key; None leaves the framework's default of 1/sqrt(head_dim). softcap: the scaled products
     become softcap * tanh(them / softcap) before masks are applied; None is no cap. dropout_p: a dropout that the layer
-    is given and that inference leaves inactive; None is no dropout. grad_output is there where
-    gradients are asked for (`facts.gradients`): the gradient of a loss by the output, of the output's shape.
+    is given and that inference leaves inactive; None is no dropout. past_key and past_value, with the requirement
+    past, come before key and value, which are then the rest: (batch, num_kv_heads, past, dim) and (batch, num_kv_heads,
+    seq_len_k - past, dim). grad_output is there where gradients are asked for (`facts.gradients`): the gradient of a
+    loss by the output, of the output's shape.
     """
 
     facts: Facts
@@ -105,6 +108,8 @@ class Call:
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float | None = None
+    past_key: "Tensor | None" = None
+    past_value: "Tensor | None" = None
     grad_output: "Tensor | None" = None
 
 

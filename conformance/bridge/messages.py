@@ -24,6 +24,13 @@ PROTOCOL = 1
 ANSWERS = ("reply", "unsupported", "error")
 
 
+NUMBERS = ("scale", "softcap", "dropout_p")
+"""Of a call, each a number or None."""
+
+OPTIONAL = ("past_key", "past_value", "grad_output")
+"""Arrays that few calls have."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One call for a worker; `limit` is how many bytes of outputs its answer may have."""
@@ -63,8 +70,8 @@ def request_message(request: Request) -> Message:
         tensors["key"] = call.key
     if call.facts.alias == "none":
         tensors["value"] = call.value
-    if call.grad_output is not None:
-        tensors["grad_output"] = call.grad_output
+    optional = {name: getattr(call, name) for name in OPTIONAL}
+    tensors |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     tensors |= {f"params.{name}": tensor for name, tensor in call.params.items()}
     arrays = {slot: value for slot, value in call.arguments.items() if isinstance(value, Tensor)}
     tensors |= {f"arguments.{slot}": tensor for slot, tensor in arrays.items()}
@@ -72,9 +79,7 @@ def request_message(request: Request) -> Message:
         "number": request.number,
         "facts": vars(call.facts) | {"masks": [vars(mask) for mask in call.facts.masks]},
         "flags": {slot: value for slot, value in call.arguments.items() if slot not in arrays},
-        "scale": call.scale,
-        "softcap": call.softcap,
-        "dropout_p": call.dropout_p,
+        **{name: getattr(call, name) for name in NUMBERS},
         "requirements": request.requirements,
         "limit": request.limit,
     }
@@ -100,6 +105,8 @@ def _call(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Call:
     query = tensors["query"]
     key = query if facts.alias == "qkv" else tensors["key"]
     flags = {slot: tuple(value) if isinstance(value, list) else value for slot, value in fields["flags"].items()}
+    given: dict[str, Any] = {name: None if fields[name] is None else real(fields[name]) for name in NUMBERS}
+    given |= {name: tensors.get(name) for name in OPTIONAL}
     return Call(
         facts=facts,
         query=query,
@@ -107,8 +114,7 @@ def _call(fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Call:
         value=tensors["value"] if facts.alias == "none" else key,
         params=_under("params.", tensors),
         arguments=flags | _under("arguments.", tensors),
-        **{name: None if fields[name] is None else real(fields[name]) for name in ("scale", "softcap", "dropout_p")},
-        grad_output=tensors.get("grad_output"),
+        **given,
     )
 
 

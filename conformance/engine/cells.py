@@ -12,7 +12,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.case import Case
-from conformance.spec.problem import GRADIENT, Problem
+from conformance.spec.problem import GRADIENT, SCORES, Problem
 from conformance.spec.rounding import to_tensor
 
 REPLY_SLACK = 4
@@ -112,11 +112,15 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
     value = key if problem.alias in ("kv", "qkv") else to_tensor(problem.value, problem.dtype)
     params = {name: to_tensor(array, problem.dtype) for name, array in problem.params.items()}
     grad = problem.grad_output if problem.differentiated else None
+    past_key, key = _apart(key, problem.past)
+    past_value, value = (past_key, key) if problem.alias == "kv" else _apart(value, problem.past)
     return Call(
         facts=facts,
         query=query,
         key=key,
         value=value,
+        past_key=past_key,
+        past_value=past_value,
         params=params,
         arguments=routed.arguments,
         scale=problem.scale,
@@ -124,6 +128,15 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
         dropout_p=problem.dropout_p,
         grad_output=None if grad is None else to_tensor(grad, problem.dtype),
     )
+
+
+def _apart(tensor: Tensor, past: int) -> tuple[Tensor | None, Tensor]:
+    """The first `past` positions, None of none, and the others; each dense."""
+    if not past:
+        return None, tensor
+    parts = (tensor.bits[..., :past, :], tensor.bits[..., past:, :])
+    before, after = (Tensor(tensor.dtype, np.ascontiguousarray(part)) for part in parts)
+    return before, after
 
 
 def reply_limit(problem: Problem) -> int:
@@ -134,6 +147,9 @@ def reply_limit(problem: Problem) -> int:
         "output": batch * length_q * width,
         "weights": batch * heads * length_q * length_k,
         "weights_mean": batch * length_q * length_k,
+        **dict.fromkeys(SCORES, batch * heads * length_q * length_k),
+        "present_key": problem.key.size,
+        "present_value": problem.value.size,
     }
     differentiated = {"query": problem.query, "key": problem.key, "value": problem.value, **problem.params}
     elements |= {GRADIENT + name: array.size for name, array in differentiated.items()}
@@ -172,7 +188,7 @@ def call_digest(call: Call) -> str:
     digest.update(repr((call.scale, call.softcap, call.dropout_p)).encode())
     tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
     tensors += [call.arguments[slot] for slot in sorted(call.arguments) if isinstance(call.arguments[slot], Tensor)]
-    tensors += [] if call.grad_output is None else [call.grad_output]
+    tensors += [each for each in (call.past_key, call.past_value, call.grad_output) if each is not None]
     for tensor in tensors:
         digest.update(np.ascontiguousarray(tensor.bits).tobytes())
     return f"sha256:{digest.hexdigest()}"

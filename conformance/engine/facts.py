@@ -17,12 +17,12 @@ from conformance.engine.slots import parse_slots
 
 CHOICES = {
     "OPERATORS": ("sdpa", "mha"),
-    "OUTPUTS": ("output", "weights", "weights_mean", "gradients"),
+    "OUTPUTS": ("output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"),
     "DTYPES": ("float64", "float32", "float16", "bfloat16"),
     "DEVICES": ("cpu", "cuda"),
     "CAPABILITIES": (
         *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
-        *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout"),
+        *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout", "past"),
     ),
 }
 """Facts that are lists, and what may stand in them."""

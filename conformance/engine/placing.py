@@ -55,8 +55,8 @@ def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
         return False
     if slot.role == "window":
         return True
-    start = 0 if slot.alignment == "top_left" else problem.seq_len_k - problem.seq_len_q
-    return group.offset == start
+    starts = {"top_left": 0, "bottom_right": problem.seq_len_k - problem.seq_len_q, "past": problem.past}
+    return group.offset == starts[slot.alignment]
 
 
 def _take_hints(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
     if slot.role == "causal":
         return True, ()
     if slot.role == "window":
-        return group.window, ()
+        return _sides(group, problem.past if slot.alignment == "past" else 0), ()
     if slot.role == LENGTHS:
         return Tensor.of(lengths_of(problem, slot, group)), slot.axes[0]
     form = form_of(slot, group)
@@ -162,6 +162,12 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
     except Inexpressible as error:
         raise Declined(str(error)) from error
     return _tensor(problem, slot, group, array), form
+
+
+def _sides(group: Group, past: int) -> tuple[int | None, int | None]:
+    """How many keys to either side, counted from where the argument counts: by the query's place after a past."""
+    left, right = group.window or (None, None)
+    return (None if left is None else left + past), (None if right is None else right - past)
 
 
 def _tensor(problem: Problem, slot: Slot, group: Group, array: Array) -> Tensor:

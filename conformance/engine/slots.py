@@ -11,7 +11,7 @@ MEANINGS = {
     "int": ("attend", "ignore", "add", "undocumented"),
     "float": ("add", "attend", "undocumented"),
 }
-ALIGNMENTS = ("top_left", "bottom_right")
+ALIGNMENTS = ("top_left", "bottom_right", "past")
 _LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as")
 
 

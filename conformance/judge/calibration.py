@@ -5,7 +5,7 @@ Outside of this table a failure of class precision says as much about the bound 
 inconclusive, marked uncalibrated. Semantic and impossible failures are red everywhere.
 """
 
-from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
+from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 
 CALIBRATED: dict[str, frozenset[str]] = {
     "cpu": frozenset(
@@ -22,7 +22,8 @@ UNMEASURED = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "n
 def features(problem: Problem) -> frozenset[str]:
     """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
     found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
-    found |= {name for name in problem.outputs if name != "output" and not name.startswith(GRADIENT)}
+    uncounted = ("output", *PRESENTS)  # in what is handed back nothing is computed
+    found |= {name for name in problem.outputs if name not in uncounted and not name.startswith(GRADIENT)}
     if problem.differentiated:
         found.add(GRADIENTS)
     found |= set(problem.requirements) & UNMEASURED

@@ -16,12 +16,15 @@ from conformance.spec.problem import Array, Group, Problem
 LARGE = {"float64": 2.0**16, "float32": 2.0**16, "float16": 2.0**6, "bfloat16": 2.0**6}
 """What an appended key is larger by, so that a leak is visible."""
 
+RELATED = frozenset({"output", "weights", "weights_mean"})
+"""Outputs of which it is known how they follow a change."""
+
 BOOLEAN = ("bool", "int")
 
 
 def is_changeable(problem: Problem) -> bool:
-    """Whether relations are asked: not of gradients, nor where the items of a batch must be one and the same."""
-    return not problem.differentiated and problem.layout != "expanded"
+    """Whether relations are asked: of output and weights, unless the items of a batch must be one and the same."""
+    return RELATED.issuperset(problem.outputs) and problem.layout != "expanded"
 
 
 def seen(problem: Problem) -> Array:

@@ -12,6 +12,8 @@ SENTENCES = {
     "use": "uses {slot} in every call",
     "mask_axes": "reads the axes of {slot} as they are given",
     "causal_alignment": "aligns the causal flag to the first key",
+    "causal_with_past": "shifts the causal flag by the length of the past",
+    "window_with_past": "shifts the window by the length of the past",
     "fully_masked_row": "returns zeros for a fully masked row",
     "mask_fill": "hides masked keys altogether",
     "result_dtype": "returns the dtype of the input",

@@ -21,6 +21,7 @@ from conformance.bridge.profile import Profile
 from conformance.oracle.bound import SIGMAS, Bound
 from conformance.oracle.bounds_gradients import gradient_bounds
 from conformance.oracle.bounds_mha import merged_bound, output_bound, with_residual
+from conformance.oracle.bounds_scores import present_bound, score_bound
 from conformance.oracle.context import carried, constants_error, summed
 from conformance.oracle.derivation import Derivation, UnderivedBound, derive
 from conformance.oracle.evaluate import Answer
@@ -29,7 +30,7 @@ from conformance.oracle.rows import constant_error, weights_deviation, weights_h
 from conformance.oracle.values import extremes, farthest, spread
 from conformance.oracle.variation import Expected, Reply
 from conformance.oracle.worst import worst_context, worst_weights
-from conformance.spec.problem import Array
+from conformance.spec.problem import PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
 
 __all__ = ["UnderivedBound", "bound_reply"]
@@ -67,6 +68,10 @@ def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
             continue
         if name == "output":
             made[name] = _output_bound(derivation, expected.dtype)
+        elif name in SCORES:
+            made[name] = score_bound(name, derivation, expected.dtype)
+        elif name in PRESENTS:
+            made[name] = present_bound(name, derivation)
         else:
             bound = weights_bound(derivation, expected.dtype)
             averaged = expected.values.ndim < PER_HEAD

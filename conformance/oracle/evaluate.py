@@ -10,7 +10,7 @@ from conformance.oracle.gradients import gradients
 from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after, run
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation
 from conformance.oracle.variations import compose
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import SCORES, Array, Problem
 
 CANONICAL: Dialect = {}
 
@@ -64,13 +64,16 @@ def varied_steps(operator: str, variations: Iterable[Variation], score: str) -> 
 
 def requested(state: State) -> Reply:
     """The outputs that the problem asks for, in the input's dtype."""
-    dtype = state.problem.dtype
+    problem, dtype = state.problem, state.problem.dtype
     made: dict[str, Callable[[], Array]] = {
         "output": lambda: state.output,
         "weights": lambda: state.weights,
         "weights_mean": lambda: np.asarray(state.weights.mean(axis=1)),
+        **{name: partial(getattr, state, name) for name in SCORES},
+        "present_key": lambda: problem.key,
+        "present_value": lambda: problem.value,
     }
-    if state.problem.differentiated:
+    if problem.differentiated:
         found = gradients(state)
         made |= {name: partial(found.__getitem__, name) for name in found}
-    return {name: Expected(made[name](), dtype) for name in state.problem.outputs}
+    return {name: Expected(made[name](), dtype) for name in problem.outputs}

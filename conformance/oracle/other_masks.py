@@ -64,6 +64,10 @@ def _window(left: int, right: int) -> ProblemMap:
     return _each(moved)
 
 
+def _window_unshifted(problem: Problem) -> Problem:
+    return _window(problem.past, -problem.past)(problem) if problem.past else problem
+
+
 def _rows(change: Callable[[Array], Array], concerns: Callable[[Problem], bool]) -> ProblemMap:
     """Change what a causal flag allows, where the call is such that it shows."""
 
@@ -113,7 +117,7 @@ ROWS: tuple[Variation, ...] = (
         "bottom_right",
         "aligns the causal flag to the last key",
         "pass the mask",
-        _causal(lambda p: p.seq_len_k - p.seq_len_q),
+        _causal(lambda p: p.seq_len_k - p.seq_len_q - p.past),
     ),
     row("causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)),
     row("causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)),
@@ -130,6 +134,20 @@ ROWS: tuple[Variation, ...] = (
         "does not apply the causal flag to the last query, which matters where there are more keys than queries",
         "pass the mask",
         _rows(_opened, lambda _: True),
+    ),
+    row(
+        "causal_with_past",
+        "not_shifted",
+        "does not shift the causal flag by the length of the past",
+        "pass the mask",
+        _causal(lambda p: -p.past),
+    ),
+    row(
+        "window_with_past",
+        "not_shifted",
+        "does not shift the window by the length of the past",
+        "pass the mask",
+        _window_unshifted,
     ),
     row(
         "window_edges",

@@ -45,8 +45,8 @@ def _causal_reversed(problem: Problem) -> Problem:
 
 
 def _from_the_first_key(problem: Problem) -> Problem:
-    """Whatever anchor is asked for, query i sees keys 0 to i."""
-    if all(group.offset in (None, 0) for group in problem.groups):
+    """Whatever anchor is asked for, query i sees keys 0 to i; that after a past is no matter of asking."""
+    if all(group.offset in (None, 0, problem.past) for group in problem.groups):
         return problem
     seen = causal(problem.seq_len_q, problem.seq_len_k, 0)
     groups = [group if group.offset is None else replace(group, values=seen, offset=0) for group in problem.groups]

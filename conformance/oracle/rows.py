@@ -136,6 +136,18 @@ def _var_logit(
     D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2), where a cap comes before the bias (`caps`).
     The bias itself errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill.
     """
+    variances: Array = var_scaled(state, operands, rounds, scaled)
+    if gain is not None:
+        variances = capped_variance(variances, scaled, capped, gain, rounds)
+    sums = rounded + (state.bias is not None)
+    variances = variances + variance(rounds.score) * sums * logits**2
+    if rounds.entry and state.bias is not None:
+        variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
+    return variances
+
+
+def var_scaled(state: State, operands: Operands, rounds: Roundings, scaled: Array) -> Array:
+    """Variance of a scaled product, (b, h, q, k), without the error of the query, which the keys of a row share."""
     squares = operands.query**2
     variances: Array = recursive_sum(
         state.problem.head_dim,
@@ -147,14 +159,7 @@ def _var_logit(
     if np.any(var_key):
         var_key = np.broadcast_to(var_key, operands.key.shape)
         variances = variances + (state.scale**2) * (squares @ var_key.swapaxes(-1, -2))
-    variances = variances + 2.0 * variance(rounds.score) * scaled**2
-    if gain is not None:
-        variances = capped_variance(variances, scaled, capped, gain, rounds)
-    sums = rounded + (state.bias is not None)
-    variances = variances + variance(rounds.score) * sums * logits**2
-    if rounds.entry and state.bias is not None:
-        variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
-    return variances
+    return np.asarray(variances + 2.0 * variance(rounds.score) * scaled**2)
 
 
 def constant_slopes(attended: Rows) -> tuple[tuple[float, Array], ...]:

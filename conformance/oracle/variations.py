@@ -42,6 +42,8 @@ TABLE: tuple[Variation, ...] = (
 CANONICAL_NAMES: dict[str, str] = {
     "causal_alignment": "top_left",
     "scale": "1/sqrt(head_dim) or as given",
+    "causal_with_past": "shifted by its length",
+    "window_with_past": "shifted by its length",
     "window_edges": "inclusive",
     "mask_combination": "and",
     "bias_scale": "unscaled",

@@ -45,6 +45,15 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
     c (gamma_d G + eq (|k| + ek) + |q| ek) + 2 (score + scale) |a| + [bias] (score |s| + entry |bias|) + 4 eta. A cap
     bends the error before the bias (`caps`). sizes: G.
     """
+    error = worst_capped(state, scaled_error(state, operands, rounds, sizes), rounds)
+    if state.bias is not None:
+        sums = np.abs(finite(state.capped + state.bias))
+        error = error + rounds.score * sums + rounds.entry * np.abs(finite(state.bias))
+    return np.asarray(error)
+
+
+def scaled_error(state: State, operands: Operands, rounds: Roundings, sizes: Array) -> Array:
+    """How far a scaled product may be off, (b, h, q, k): the first terms of `logit_error`, and 4 eta."""
     query, key = np.abs(operands.query), np.abs(operands.key)
     err_query = sized(operands.query, operands.err_query, rounds)
     err_key = sized(operands.key, operands.err_key, rounds)
@@ -54,12 +63,7 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
         err_key = np.broadcast_to(err_key, key.shape)
         moved = moved + err_query @ (key + err_key).swapaxes(-1, -2) + query @ err_key.swapaxes(-1, -2)
     scaled = np.abs(state.scaled)
-    error = abs(state.scale) * moved + 2.0 * (rounds.score + rounds.scale) * scaled + 4.0 * rounds.eta_score
-    error = worst_capped(state, error, rounds)
-    if state.bias is not None:
-        sizes = np.abs(finite(state.capped + state.bias))
-        error = error + rounds.score * sizes + rounds.entry * np.abs(finite(state.bias))
-    return np.asarray(error)
+    return np.asarray(abs(state.scale) * moved + 2.0 * (rounds.score + rounds.scale) * scaled + 4.0 * rounds.eta_score)
 
 
 def worst(rows: Rows, error: Array, rounds: Roundings) -> Worst:

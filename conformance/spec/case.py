@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from conformance.spec.problem import GRADIENT, GRADIENTS
+from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
 Nested = tuple[Any, ...]
@@ -46,19 +46,20 @@ class ArrayMask:
 
 @dataclass(frozen=True)
 class CausalMask:
-    """Key <= query + offset. offset "start" is 0, "end" is seq_len_k - seq_len_q."""
+    """Key <= query + offset. offset "start" is 0, "end" is seq_len_k - seq_len_q, "past" the length of the past."""
 
-    offset: Literal["start", "end"] | int = "start"
+    offset: Literal["start", "end", "past"] | int = "start"
     element: Element = "bool"
     kind: Literal["causal"] = "causal"
 
 
 @dataclass(frozen=True)
 class WindowMask:
-    """query - left <= key <= query + right; None is unbounded."""
+    """query + offset - left <= key <= query + offset + right; None is unbounded, offset as in CausalMask."""
 
     left: int | None = None
     right: int | None = None
+    offset: Literal["start", "past"] = "start"
     element: Element = "bool"
     kind: Literal["window"] = "window"
 
@@ -95,7 +96,8 @@ class Case:
     One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
 
     The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
-    no cap, dropout_p None no dropout. yaml: the expanded entry as text, to show. source: where the entry begins,
+    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. yaml: the
+    expanded entry as text, to show. source: where the entry begins,
     "cases/masks/key_padding.yaml:6".
     """
 
@@ -125,6 +127,7 @@ class Case:
     scale: float | None = None
     softcap: float | None = None
     dropout_p: float | None = None
+    past: int = 0
     masks: tuple[Mask, ...] = ()
     inputs: Inputs = field(default_factory=Inputs)
     outputs: tuple[str, ...] = ("output",)
@@ -166,6 +169,9 @@ class Case:
             "output": output if self.operator == "sdpa" else (self.batch, self.seq_len_q, self.output_dim),
             "weights": (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k),
             "weights_mean": (self.batch, self.seq_len_q, self.seq_len_k),
+            **dict.fromkeys(SCORES, (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k)),
+            "present_key": self.input_shapes["key"],
+            "present_value": self.input_shapes["value"],
         }
 
     @property
@@ -174,8 +180,9 @@ class Case:
         return tuple(GRADIENT + name for name in (*self.input_shapes, *self.parameter_shapes))
 
     def reply_names(self, outputs: Iterable[str]) -> tuple[str, ...]:
-        """The arrays that make up these outputs: gradients are several."""
-        return tuple(one for name in outputs for one in (self.gradient_names if name == GRADIENTS else (name,)))
+        """The arrays that make up these outputs: gradients are several, and key and value are present."""
+        several = {GRADIENTS: self.gradient_names, PRESENT: PRESENTS}
+        return tuple(one for name in outputs for one in several.get(name, (name,)))
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -216,5 +223,6 @@ class Case:
             "softcap": self.softcap is not None,
             "dropout": self.dropout_p is not None,
             "layout": self.inputs.layout != "contiguous",
+            "past": self.past > 0,
         }
         return tuple(name for name, holds in needed.items() if holds)

@@ -14,7 +14,7 @@ import numpy as np
 from conformance.spec.case import Case
 from conformance.spec.document import Entry
 from conformance.spec.mistakes import Fault
-from conformance.spec.problem import GRADIENTS
+from conformance.spec.problem import GRADIENTS, PRESENT, SCORES
 from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
@@ -27,7 +27,7 @@ MHA_ONLY = (
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
-UNDERIVED = ("softcap", "bias_kv", "zero_key", "activation", "residual", "output_projection")
+UNDERIVED = ("past", "softcap", "bias_kv", "zero_key", "activation", "residual", "output_projection")
 """What the backward pass of the oracle does not know."""
 
 Check = Callable[[Entry, Case], Iterator[Fault]]
@@ -138,6 +138,32 @@ def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("softcap",), f"softcap {case.softcap!r} is no {case.dtype} number: implementations would round it")
 
 
+def past(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A past is of arrays of their own, and leaves keys to the call; without one nothing is said of it."""
+    for number, mask in enumerate(case.masks):
+        if getattr(mask, "offset", None) == "past" and not case.past:
+            yield Fault(("masks", number, "offset"), "offset past needs a past: so many keys that come before the call")
+    if PRESENT in entry.outputs and not case.past:
+        yield Fault(("outputs", entry.outputs.index(PRESENT)), "present is what a past becomes: it needs past")
+    if not case.past:
+        return
+    if case.operator == "mha":
+        yield Fault(("past",), "past is for operator sdpa only: what an earlier call left is projected already")
+    if case.past >= case.seq_len_k:
+        yield Fault(("past",), f"past {case.past} leaves none of {case.seq_len_k} keys (seq_len_k) to the call")
+    if case.inputs.alias == "qkv":
+        yield Fault(("inputs", "alias"), "alias qkv makes query and key one array, and past hands over a part of key")
+    if case.inputs.layout != "contiguous":
+        yield Fault(("inputs", "layout"), f"layout {case.inputs.layout} is of one array, and past hands over two")
+
+
+def intermediate(entry: Entry, case: Case) -> Iterator[Fault]:
+    """What is computed on the way is returned by sdpa alone."""
+    for number, name in enumerate(entry.outputs):
+        if name in SCORES and case.operator == "mha":
+            yield Fault(("outputs", number), f"output {name} is for operator sdpa only")
+
+
 def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
     """Each output is asked for once."""
     for number, name in enumerate(entry.outputs):
@@ -169,6 +195,8 @@ RULES = (
     Rule(frozenset({"operator", "residual", "output_projection", *SIZES, *WIDTHS}), output),
     Rule(frozenset({"inputs", "batch"}), layout),
     Rule(frozenset({"softcap", "dtype"}), softcap),
+    Rule(frozenset({"operator", "past", "seq_len_k", "masks", "inputs", "outputs"}), past),
+    Rule(frozenset({"operator", "outputs"}), intermediate),
     Rule(frozenset({"outputs"}), repeated),
     Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
 )

@@ -63,6 +63,7 @@ def _rare(problem: Problem) -> dict[str, object]:
     numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
     found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
     found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
+    found |= {"past": problem.past} if problem.past else {}
     found |= {} if problem.activation is None else {"activation": problem.activation}
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
 

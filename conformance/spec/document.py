@@ -25,7 +25,7 @@ Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Literals = Annotated[list[Any], Field(min_length=1)]
 Poison = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
-Output = Literal["output", "weights", "weights_mean", "gradients"]
+Output = Literal["output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"]
 
 
 class OverAxes(Model):
@@ -70,18 +70,19 @@ class Causal(Model):
     """Key <= query + offset."""
 
     kind: Literal["causal"]
-    offset: Literal["start", "end"] | Shift = Field(
-        default="start", description="start: 0; end: seq_len_k - seq_len_q; or an integer."
+    offset: Literal["start", "end", "past"] | Shift = Field(
+        default="start", description="start: 0; end: seq_len_k - seq_len_q; past: its length; or an integer."
     )
     element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
 
 class Window(Model):
-    """query - left <= key <= query + right."""
+    """query + offset - left <= key <= query + offset + right."""
 
     kind: Literal["window"]
     left: Width | None = Field(default=None, description="null is unbounded.")
     right: Width | None = Field(default=None, description="null is unbounded.")
+    offset: Literal["start", "past"] = Field(default="start", description="start: 0; past: its length.")
     element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
 
@@ -145,6 +146,9 @@ class Entry(Model):
     )
     dropout_p: float | None = Field(
         default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
+    )
+    past: Size | None = Field(
+        default=None, description="sdpa: so many of the keys and values, the first, come as a past; none if absent."
     )
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = InputFields()

@@ -109,6 +109,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         scale=None if entry.scale is None else float(entry.scale),
         softcap=None if entry.softcap is None else float(entry.softcap),
         dropout_p=entry.dropout_p,
+        past=entry.past or 0,
         masks=tuple(map(_mask, entry.masks)),
         inputs=_inputs(entry.inputs, suite),
         outputs=tuple(entry.outputs),
@@ -121,7 +122,7 @@ def _mask(model: document.AnyMask) -> Mask:
     if isinstance(model, document.Causal):
         return CausalMask(model.offset, model.element)
     if isinstance(model, document.Window):
-        return WindowMask(model.left, model.right, model.element)
+        return WindowMask(model.left, model.right, model.offset, model.element)
     return ArrayMask(
         kind=model.kind,
         axes=tuple(model.axes) if model.axes is not None else _default_axes(model),

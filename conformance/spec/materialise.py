@@ -72,6 +72,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         zero_key=case.zero_key,
         activation=case.activation,
         residual=case.residual,
+        past=case.past,
         dropout_p=case.dropout_p,
         layout=case.inputs.layout,
         requirements=case.requirements(),
@@ -196,26 +197,24 @@ def group(case: Case, mask: Mask, stream: str) -> Group:
         offset = _offset(case, mask)
         attended = key <= query + offset
         return Group(SLOTLESS, ("causal",), mask.element, _flat(attended, mask), offset=offset)
-    return Group(
-        SLOTLESS,
-        ("window",),
-        mask.element,
-        _flat(_in_window(mask, query, key), mask),
-        window=(mask.left, mask.right),
-    )
+    offset = _offset(case, mask)
+    left = None if mask.left is None else mask.left - offset
+    right = None if mask.right is None else mask.right + offset
+    attended = _in_window(left, right, query, key)
+    return Group(SLOTLESS, ("window",), mask.element, _flat(attended, mask), window=(left, right))
 
 
-def _offset(case: Case, mask: CausalMask) -> int:
-    named = {"start": 0, "end": case.seq_len_k - case.seq_len_q}
+def _offset(case: Case, mask: CausalMask | WindowMask) -> int:
+    named = {"start": 0, "end": case.seq_len_k - case.seq_len_q, "past": case.past}
     return named[mask.offset] if isinstance(mask.offset, str) else mask.offset
 
 
-def _in_window(mask: WindowMask, query: Array, key: Array) -> Array:
+def _in_window(left: int | None, right: int | None, query: Array, key: Array) -> Array:
     attended = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
-    if mask.left is not None:
-        attended &= key >= query - mask.left
-    if mask.right is not None:
-        attended &= key <= query + mask.right
+    if left is not None:
+        attended &= key >= query - left
+    if right is not None:
+        attended &= key <= query + right
     return attended
 
 

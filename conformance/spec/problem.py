@@ -19,6 +19,15 @@ GRADIENTS = "gradients"
 GRADIENT = "grad_"
 """How each of them is called, before the name of what it is a gradient by."""
 
+PRESENT = "present"
+"""The output that stands for all keys and values, those of the past first."""
+
+PRESENTS = ("present_key", "present_value")
+"""What it is made of."""
+
+SCORES = ("scaled", "capped", "logits")
+"""Outputs on the way to the softmax: query . key times the scale, after the softcap, after bias and masks."""
+
 SLOTLESS = ""
 """The slot of a mask that has not been routed to an argument yet."""
 
@@ -67,7 +76,8 @@ class Problem:
     bias_k and bias_v among the parameters are a key and a value that are appended, zero_key one of zeros after it. wo
     is absent where there is no output projection. activation: of the projections of query, key and value. residual:
     the query is added to the output. layout: how query, key and value lie in memory. dropout_p: of a dropout that is
-    inactive. requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
+    inactive. past: how many keys and values, the first, are handed over as those of earlier calls; they count among
+    key and value here. requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
     grad_output: of the shape of the output, given where gradients are asked for.
     """
 
@@ -91,6 +101,7 @@ class Problem:
     zero_key: bool = False
     activation: str | None = None
     residual: bool = False
+    past: int = 0
     requirements: tuple[str, ...] = ()
     grad_output: Array | None = None
 
@@ -156,6 +167,8 @@ class Problem:
             "head_dim": self.head_dim,
             "value_dim": self.value_dim,
         }
+        if self.past:
+            sizes["past"] = self.past
         if self.operator == "mha":
             widths = {"query_dim": self.query, "kdim": self.key, "vdim": self.value}
             sizes |= {name: int(array.shape[-1]) for name, array in widths.items()}

@@ -13,9 +13,13 @@ from pydantic import Field
 
 from conformance.spec import files
 from conformance.spec.model import Model
-from conformance.spec.problem import Array
+from conformance.spec.problem import PRESENTS, SCORES, Array
 
-NAMES = ("output", "weights", "weights_mean")
+LITERALS = ("output", "weights", "weights_mean")
+"""Outputs whose numbers may stand in a suite."""
+
+NAMES = (*LITERALS, *SCORES, *PRESENTS)
+"""Outputs whose numbers may stand in a file."""
 
 Literals = Annotated[list[Any], Field(min_length=1)]
 Tolerance = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -28,7 +32,7 @@ class PublishedFields(Model):
     output: Literals | None = Field(default=None, description="A nested list.")
     weights: Literals | None = Field(default=None, description="A nested list.")
     weights_mean: Literals | None = Field(default=None, description="A nested list.")
-    file: str | None = Field(default=None, description="An npz beside the suite with any of them.", min_length=1)
+    file: str | None = Field(default=None, description="An npz beside the suite with any outputs.", min_length=1)
     digits: Annotated[int, Field(ge=0, le=17)] | None = Field(
         default=None, description="Printed digits after the point: half a unit of the last is allowed."
     )
@@ -74,7 +78,7 @@ def published(model: PublishedFields | None, suite: Path) -> Published | None:
     """The numbers of an entry of the suite file `suite`."""
     if model is None:
         return None
-    literals = {name: getattr(model, name) for name in NAMES}
+    literals = {name: getattr(model, name) for name in LITERALS}
     return Published(
         source=model.source,
         literals=tuple((name, frozen(values)) for name, values in literals.items() if values is not None),

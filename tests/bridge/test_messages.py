@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.bridge import Call, Declaration, Deviation, Facts, MaskFacts, Profile, Tensor
-from conformance.bridge.messages import Answer, Request, answer_message, read_answer, read_request, request_message
+from conformance.bridge.messages import (
+    NUMBERS,
+    OPTIONAL,
+    Answer,
+    Request,
+    answer_message,
+    read_answer,
+    read_request,
+    request_message,
+)
 from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -19,9 +28,6 @@ def crossed(message: Message) -> Message:
     frame = b"".join(bytes(chunk) for chunk in encode(message))
     header, _body = lengths(frame[: PREFIX.size])
     return decode(frame[PREFIX.size : PREFIX.size + header], frame[PREFIX.size + header :])
-
-
-NUMBERS = ("scale", "softcap", "dropout_p")
 
 
 @st.composite
@@ -48,8 +54,8 @@ def calls(draw: st.DrawFn, tensors: Any) -> Call:
     arguments = st.dictionaries(NAMES, tensors | st.just(True) | window, max_size=3)
     params = draw(st.dictionaries(NAMES, tensors, max_size=3))
     numbers = {name: draw(st.none() | st.floats()) for name in NUMBERS}
-    grad = draw(st.none() | tensors)
-    return Call(facts, query, key, value, params, draw(arguments), grad_output=grad, **numbers)
+    more: dict[str, Any] = numbers | {name: draw(st.none() | tensors) for name in OPTIONAL}
+    return Call(facts, query, key, value, params, draw(arguments), **more)
 
 
 @given(data=st.data(), number=st.integers(0, 2**40))
@@ -65,8 +71,9 @@ def test_a_request_comes_back(data: st.DataObject, number: int, any_tensor: Any,
     assert all(same_bits(getattr(one, name), getattr(other, name)) for name in ("query", "key", "value"))
     assert (other.key is other.query) == (one.facts.alias == "qkv")
     assert (other.value is other.key) == (one.facts.alias != "none")
-    given_grad, grad = one.grad_output, other.grad_output
-    assert (grad is None and given_grad is None) or same_bits(given_grad, grad)
+    for name in OPTIONAL:
+        sent, came = getattr(one, name), getattr(other, name)
+        assert (sent is None and came is None) or same_bits(sent, came)
     assert other.params.keys() == one.params.keys()
     assert other.arguments.keys() == one.arguments.keys()
     for slot, given_ in one.arguments.items():

@@ -392,10 +392,10 @@ OF_THE_OTHER = {
     ),
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root", "arguments=scaled_in_place"),
-        "input_axes=heads_and_sequence",
+        *("input_axes=heads_and_sequence", "causal_with_past", "window_with_past"),
     ),
 }
-"""Variations that cannot change anything for an operator: it has no projections, or no scale to be given."""
+"""Variations that cannot change anything for an operator: it has no projections, or no scale or past to be given."""
 
 NOT_ASKED: dict[str, set[str]] = {
     # one more shape of a padding mask is one more compilation for every sdpa subject: mha asks it

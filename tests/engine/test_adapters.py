@@ -116,7 +116,7 @@ MISTAKES = {
         "REQUIRES = [3]": "5: REQUIRES has 3",
     },
     'OUTPUTS = ["output", "weights"]': {
-        'OUTPUTS = ["output", "weight"]': "6: OUTPUTS has 'weight', expected output, weights, weights_mean, gradients;",
+        'OUTPUTS = ["output", "weight"]': "6: OUTPUTS has 'weight', expected output, weights, weights_mean, gradients,",
         'OUTPUTS = ["output"]\nOUTPUT = []': "7: OUTPUT is no fact; did you mean OUTPUTS?",
     },
     'DTYPES = ["float32"]': {'DTYPES = ["fp32"]': "7: DTYPES has 'fp32', expected float64, float32, float16, bfloat16"},

@@ -1,6 +1,8 @@
 """Routing: native arguments first, exclusions and requirements, folding without loss, declining with a reason."""
 
 import contextlib
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -9,11 +11,14 @@ import pytest
 from hypothesis import given, settings
 
 from conformance.bridge.tensor import Tensor
+from conformance.engine.adapters import read_adapters, subjects_of
+from conformance.engine.cells import call_digest, make_call
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.engine.slots import Slot, parse_slots
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Array, Group, Problem
 
+ADAPTERS = Path(__file__).parents[2] / "adapters"
 B, H, Q, K, D = 2, 3, 5, 7, 11
 
 TORCH_MHA: dict[str, dict[str, Any]] = {
@@ -269,6 +274,35 @@ def test_padding_at_the_end_goes_where_lengths_are_taken() -> None:
         "axes": ["b", "k"],
         "verbatim": False,
     }
+
+
+def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_documented() -> None:
+    asked = problem(causal(2), replace(window(), window=(0, 3))).but(past=2)
+    counting = parse_slots(
+        {
+            **JAX,
+            "is_causal": {"role": "causal", "alignment": "past"},
+            "local_window_size": {"role": "window", "alignment": "past"},
+        }
+    )
+    assert dict(route(asked, counting).arguments) == {"is_causal": True, "local_window_size": (2, 1)}
+    assert "is_causal" not in route(asked, slots("jax")).arguments  # it is written out
+    assert "is_causal" not in route(problem(causal()).but(past=2), counting).arguments
+
+
+def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
+    asked = problem().but(past=3)
+    subject = subjects_of(read_adapters([ADAPTERS / "numpy_sdpa.py"]))[0]
+    call = make_call(asked, subject, route(asked, subject.slots))
+    assert call.past_key is not None
+    assert (call.past_key.shape, call.key.shape) == ((B, H, 3, D), (B, H, K - 3, D))
+    joined = np.concatenate([call.past_key.bits, call.key.bits], axis=2)
+    assert np.array_equal(joined, asked.key.astype(np.float32))
+    other = make_call(asked.but(past=2), subject, route(asked.but(past=2), subject.slots))
+    assert call_digest(other) != call_digest(call)
+    one = asked.but(value=asked.key, alias="kv")
+    shared = make_call(one, subject, route(one, subject.slots))
+    assert (shared.past_value, shared.value) == (shared.past_key, shared.key)
 
 
 def test_a_mask_past_queries_and_keys_is_two_lengths() -> None:

@@ -80,6 +80,33 @@ def test_a_mask_is_ignored_when_weights_are_asked_for() -> None:
     assert output(problem.but(outputs=("output", "weights_mean")), lie) == pytest.approx([7.0, 5.0])
 
 
+def after_a_past(**flag: Any) -> Problem:
+    """Two queries after two keys of the past; key n has the value 2 ** n."""
+    group = {"slot": "flag", "kinds": ("causal",), "element": "flag"} | flag
+    return even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, Group(**group), past=2)
+
+
+def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
+    problem = after_a_past(values=causal(2, 4, 2), offset=2)
+    assert output(problem) == pytest.approx([7 / 3, 15 / 4])
+    assert output(problem, "causal_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
+    assert output(problem, "causal_alignment=bottom_right") == output(problem)  # they are one here
+    assert output(problem, "causal_alignment=always_top_left") == output(problem)  # it is no matter of asking
+
+
+def test_a_window_is_not_shifted_by_the_past() -> None:
+    problem = after_a_past(
+        values=window(2, 4, -1, 2), window=(-1, 2), kinds=("window",)
+    )  # 1 to the left, 0 to the right
+    assert output(problem) == pytest.approx([3.0, 6.0])
+    assert output(problem, "window_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
+
+
+def test_without_a_past_there_is_nothing_to_shift() -> None:
+    problem = after_a_past(values=causal(2, 4, 2), offset=2).but(past=0)
+    assert output(problem, "causal_with_past=not_shifted", "window_with_past=not_shifted") == output(problem)
+
+
 def test_the_mask_of_the_first_head_holds_for_all() -> None:
     problem = even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1, mask([[[[1, 0]], [[0, 1]]]]))
     assert output(problem) == [4.0, 30.0]

@@ -50,6 +50,15 @@ def test_leading_padding(make: Make) -> None:
     np.testing.assert_array_equal(values(make, mask, **SMALL)[:, 0, 0], drawn("####", "...#"))
 
 
+def test_a_past_shifts_what_is_anchored_to_it(make: Make) -> None:
+    masks = [{"kind": "causal", "offset": "past"}, {"kind": "window", "left": 1, "right": 0, "offset": "past"}]
+    sizes = {"seq_len_q": 2, "seq_len_k": 5, "past": 3, "operator": "sdpa"}
+    problem = materialise(make(masks=masks, **{**SMALL, **sizes}))
+    assert (problem.past, problem.sizes()["past"], problem.requirements) == (3, 3, ("past",))
+    assert [(group.offset, group.window) for group in problem.groups] == [(3, None), (None, (-2, 3))]
+    assert problem.allowed()[0, 0].astype(int).tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
+
+
 @pytest.mark.parametrize(("offset", "number"), [("start", 0), ("end", 1), (1, 1), (-1, -1), (5, 5)])
 def test_a_causal_mask_and_its_offset(make: Make, offset: str | int, number: int) -> None:
     (group,) = materialise(make(masks=[{"kind": "causal", "offset": offset}], **SMALL)).groups
