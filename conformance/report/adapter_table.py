@@ -15,10 +15,10 @@ from conformance.engine.facts import CHOICES
 from conformance.engine.slots import KINDS, Slot
 
 OF_ONE_OPERATOR = {
-    "scale": "sdpa",
+    **dict.fromkeys(("scale", "past", "present", "scaled", "capped", "logits"), "sdpa"),
     **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "dropout"), "mha"),
 }
-"""Capabilities that only one operator can be asked for."""
+"""Outputs and capabilities that only one operator can be asked for."""
 
 HEADINGS = (
     "entry point",
