@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from conformance.cli.options import add_annotations, add_provisioning, add_skip_budget, at_least_none
+from conformance.cli.options import add_annotations, add_junit, add_provisioning, add_skip_budget, at_least_none
 from conformance.cli.words import Commands, Parser, command
 
 
@@ -19,6 +19,7 @@ def add_compare(commands: Commands) -> None:
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder that is judged against it")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/compare-<UTC>-<id>)")
     add_skip_budget(parser)
+    add_junit(parser)
     add_annotations(parser)
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="compare:compare")
@@ -73,6 +74,7 @@ def add_upgrade(commands: Commands) -> None:
     )
     parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/upgrade-<UTC>-<id>)")
+    add_junit(parser)
     add_annotations(parser)
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
     parser.set_defaults(command="upgrade:upgrade")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from conformance.cli.options import add_annotations, add_probing, add_skip_budget, at_least_one, seconds
+from conformance.cli.options import add_annotations, add_junit, add_probing, add_skip_budget, at_least_one, seconds
 from conformance.cli.words import Commands, command
 
 
@@ -56,7 +56,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
     parser.add_argument("--update-baseline", action="store_true", help="write what this run shows into the baseline")
     add_skip_budget(parser)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
+    add_junit(parser)
     add_annotations(parser)
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that the gate rejects")
     parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")

@@ -16,6 +16,7 @@ from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.gate.side import LOG, AmbiguousRunError, Side, read_side
 from conformance.report.annotations import comparison_annotations
 from conformance.report.comparison import print_comparison, write_comparison
+from conformance.report.comparison_junit import write_comparison_junit
 from conformance.report.comparison_page import write_comparison_page
 
 
@@ -25,7 +26,7 @@ def compare(arguments: argparse.Namespace) -> int:
         arguments.out or Path("reports") / f"compare-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     )
     found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
-    annotate(found, arguments)
+    tell_ci(found, arguments)
     if found.exit_code == REJECTED and arguments.exit_zero:
         return CONFORMS
     return found.exit_code
@@ -43,8 +44,10 @@ def compare_folders(base: Path, candidate: Path, out: Path, *, skip_budget: int 
     return found
 
 
-def annotate(found: Comparison, arguments: argparse.Namespace) -> None:
-    """Print workflow commands where that was asked for."""
+def tell_ci(found: Comparison, arguments: argparse.Namespace) -> None:
+    """Write JUnit XML to another place, and print workflow commands, where that was asked for."""
+    if arguments.junit is not None:
+        write_comparison_junit(found.record(), found.still(), arguments.junit)
     if arguments.annotations:
         for line in comparison_annotations(found.record(), Path.cwd()):
             print(line)
@@ -55,6 +58,7 @@ def tell(found: Comparison, out: Path) -> None:
     record = found.record()
     write_comparison(record, out)
     write_comparison_page(record, out)
+    write_comparison_junit(record, found.still(), out / "junit.xml")
     print_comparison(record, sys.stdout, out)
 
 

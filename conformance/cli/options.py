@@ -14,6 +14,11 @@ def add_skip_budget(parser: Parser) -> None:
     )
 
 
+def add_junit(parser: Parser) -> None:
+    """JUnit XML elsewhere."""
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
+
+
 def add_annotations(parser: Parser) -> None:
     """Annotations of CI systems."""
     parser.add_argument("--annotations", choices=("github",), help="also print what is rejected as workflow commands")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli import provisioning
-from conformance.cli.compare import annotate, compare_folders
+from conformance.cli.compare import compare_folders, tell_ci
 from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 from conformance.cli.run import run
@@ -47,7 +47,7 @@ def upgrade(arguments: argparse.Namespace) -> int:
     if also := _also(made, sides):
         print(f"also differs, since pip had to: {also}")
     found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget)
-    annotate(found, arguments)
+    tell_ci(found, arguments)
     return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
 
 

@@ -1,7 +1,7 @@
 """Comparing two sides: what changed, grouped and told, and what it means for the exit code."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,15 @@ class Comparison:
         more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
         said = f"{title(first.kind)}: {first.sentence}{more}"
         return said if self.rejected else f"Nothing regressed. {said}"
+
+    def still(self) -> Iterator[dict[str, Any]]:
+        """Cells that show the same on both sides, of which the record has the number alone."""
+        changed = {(change.case, change.subject) for found in self.groups for change in found.changes}
+        for key, now in self.candidate.cells.items():
+            if key in self.base.cells and key not in changed:
+                source = self.candidate.sources.get(key[0], "")
+                about = {"case": key[0], "subject": key[1], "source": source, "verdict": now.verdict}
+                yield about | {"red": _red(now) and _red(self.base.cells[key])}
 
     def record(self) -> dict[str, Any]:
         """The content of comparison.json (docs/comparing.md)."""

@@ -85,7 +85,7 @@ def _ways(change: Change, before: str, now: str) -> Ways:
     return Ways(first[0], second[0], first[1], second[1], _short(first[0], second[0]), condition)
 
 
-DRIFTS = {"budget": "uses another part of the bound", "bits": "returns other bits, within the bound"}
+DRIFTS = {"budget": "uses another part of the bound", "bits": "conforms with other bits"}
 
 
 def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:

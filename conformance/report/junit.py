@@ -39,7 +39,7 @@ def junit(run: Run) -> ET.Element:
     for line in subject_lines(run):
         _add_subject(root, run, line, found)
     _add_gate(root, run)
-    _sum_up(root, [suite.attrib for suite in root])
+    sum_up(root)
     return root
 
 
@@ -56,14 +56,15 @@ def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings)
         if cell is not None:
             _add_cell(suite, run, case, cell, found)
         elif (case.name, name) in run.missing:
-            test = _test(suite, case, name, 0.0)
-            _say(test, "error", "missing", "no verdict: the run is incomplete")
-    _count(suite)
+            test = case_of(suite, case.name, name, case.source)
+            say(test, "error", "missing", "no verdict: the run is incomplete")
+    count(suite)
 
 
-def _test(suite: ET.Element, case: Case, subject: str, seconds: float) -> ET.Element:
-    test = ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case.name), time=f"{seconds:.6f}")
-    file, _, line = case.source.rpartition(":")
+def case_of(suite: ET.Element, case: str, subject: str, source: str, seconds: float = 0.0) -> ET.Element:
+    """One test; `source` is `file:line` of the case, or empty."""
+    test = ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.6f}")
+    file, _, line = source.rpartition(":")
     if file and line.isdigit():
         test.set("file", legal(file))
         test.set("line", line)
@@ -71,22 +72,23 @@ def _test(suite: ET.Element, case: Case, subject: str, seconds: float) -> ET.Ele
 
 
 def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
-    test = _test(suite, case, cell.subject, sum(cell.seconds.values()))
+    test = case_of(suite, case.name, cell.subject, case.source, sum(cell.seconds.values()))
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
         finding = found.get(cell.key)
-        _say(test, tag, kind_of(cell), _message(cell, finding), _story(cell, finding))
+        say(test, tag, kind_of(cell), _message(cell, finding), _story(cell, finding))
     elif cell.known is not None:
         link = f" ({cell.known.link})" if cell.known.link else ""
-        _say(test, "skipped", "known", f"known: {cell.known.reason}{link}", _story(cell))
+        say(test, "skipped", "known", f"known: {cell.known.reason}{link}", _story(cell))
     elif cell.verdict == "dialect":
         declared = "\n".join(f"{item.decision}: {item.name} {item.source}".rstrip() for item in cell.dialect)
         ET.SubElement(test, "system-out").text = legal(f"conforms to its declared dialect\n{declared}")
     elif cell.verdict != "pass":
-        _say(test, "skipped", kind_of(cell), f"{cell.verdict}: {what_happened(cell)}")
+        say(test, "skipped", kind_of(cell), f"{cell.verdict}: {what_happened(cell)}")
 
 
-def _say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -> None:
+def say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -> None:
+    """Give a test its `failure`, `error` or `skipped`."""
     element = ET.SubElement(test, tag, type=legal(kind), message=legal(message))
     element.text = legal(story or message)
 
@@ -114,11 +116,12 @@ def _add_gate(root: ET.Element, run: Run) -> None:
     suite = ET.SubElement(root, "testsuite", name="gate", timestamp=legal(run.header.started))
     for kind, text in notes:
         test = ET.SubElement(suite, "testcase", classname="gate", name=legal(f"{kind}: {text}"), time="0")
-        _say(test, "error" if kind == "incomplete" else "failure", kind, text)
-    _count(suite)
+        say(test, "error" if kind == "incomplete" else "failure", kind, text)
+    count(suite)
 
 
-def _count(suite: ET.Element) -> None:
+def count(suite: ET.Element) -> None:
+    """Write how many tests a suite has, by what became of them."""
     tests = list(suite)
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
@@ -126,7 +129,9 @@ def _count(suite: ET.Element) -> None:
     suite.set("time", f"{sum(float(test.get('time', 0)) for test in tests):.6f}")
 
 
-def _sum_up(root: ET.Element, suites: list[dict[str, str]]) -> None:
+def sum_up(root: ET.Element) -> None:
+    """Write the sums of all suites."""
+    suites = [suite.attrib for suite in root]
     for name in ("tests", "failures", "errors", "skipped"):
         root.set(name, str(sum(int(suite[name]) for suite in suites)))
     root.set("time", f"{sum(float(suite['time']) for suite in suites):.6f}")

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -84,6 +85,53 @@ def test_the_first_line_and_the_exit_code_say_what_changed(
     assert (record["exit_code"], record["headline"]) == (code, first)
     assert first in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ✅" if code == 0 else "# ❌")
+    tests = junit(out / "junit.xml")
+    assert len(tests) == 3
+    assert any(test.find("failure") is not None or test.find("error") is not None for test in tests) == (code == 1)
+
+
+def junit(path: Path) -> list[ET.Element]:
+    root = ET.parse(path).getroot()  # noqa: S314 - our own file
+    tests = root.findall("testsuite/testcase")
+    for tag, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+        assert root.get(name) == str(sum(test.find(tag) is not None for test in tests))
+    assert root.get("tests") == str(len(tests))
+    return tests
+
+
+def said(path: Path, tag: str) -> dict[str | None, tuple[str | None, str]]:
+    """What is `tag` in a JUnit file: test name -> message, text."""
+    found = ((test.get("name"), test.find(tag)) for test in junit(path))
+    return {name: (child.get("message"), child.text or "") for name, child in found if child is not None}
+
+
+def test_junit_names_what_changed_at_its_place(runs: Path) -> None:
+    between(runs, "zero", "nan")
+    tests = junit(runs / "zero-nan" / "junit.xml")
+    assert {(test.get("classname"), test.get("file")) for test in tests} == {("mine.sdpa", "cases/small.yaml")}
+    ((name, (message, story)),) = said(runs / "zero-nan" / "junit.xml", "failure").items()
+    assert name == "small/dead"
+    assert message == f"regressed: {MINE} a fully masked row is NaN, was zero before: 1 case"
+    assert "rerun: conformance run cases -a mine.py -k small/dead" in story
+    between(runs, "zero", "raises")
+    assert len(said(runs / "zero-raises" / "junit.xml", "error")) == 3
+
+
+def test_junit_shows_what_is_no_news_as_skipped(runs: Path) -> None:
+    between(runs, "nan", "nan")
+    found = said(runs / "nan-nan" / "junit.xml", "skipped")
+    assert found == {"small/dead": ("fail on both sides: nothing new",) * 2}
+    between(runs, "declines", "declines")
+    assert said(runs / "declines-declines" / "junit.xml", "skipped")["small/dead"][0] == "declined on both sides"
+    between(runs, "nan", "zero")
+    fixed = next(test for test in junit(runs / "nan-zero" / "junit.xml") if test.get("name") == "small/dead")
+    assert [child.tag for child in fixed] == ["system-out"]
+    assert (fixed[0].text or "").startswith(f"fixed: {MINE}")
+
+
+def test_junit_may_be_written_elsewhere_too(runs: Path) -> None:
+    conformance("compare", "zero", "nan", "--out", "again", "--junit", "ci/report.xml", cwd=runs)
+    assert (runs / "ci" / "report.xml").read_bytes() == (runs / "again" / "junit.xml").read_bytes()
 
 
 def test_what_regressed_says_how_to_run_it_again(runs: Path) -> None:
@@ -110,6 +158,7 @@ def test_a_run_log_that_was_cut_is_incomplete_and_says_how_to_go_on(runs: Path, 
     first = done.stdout.splitlines()[0]
     assert first.startswith("Incomplete: cut/run.jsonl: the run was cut before its end: go on with `conformance run")
     assert "--resume`" in first
+    assert list(said(tmp_path / "diff" / "junit.xml", "error")) == [f"i{first[1:].partition('; so far')[0]}"]
 
 
 def empty(_: str) -> str:

@@ -105,7 +105,7 @@ def test_a_cause_of_two_ways_is_told_with_its_condition(sides: ModuleType) -> No
     both = Observed("fail", ways=("scale=none & use[mask]=ignored",), klass="semantic", condition="only in float16")
     found = of(sides, {"a": PASS, "b": PASS}, {"a": both, "b": both})
     said = "it does not scale the logits and ignores mask; in 1.23.2 it"
-    was = "takes scale as usual: 1/sqrt(head_dim) or as given, uses mask in every call"
+    was = "scales the logits by 1/sqrt(head_dim), or as it is told, uses mask in every call"
     assert [group.sentence for group in found.groups] == [
         f"onnxruntime 1.24.4: {said} {was} (only in float16): 2 cases"
     ]
