@@ -50,6 +50,7 @@ INVISIBLE: Mapping[str, str] = {
             ("float_mask", "one_minus", _BOOLEAN),
             ("float_mask", "subtracted", _BOOLEAN),
             ("mask_axes", "first_item", _ONE_FOR_ALL),
+            ("mask_axes", "last_item", _ONE_FOR_ALL),
             ("mask_axes", "first_head", _ONE_FOR_ALL),
             ("mask_axes", "items_as_heads", _ONE_FOR_ALL),
             ("mask_axes", "items_as_queries", _ONE_FOR_ALL),

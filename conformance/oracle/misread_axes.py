@@ -35,6 +35,10 @@ def _first_item(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:1]) if group.values.shape[0] > 1 else group
 
 
+def _last_item(_: Problem, group: Group) -> Group:
+    return replace(group, values=group.values[-1:]) if group.values.shape[0] > 1 else group
+
+
 def _first_head(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, :1]) if group.values.shape[1] > 1 else group
 
@@ -100,6 +104,12 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             f"applies {slot} of the first item of the batch to every item",
             "call once per item",
             _first_item,
+        ),
+        row(
+            "last_item",
+            f"applies {slot} of the last item of the batch to every item",
+            "call once per item",
+            _last_item,
         ),
         row("first_head", f"applies {slot} of the first head to every head", "", _first_head),
         row("first_query", f"applies {slot} of the first query to every query", "", _first_query),

@@ -1,5 +1,6 @@
 """Variations that put something else than -inf where masked, or elsewhere on the way."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -65,6 +66,8 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
     "minus_65504": lambda _: -largest("float16"),
     "minus_45856": lambda _: -45856.0,
     "finite_minimum": lambda score: -largest(score),
+    "minus_100": lambda _: -100.0,
+    "log_1e-9": lambda _: math.log(1e-9),
     "plus_1e10": lambda score: min(1e10, largest(score)),
     "plus_1e4": lambda _: 1e4,
     "zero": lambda _: 0.0,
@@ -105,6 +108,20 @@ ROWS: tuple[Variation, ...] = (
         "puts the most negative finite number where masked",
         "avoid fully masked rows",
         _fill(_NUMBERS["finite_minimum"], replaces=True),
+    ),
+    row(
+        "mask_fill",
+        "minus_100",
+        "puts -100 where masked: a masked key has weight beside logits that are as low",
+        "keep logits small",
+        _fill(_NUMBERS["minus_100"], replaces=True),
+    ),
+    row(
+        "mask_fill",
+        "log_1e-9",
+        "adds the logarithm of 1e-9 where masked, so that a masked key keeps weight",
+        "",
+        _fill(_NUMBERS["log_1e-9"]),
     ),
     row(
         "mask_fill",

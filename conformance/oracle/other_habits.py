@@ -97,8 +97,8 @@ def _subtracting(peak: Callable[[State], Array]) -> Callable[[Steps, str], Steps
                 return done
             with np.errstate(invalid="ignore", over="ignore"):
                 exponentials = round_to(np.exp(state.logits - np.where(np.isfinite(top), top, 0.0)), score)
-            total = exponentials.sum(axis=-1, keepdims=True)
-            return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
+                total = exponentials.sum(axis=-1, keepdims=True)
+                return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
 
         ordinary = next(step.apply for step in steps if step.name == "softmax")
         return replace_step(steps, "softmax", softmax)

@@ -79,6 +79,13 @@ def _last_query_zero(steps: Steps, _: str) -> Steps:
     return insert_after(steps, "weigh", Step("query_tail", zero))
 
 
+def _first_head(steps: Steps, _: str) -> Steps:
+    def first(state: State) -> State:
+        return state.but(context=np.broadcast_to(state.context[:, :1], state.context.shape))
+
+    return insert_after(steps, "weigh", Step("head_result", first))
+
+
 ROWS: tuple[Variation, ...] = (
     *(
         Variation(
@@ -113,5 +120,14 @@ ROWS: tuple[Variation, ...] = (
     ),
     Variation(
         "query_tail", "zero", "leaves the last query at zero", "", "steps", steps=_last_query_zero, bounded=False
+    ),
+    Variation(
+        "head_result",
+        "first",
+        "returns the result of the first head for every head",
+        "",
+        "steps",
+        steps=_first_head,
+        bounded=False,
     ),
 )

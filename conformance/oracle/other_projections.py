@@ -87,6 +87,14 @@ def _activated(activation: str | None) -> ProblemMap:
     return apply
 
 
+def _joined(problem: Problem) -> Problem:
+    """Where query and output are of one width."""
+    wo = problem.params.get("wo")
+    width = problem.num_heads * problem.value_dim if wo is None else wo.shape[1]
+    fits = problem.operator == "mha" and width == problem.query.shape[-1]
+    return problem.but(residual=True) if fits and not problem.residual else problem
+
+
 def _unjoined(problem: Problem) -> Problem:
     return problem.but(residual=False) if problem.residual else problem
 
@@ -129,6 +137,7 @@ ROWS: tuple[Variation, ...] = (
         _activated("relu"),
     ),
     row("projection_activation", "ignored", "leaves out the ReLU of the projections", "", _activated(None)),
+    row("residual", "unasked", "adds the query to the output, which nobody asked for", "subtract it", _joined),
     row("residual", "ignored", "does not add the query to the output", "add it yourself", _unjoined),
     row("projection_bias", "ignored", "drops the biases of the projections", "", _without(BIASES)),
     *(

@@ -79,6 +79,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "query_tail": "answered",
     "online_softmax": "rescaled",
     "head_dim": "whole",
+    "head_result": "of the head",
     "causal_mask": "as asked for",
     "always_attended": "what masks allow",
     "position_bias": "as given",

@@ -113,6 +113,12 @@ def test_the_mask_of_the_first_head_holds_for_all() -> None:
     assert output(problem, "mask_axes[mask]=first_head") == [4.0, 10.0]
 
 
+def test_the_mask_of_the_last_item_holds_for_all() -> None:
+    problem = even([[[[4.0], [8.0]]], [[[10.0], [30.0]]]], 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [4.0, 30.0]
+    assert output(problem, "mask_axes[mask]=last_item") == [8.0, 30.0]
+
+
 def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
     value = [[[[1.0], [2.0]], [[3.0], [4.0]]], [[[5.0], [6.0]], [[7.0], [8.0]]]]
     problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
@@ -684,3 +690,21 @@ def test_masked_keys_share_in_the_maximum() -> None:
     assert output(problem(mask([[1, 1, 0]]))) == [6.0]
     assert output(problem(mask([[1, 1, 0]])), lie) == [0.0]
     assert output(problem(added([[0.0, 0.0, -np.inf]])), lie) == [6.0]
+
+
+def test_masked_keys_keep_weight_under_a_low_fill() -> None:
+    def problem(logit: float) -> Problem:
+        return sdpa([[[[1.0]]]], [[[[logit], [0.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+
+    assert output(problem(-100.0)) == [4.0]
+    assert output(problem(-100.0), "mask_fill=minus_100") == pytest.approx([6.0])
+    assert output(problem(np.log(1e-9)), "mask_fill=log_1e-9") == pytest.approx([6.0])
+
+
+def test_every_head_has_the_result_of_the_first() -> None:
+    assert output(even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1), "head_result=first") == [6.0, 6.0]
+
+
+def test_the_query_is_added_unasked() -> None:
+    plain = mha()
+    assert np.array(output(plain, "residual=unasked")) - np.array(output(plain)) == pytest.approx([1.0, 0.0])

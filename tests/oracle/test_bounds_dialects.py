@@ -275,6 +275,8 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=clipped",
         "softcap=unmultiplied",
         "query_key_norm=unit_length",
+        "attention_axis=heads",
+        "head_result=first",
         "softmax_maximum=at_least_zero",
         "softmax_maximum=of_masked_keys",
     }

@@ -2,7 +2,7 @@
 Scaled dot-product attention with a habit of some model or program, each right somewhere and wrong here.
 
 Written by one who had not looked at the other bugs, and run before the table of variations had a name for most of
-them: of these eleven, three were named right at first (scale twice, zeros for padded keys, and the causal fill).
+them: of the first eleven two were named right at once (scale twice, zeros for padded keys), of the next four none.
 """
 
 import numpy as np
@@ -135,3 +135,43 @@ def padding_counted(
         real = np.arange(key.shape[2]) < key_padding_mask.sum(axis=-1, keepdims=True)
         mask = real[:, None, None] if mask is None else mask & real[:, None, None]
     return attend(query, key, value, mask)
+
+
+def mask_as_logarithm(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The logarithm of the mask is added, with a little something against -inf.
+
+    Right: mask_fill=log_1e-9
+    """
+    logits = scores(query, key)
+    if mask is not None:
+        logits = logits + np.log(mask + 1e-9).astype(logits.dtype)
+    return np.asarray(softmax(logits) @ value)
+
+
+def mask_fill_of_100(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A number that seems low enough.
+
+    Right: mask_fill=minus_100
+    """
+    return np.asarray(softmax(hide(scores(query, key), mask, -100)) @ value)
+
+
+def mask_of_last_item(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A loop over items leaves the last mask.
+
+    Right: mask_axes[mask]=last_item
+    """
+    return attend(query, key, value, None if mask is None else mask[-1:])
+
+
+def first_head_for_all(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A loop over heads returns in its first turn.
+
+    Right: head_result=first
+    """
+    result = attend(query, key, value, mask)
+    return np.repeat(result[:, :1], result.shape[1], axis=1)
