@@ -17,6 +17,7 @@ OLD_OPSET = 17
 
 MODES = ("scaled", "capped", "logits", "weights")
 """What qk_matmul_output holds, by the number of its mode."""
+NONPAD = "nonpad_kv_seqlen"
 PASTS = ("past_key", "past_value")
 PRESENTS = ("present_key", "present_value")
 
@@ -77,12 +78,14 @@ def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, An
     if "attn_mask" in call.arguments:
         inputs["attn_mask"] = to_numpy(call.arguments["attn_mask"])
     inputs |= past(call)
+    if NONPAD in call.arguments:
+        inputs[NONPAD] = to_numpy(call.arguments[NONPAD]).astype("int64")
     on_the_way = on_the_way_asked(facts)
     if on_the_way is not None:
         attributes["qk_matmul_output_mode"] = MODES.index(on_the_way)
     presents = PRESENTS if call.past_key is not None else ("", "")
     outputs = ["Y", *presents, "" if on_the_way is None else "qk_matmul_output"]
-    slots = [name if name in inputs else "" for name in ("Q", "K", "V", "attn_mask", *PASTS)]
+    slots = [name if name in inputs else "" for name in ("Q", "K", "V", "attn_mask", *PASTS, NONPAD)]
     node = helper.make_node("Attention", slots, outputs, **attributes)
     return model([node], inputs, [name for name in outputs if name], opset), inputs
 

@@ -7,6 +7,8 @@ What this adapter translates, and nothing else:
 * is_causal: top-left aligned, after a past shifted by its length; since opset 25 left_window_size and
   right_window_size: inclusive, shifted alike
 * softcap: an attribute
+* nonpad_kv_seqlen, of [nonpad]: how many keys of each item are not padding; it moves the diagonal of is_causal, so
+  that a causal mask is written out beside it
 * past_key and past_value, present_key and present_value: as in the call
 * scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
@@ -51,6 +53,23 @@ VARIANTS = {
     "reference-24": {"summary": "opset 24"},
     "reference-23": {"summary": "opset 23, the first that has the operator"},
     "reference-3d": {"summary": "opset 23, inputs with merged heads", "DTYPES": ["float32"]},
+    "nonpad": {
+        "summary": "opset 24, padding at the end as nonpad_kv_seqlen",
+        "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "float": "add",
+            },
+            "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
+            "is_causal": {"role": "causal", "alignment": "past", "excludes": ["nonpad_kv_seqlen"]},
+        },
+    },
 }
 
 from functools import cache
@@ -64,7 +83,7 @@ from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
 from ._node import attention, attention_dialect, attention_reply
 
-OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d": 23}
+OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d": 23, "nonpad": 24}
 
 
 def declare(facts: Facts) -> Declaration:

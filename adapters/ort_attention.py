@@ -6,6 +6,8 @@ What this adapter translates, and nothing else:
 * attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
 * is_causal: top-left aligned, after a past shifted by its length
 * softcap: an attribute
+* nonpad_kv_seqlen, of [nonpad]: how many keys of each item are not padding; it moves the diagonal of is_causal, so
+  that a causal mask is written out beside it
 * past_key and past_value, present_key and present_value: as in the call
 * scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
@@ -55,6 +57,23 @@ VARIANTS = {
             "is_causal": {"role": "causal", "alignment": "past"},
         },
     },
+    "nonpad": {
+        "summary": "opset 24, graph optimisation off, padding at the end as nonpad_kv_seqlen",
+        "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h"],
+                "bool": "attend",
+                "float": "add",
+            },
+            "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
+            "is_causal": {"role": "causal", "alignment": "past", "excludes": ["nonpad_kv_seqlen"]},
+        },
+    },
 }
 
 from typing import Any
@@ -66,18 +85,21 @@ from ._ort import ort_devices, ort_evidence, run_model
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the operator's page says; the scale is an attribute in float32."""
+    """What the operator's page says; the scale is an attribute in float32, and keys past the lengths are not read."""
     profile = Profile.uniform(facts.dtype).but(scale="float32")
     if facts.dtype == "float16":
         profile = Profile.naive("float16")
-    return Declaration(profile, attention_dialect(facts), "measured: docs/tolerance.md, section 5")
+    dialect = attention_dialect(facts)
+    if [mask.slot for mask in facts.masks] == ["nonpad_kv_seqlen"]:
+        dialect = tuple(deviation for deviation in dialect if deviation.decision != "nonfinite_key")
+    return Declaration(profile, dialect, "measured: docs/tolerance.md, section 5")
 
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
     facts = call.facts
     rank = 3 if facts.variant == "3d" else 4
-    model, inputs = attention(call, 24 if facts.variant == "opset24" else 23, rank=rank)
+    model, inputs = attention(call, 24 if facts.variant in ("opset24", "nonpad") else 23, rank=rank)
     with framework_call():
         results = run_model(model, inputs, facts.device, optimised=facts.variant.endswith("optimised"))
     return attention_reply(facts, results, rank=rank)

@@ -41,7 +41,7 @@ SLOTS = {
 
 from typing import Any
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
 from ._arrays import to_numpy
 from ._node import OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
@@ -56,7 +56,10 @@ def declare(facts: Facts) -> Declaration:
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
-    heads = call.facts.sizes["num_heads"]
+    sizes = call.facts.sizes
+    heads = sizes["num_heads"]
+    if call.past_value is not None and sizes["value_dim"] != sizes["head_dim"]:
+        raise Unsupported("the operator documents one head_size for past_key and past_value")
     names = ("query", "key", "value")
     inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
     masks = {name: to_numpy(call.arguments[name]) for name in SLOTS if name in call.arguments and name[0] in "ka"}

@@ -1,8 +1,8 @@
 """
 The node tests of the ONNX operator Attention as cases: the same problem in our words, with what onnx expects.
 
-A past is joined to the keys and values, which is what the operator does first; a number of valid keys per item becomes
-a mask. Nothing else is changed.
+A number of valid keys per item becomes a mask, and so do the diagonal and the window that it moves item by item.
+Nothing else is changed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from conformance.spec.problem import Array
+from conformance.spec.problem import PRESENT, PRESENTS, Array
 
 SOURCE = "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py"
 BFLOAT16_RTOL = 2.0**-6
 """What onnx's own runner allows at least in bfloat16: onnx/backend/test/runner/__init__.py."""
-PROBABILITIES = 3
-"""The mode of qk_matmul_output that returns weights after the softmax."""
-INTERMEDIATE = ("the raw product of query and key", "the capped product", "the product with the mask added")
+MODES = ("scaled", "capped", "logits", "weights")
+"""What qk_matmul_output holds, by its mode."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +37,11 @@ class Vector:
     def past(self) -> int:
         """How many keys come from the cache."""
         return int(self.arrays["past_key"].shape[2]) if "past_key" in self.inputs else 0
+
+    @property
+    def mode(self) -> int:
+        """What qk_matmul_output holds."""
+        return int(self.attributes.get("qk_matmul_output_mode", 0))
 
     def heads(self, name: str, count: str) -> Array:
         """An input or output with four axes, (batch, num_heads, seq_len, dim)."""
@@ -65,9 +69,10 @@ def imported(vector: Vector) -> Imported:
         key = np.concatenate([vector.arrays["past_key"], key], axis=2)
         value = np.concatenate([vector.arrays["past_value"], value], axis=2)
     dtype = vector.inputs["Q"]
-    outputs = {"output": vector.heads("Y", "q_num_heads")}
-    if vector.attributes.get("qk_matmul_output_mode") == PROBABILITIES:
-        outputs["weights"] = vector.arrays["qk_matmul_output"]
+    published = {"output": vector.heads("Y", "q_num_heads")}
+    published |= {name: vector.arrays[name] for name in PRESENTS if name in vector.outputs}
+    if "qk_matmul_output" in vector.outputs:
+        published[MODES[vector.mode]] = vector.arrays["qk_matmul_output"]
     entry: dict[str, Any] = {
         "name": vector.name,
         "dtype": dtype,
@@ -78,7 +83,7 @@ def imported(vector: Vector) -> Imported:
         "seq_len_k": key.shape[2],
         "head_dim": query.shape[3],
         "value_dim": value.shape[3],
-        "outputs": list(outputs),
+        "outputs": list(dict.fromkeys(PRESENT if name in PRESENTS else name for name in published)),
         "inputs": {"file": f"{vector.name}.inputs.npz"},
         "masks": list(_masks(vector, query.shape[2], key.shape[2])),
         "published": {
@@ -91,7 +96,8 @@ def imported(vector: Vector) -> Imported:
         "x-onnx": {"opset": vector.opset, "attributes": dict(vector.attributes)},
     }
     entry |= {name: vector.attributes[name] for name in ("scale", "softcap") if name in vector.attributes}
-    return Imported(entry, {"query": query, "key": key, "value": value}, outputs, tuple(_left_out(vector)))
+    entry |= {"past": vector.past} if vector.past else {}
+    return Imported(entry, {"query": query, "key": key, "value": value}, published, tuple(_left_out(vector)))
 
 
 _COUNTS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
@@ -112,14 +118,12 @@ def _masks(vector: Vector, length_q: int, length_k: int) -> Iterator[dict[str, A
             allowed = _around(offsets[:, None, None], length_q, length_k, causal=causal, sides=sides)
             yield {"kind": "attention", "axes": ["b", "q", "k"], "values": allowed.astype(int).tolist()}
         return
+    anchor = {"offset": "past" if vector.past else "start"}
     if causal:
-        yield {"kind": "causal", "offset": vector.past or "start"}
-    if windowed and vector.past:
-        allowed = _around(np.array(vector.past), length_q, length_k, causal=False, sides=sides)
-        yield {"kind": "attention", "axes": ["q", "k"], "values": allowed.astype(int).tolist()}
-    elif windowed:
+        yield {"kind": "causal", **anchor}
+    if windowed:
         left, right = (None if side < 0 else side for side in sides)
-        yield {"kind": "window", "left": left, "right": right}
+        yield {"kind": "window", "left": left, "right": right, **anchor}
 
 
 def _around(offset: Array, length_q: int, length_k: int, *, causal: bool, sides: list[int]) -> Array:
@@ -148,10 +152,7 @@ def _array_mask(vector: Vector, length_k: int) -> dict[str, Any]:
 
 
 def _left_out(vector: Vector) -> Iterator[str]:
-    if "present_key" in vector.outputs:
-        yield "present_key and present_value: past and new ones joined, nothing is computed"
-    mode = int(vector.attributes.get("qk_matmul_output_mode", 0))
-    if "qk_matmul_output" in vector.outputs and mode != PROBABILITIES:
-        yield f"qk_matmul_output in mode {mode}: {INTERMEDIATE[mode]} is no output of the format"
+    if "nonpad_kv_seqlen" in vector.inputs and vector.attributes.get("is_causal", 0):
+        yield "is_causal beside nonpad_kv_seqlen: subjects are given the mask that it stands for"
     if "softmax_precision" in vector.attributes:
         yield "softmax_precision: arithmetic, which a subject declares"

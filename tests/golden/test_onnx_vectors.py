@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conformance.judge.published import Finding, published_findings
-from conformance.spec.case import Case
+from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
@@ -75,19 +75,27 @@ def test_it_agrees_closely_in_float32(cases: Mapping[str, Case]) -> None:
     assert max(budgets.values()) < 0.1
 
 
-def test_weights_are_judged_where_the_operator_returns_them(cases: Mapping[str, Case]) -> None:
-    weighted = [name for name, case in cases.items() if "weights" in case.outputs]
-    assert len(weighted) >= 5
-    assert all("weights" in materialise(cases[name]).outputs for name in weighted)
+@pytest.mark.parametrize(
+    ("output", "least"), [("weights", 6), ("scaled", 3), ("capped", 2), ("logits", 7), ("present", 21)]
+)
+def test_every_output_of_the_operator_is_judged(cases: Mapping[str, Case], output: str, least: int) -> None:
+    having = [case for case in cases.values() if output in case.outputs]
+    assert len(having) >= least
+    for case in having:
+        assert case.published is not None
+        assert case.published.arrays().keys() == set(materialise(case).outputs)
+
+
+def test_a_past_is_one(cases: Mapping[str, Case]) -> None:
+    having = [case for case in cases.values() if case.past]
+    assert len(having) >= 21
+    assert {mask.offset for case in having for mask in case.masks if isinstance(mask, CausalMask)} == {"past"}
 
 
 def test_what_is_left_out_is_said(said: list[str]) -> None:
     left_out = {line.strip().partition(":")[2].strip() for line in said if line.startswith("  left out")}
     assert left_out == {
-        "present_key and present_value: past and new ones joined, nothing is computed",
-        "qk_matmul_output in mode 0: the raw product of query and key is no output of the format",
-        "qk_matmul_output in mode 1: the capped product is no output of the format",
-        "qk_matmul_output in mode 2: the product with the mask added is no output of the format",
+        "is_causal beside nonpad_kv_seqlen: subjects are given the mask that it stands for",
         "softmax_precision: arithmetic, which a subject declares",
     }
 
