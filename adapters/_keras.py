@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+from functools import cache
 from typing import Any
 
 import keras
@@ -60,6 +61,32 @@ def layer_reply(call: Call, result: Any) -> dict[str, Any]:
     """What was asked for, of an output or a pair of output and scores."""
     found = result if "weights" in call.facts.outputs else (result,)
     return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
+
+
+def mha_sizes(facts: Facts) -> tuple[int, ...]:
+    """The sizes that a MultiHeadAttention is built for."""
+    names = ("num_heads", "head_dim", "value_dim", "output_dim", "query_dim", "vdim", "kdim")
+    return tuple(facts.sizes[name] for name in names)
+
+
+@cache
+def mha_layer(
+    sizes: tuple[int, ...], dtype: str, axes: tuple[int, ...] | None = None, *, biases: bool, dropout: float = 0.0
+) -> Any:
+    """A MultiHeadAttention of the `mha_sizes`; its weights are set for each call."""
+    number, head_dim, value_dim, output_dim, *widths = sizes
+    layer = keras.layers.MultiHeadAttention(
+        number,
+        head_dim,
+        value_dim=value_dim,
+        output_shape=output_dim,
+        use_bias=biases,
+        dropout=dropout,
+        attention_axes=axes,
+        dtype=dtype,
+    )
+    layer.build(*((*(None,) * (3 if axes else 2), width) for width in widths))
+    return layer
 
 
 def keras_evidence() -> dict[str, Any]:

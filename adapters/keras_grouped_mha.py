@@ -39,12 +39,10 @@ VARIANTS = {
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
-        "summary": "on JAX, in float32, without scores",
+        "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         "REQUIRES": ["keras>=3", "jax"],
         "EXTRA": "keras,jax",
-        "DTYPES": ["float32"],
-        "OUTPUTS": ["output"],
     },
     "torch": {
         "summary": "on PyTorch",

@@ -77,17 +77,12 @@ VARIANTS = {
     },
 }
 
-from functools import cache
 from typing import Any
-
-import keras
 
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
-from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply
+from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes
 from ._layers import parameters
-
-SIZES = ("num_heads", "head_dim", "value_dim", "output_dim", "query_dim", "vdim", "kdim")
 
 
 def declare(facts: Facts) -> Declaration:
@@ -98,9 +93,8 @@ def declare(facts: Facts) -> Declaration:
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
-    sizes = tuple(facts.sizes[name] for name in SIZES)
     axes = (-2,) if facts.variant == "axes" else None
-    layer = built(sizes, facts.dtype, axes, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    layer = mha_layer(mha_sizes(facts), facts.dtype, axes, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)
     if axes:
@@ -118,24 +112,6 @@ def mha(call: Call) -> dict[str, Any]:
 def one_more_axis(value: Any) -> Any:
     """An array with an axis of one after the batch; flags as they are."""
     return value if isinstance(value, bool) else value[:, None]
-
-
-@cache
-def built(sizes: tuple[int, ...], dtype: str, axes: tuple[int, ...] | None, *, biases: bool, dropout: float) -> Any:
-    """A layer of these sizes; its weights are set for each call."""
-    number, head_dim, value_dim, output_dim, *widths = sizes
-    layer = keras.layers.MultiHeadAttention(
-        number,
-        head_dim,
-        value_dim=value_dim,
-        output_shape=output_dim,
-        use_bias=biases,
-        dropout=dropout,
-        attention_axes=axes,
-        dtype=dtype,
-    )
-    layer.build(*((*(None,) * (3 if axes else 2), width) for width in widths))
-    return layer
 
 
 def evidence() -> dict[str, Any]:

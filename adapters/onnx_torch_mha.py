@@ -46,8 +46,9 @@ import torch
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, Unsupported, framework_call
 
-from ._onnx import Function, exported, onnx_evidence, run
+from ._onnx import run
 from ._torch import mha_layer, mha_state, wants_weights
+from ._torch_export import Function, session_of, torch_export_evidence
 
 MASKS = ("key_padding_mask", "attn_mask")
 
@@ -74,7 +75,7 @@ def mha(call: Call) -> dict[str, Any]:
     inputs = tensors(call)
     signature = {**flags, "heads": facts.sizes["num_heads"], "alias": facts.alias}
     with framework_call():
-        results = run(exported(source(facts, flags, inputs), inputs, signature, facts, __file__), inputs)
+        results = run(session_of(source(facts, flags, inputs), inputs, signature, facts, __file__), inputs)
     return {name: results[0 if name == "output" else 1] for name in facts.outputs}
 
 
@@ -111,4 +112,4 @@ def source(facts: Facts, flags: Mapping[str, Any], inputs: Mapping[str, Any]) ->
 
 def evidence() -> dict[str, Any]:
     """What runs."""
-    return onnx_evidence()
+    return torch_export_evidence()

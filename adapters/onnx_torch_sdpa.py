@@ -44,7 +44,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
 
-from ._onnx import exported, onnx_evidence, run
+from ._onnx import run
+from ._torch_export import session_of, torch_export_evidence
 
 
 def declare(facts: Facts) -> Declaration:
@@ -73,7 +74,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         return scaled_dot_product_attention(**tensors, **flags)
 
     with framework_call():
-        output = run(exported(source, inputs, flags, call.facts, __file__), inputs)[0]
+        output = run(session_of(source, inputs, flags, call.facts, __file__), inputs)[0]
     return {"output": output}
 
 
@@ -86,4 +87,4 @@ def mask_axes(mask: Tensor) -> str:
 
 def evidence() -> dict[str, Any]:
     """What runs."""
-    return onnx_evidence()
+    return torch_export_evidence()

@@ -34,6 +34,7 @@ SUBJECTS = (
     "onnx.attention[reference-23]",
     "onnx.attention[reference-24]",
     "onnx.attention[reference-3d]",
+    "onnx.keras_mha[torch]",
     "onnx.torch_mha[dynamo]",
     "onnx.torch_sdpa[dynamo]",
     "onnx.torch_sdpa[torchscript]",
@@ -80,6 +81,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "keras.sdpa[tensorflow]": FINITE_FILL,
     "keras.sdpa[torch]": {"sdpa/dead_row": UNIFORM},
     **{f"onnx.attention[reference{which}]": FIRST_ROW for which in ("", "-23", "-24", "-3d")},
+    "onnx.keras_mha[torch]": WITHOUT_SCORES,
     "onnx.torch_mha[dynamo]": {
         "mha/dead_item[outputs=output]": NAN,
         "mha/dead_item[outputs=output+weights]": NAN,

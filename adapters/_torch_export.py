@@ -1,0 +1,95 @@
+"""A torch module, exported to ONNX once for each signature: shared by the onnx.torch adapters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+import torch
+
+from conformance.bridge import Facts
+
+from ._onnx import Described, Inputs, Origin, exported
+from ._ort import ort_evidence
+from ._torch import torch_evidence
+
+PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
+LENGTHS = {"b": 2, "q": 3, "k": 5}
+"""Lengths of the example that is traced: different, and none of them 1, which torch.export would fix."""
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One way from torch to a session: the exporter, its opset (None is its default), and graph optimisation."""
+
+    dynamo: bool = True
+    opset: int | None = None
+    optimised: bool = True
+
+    @property
+    def name(self) -> str:
+        """What the graph depends on of it."""
+        return f"{'dynamo' if self.dynamo else 'torchscript'}, {self.opset or 'default'}"
+
+
+EXPORTERS = {
+    "dynamo": Exporter(),
+    "unoptimised": Exporter(optimised=False),
+    "opset23": Exporter(opset=23),
+    "torchscript": Exporter(dynamo=False),
+}
+"""By the name of the variant."""
+
+Function = Callable[[Mapping[str, Any]], Any]
+
+
+class Named(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # torch is untyped here
+    """A function of named tensors as a module of positional ones, which is what can be exported."""
+
+    def __init__(self, function: Function, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.function, self.names = function, names
+
+    def forward(self, *tensors: Any) -> Any:
+        """Call the function."""
+        return self.function(dict(zip(self.names, tensors, strict=True)))
+
+
+def session_of(function: Function, inputs: Inputs, signature: Mapping[str, Any], facts: Facts, adapter: str) -> Any:
+    """A session for `function` of `inputs`, by the exporter of the variant."""
+    lengths = LENGTHS | {"n": LENGTHS["b"] * facts.sizes["num_heads"]}
+    exporter = EXPORTERS[facts.variant]
+
+    def export(described: Described) -> bytes:
+        return _export(function, described, lengths, exporter)
+
+    origin = Origin(exporter.name, PACKAGES, adapter)
+    return exported(inputs, signature, facts, origin, export, optimised=exporter.optimised)
+
+
+def _export(function: Function, described: Described, lengths: Mapping[Any, int], exporter: Exporter) -> bytes:
+    """Trace the function on an example and return the model."""
+    examples = [
+        torch.zeros([lengths.get(size, size) for size in sizes], dtype=getattr(torch, dtype))
+        for dtype, sizes in described.values()
+    ]
+    open_axes = [{i: size for i, size in enumerate(sizes) if size in lengths} for _dtype, sizes in described.values()]
+    names = tuple(described)
+    common = {"input_names": list(names), "opset_version": exporter.opset, "verbose": False}
+    with torch.no_grad():
+        if exporter.dynamo:
+            dynamic = tuple(dict.fromkeys(axes, torch.export.Dim.DYNAMIC) for axes in open_axes)
+            program = torch.onnx.export(
+                Named(function, names), tuple(examples), dynamic_shapes=(dynamic,), dynamo=True, **common
+            )
+            return bytes(program.model_proto.SerializeToString())
+        written = BytesIO()
+        axes = dict(zip(names, open_axes, strict=True))
+        torch.onnx.export(Named(function, names), tuple(examples), written, dynamic_axes=axes, dynamo=False, **common)
+    return written.getvalue()
+
+
+def torch_export_evidence() -> dict[str, Any]:
+    """What runs: versions, and where the nodes of the graph ran, beside what torch says."""
+    found, ran = torch_evidence(), ort_evidence(*PACKAGES[1:])
+    return {**found, **ran, "versions": found["versions"] | ran["versions"]}
