@@ -85,7 +85,8 @@ def attention(call: Call, opset: int, *, rank: int) -> tuple[bytes, dict[str, An
         attributes["qk_matmul_output_mode"] = MODES.index(on_the_way)
     presents = PRESENTS if call.past_key is not None else ("", "")
     outputs = ["Y", *presents, "" if on_the_way is None else "qk_matmul_output"]
-    slots = [name if name in inputs else "" for name in ("Q", "K", "V", "attn_mask", *PASTS, NONPAD)]
+    names = ("Q", "K", "V", "attn_mask", *PASTS, *((NONPAD,) if NONPAD in inputs else ()))  # opset 23 knows six
+    slots = [name if name in inputs else "" for name in names]
     node = helper.make_node("Attention", slots, outputs, **attributes)
     return model([node], inputs, [name for name in outputs if name], opset), inputs
 
