@@ -51,7 +51,7 @@ def maker(arguments: argparse.Namespace) -> tuple[str, Locked]:
 def _asked(python: str | None) -> Environment:
     if python is None:
         return our_own()
-    found = examine("default", python)
+    found = examine("default", python, judges=False)
     if isinstance(found, Unusable):
         raise UsageError(f"--python: {found.reason}")
     return found

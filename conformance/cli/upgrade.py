@@ -20,6 +20,8 @@ from conformance.engine.provision import Provisioned, ProvisionError, Recipe, pr
 from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, REJECTED, USAGE
 
 SIDES = ("base", "candidate")
+SHOWN = 8
+"""Distributions that are named where more differ than was asked for."""
 
 
 def upgrade(arguments: argparse.Namespace) -> int:
@@ -87,7 +89,8 @@ def _also(made: Sequence[Provisioned], sides: Sides) -> str:
         found.distributions for found in (examine(e.python, e.python) for e in made) if isinstance(found, Environment)
     )
     names = sorted({name for name, _ in before.items() ^ now.items()} - sides.candidate.keys())
-    return ", ".join(f"{name} {before.get(name, 'absent')} -> {now.get(name, 'absent')}" for name in names)
+    told = [f"{name} {before.get(name, 'absent')} -> {now.get(name, 'absent')}" for name in names[:SHOWN]]
+    return ", ".join([*told, *([f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else [])])
 
 
 def _judge(arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path) -> int:

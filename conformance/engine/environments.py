@@ -89,8 +89,12 @@ def is_name(text: str) -> bool:
 
 
 @functools.cache
-def examine(name: str, python: str) -> Environment | Unusable:
-    """Ask an interpreter (or the one of a virtual environment's folder) for its version and distributions, once."""
+def examine(name: str, python: str, *, judges: bool = True) -> Environment | Unusable:
+    """
+    Ask an interpreter (or the one of a virtual environment's folder) for its version and distributions, once.
+
+    judges: workers are to run in it, so that it needs NumPy; not if it only makes environments.
+    """
     path = interpreter(python)
     command = [str(path), "-I", "-c", _LISTING]
     try:
@@ -102,7 +106,8 @@ def examine(name: str, python: str) -> Environment | Unusable:
         return Unusable(name, str(path), f"{path} did not answer within {_PATIENCE:g} s")
     try:
         answer = strict_json(done.stdout.strip().splitlines()[-1])
-        return _usable(name, str(path), tuple(answer["python"]), _canonical(answer["distributions"]))
+        version, distributions = tuple(answer["python"]), _canonical(answer["distributions"])
+        return _usable(name, str(path), version, distributions, judges=judges)
     except (ValueError, IndexError, KeyError, TypeError):
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         said = f", and its stderr ends with: {last[0]}" if last else ""
@@ -118,7 +123,7 @@ def interpreter(python: str) -> Path:
 
 
 def _usable(
-    name: str, python: str, version: tuple[Any, ...], distributions: Mapping[str, str]
+    name: str, python: str, version: tuple[Any, ...], distributions: Mapping[str, str], *, judges: bool
 ) -> Environment | Unusable:
     text = ".".join(map(str, version))
     if version < OLDEST_PYTHON:
@@ -126,7 +131,7 @@ def _usable(
         reason = f"{python} is Python {text}, which is too old: make the environment with {oldest} or later"
         return Unusable(name, python, reason)
     numpy = _version(distributions.get("numpy", ""))
-    if numpy is None or numpy < OLDEST_NUMPY:
+    if judges and (numpy is None or numpy < OLDEST_NUMPY):
         found = f"NumPy {numpy}" if numpy else "no NumPy"
         remedy = install_command(python, [f"numpy>={OLDEST_NUMPY}"])
         return Unusable(name, python, f"it has {found}, workers need {OLDEST_NUMPY} or later: {remedy}")

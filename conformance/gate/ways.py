@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from textwrap import shorten
 
 from conformance.gate.change import Change, effective
 from conformance.gate.side import AND, INVARIANT, Key, Observed
@@ -11,7 +12,7 @@ from conformance.judge.diagnose import CANONICAL
 from conformance.judge.invariants import INVARIANTS
 from conformance.judge.telling import sentence, turned
 
-SHOWN = 160
+SHOWN = 120
 """Characters of a message."""
 
 
@@ -123,7 +124,7 @@ def _single(way: str) -> str:
 
 
 def _happened(observed: Observed) -> str:
-    text = f": {observed.text[:SHOWN]}" if observed.text else ""
+    text = f": {shorten(observed.text, SHOWN, placeholder=' …')}" if observed.text else ""
     match observed.verdict:
         case "unsupported":
             return f"is declined{text}"

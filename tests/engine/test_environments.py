@@ -74,6 +74,11 @@ def test_an_interpreter_that_cannot_serve_is_told_with_its_reason(tmp_path: Path
     assert ANSWERS[answer] in found.reason
 
 
+def test_an_interpreter_that_only_makes_environments_needs_no_numpy(tmp_path: Path) -> None:
+    bare = script(tmp_path, 'echo \'{"python": [3, 13, 0], "distributions": {"pip": "25.0"}}\'')
+    assert examine("default", bare, judges=False) == Environment("default", bare, "3.13.0", {"pip": "25.0"})
+
+
 def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
     nowhere = examine("odd", str(tmp_path / "nowhere"))
     assert nowhere == Unusable(
