@@ -42,6 +42,7 @@ def diagnose(cells: Sequence[Evidence]) -> Diagnosis:
     search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
+    search.merge()
     causes, unexplained = standing(search.causes, search.open_cells())
     return Diagnosis(tuple(causes), tuple(unexplained))
 
@@ -96,6 +97,23 @@ class _Search:
             self.causes[place] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
             self._taken |= dict.fromkeys(more, cause.candidate)
             self._open = [n for n in self._open if n not in more]
+
+    def merge(self) -> None:
+        """Let a cause have all cells of a smaller one, where it explains them too: it may have been found later."""
+        by_size = sorted(self.causes, key=lambda cause: -len(cause.cells))
+        kept: list[Cause] = []
+        for cause in by_size:
+            numbers = [n for n in self._taken if self.cells[n] in cause.cells]
+            wide = next((each for each in kept if all(self._has(each, n) for n in numbers)), None)
+            if wide is None:
+                kept.append(cause)
+            else:
+                kept[kept.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
+        places = [cause.candidate for cause in self.causes]
+        self.causes = sorted(kept, key=lambda cause: places.index(cause.candidate))
+
+    def _has(self, cause: Cause, number: int) -> bool:
+        return self._holds(cause, number) and cause.candidate.explains(self.cells[number])
 
     def _holds(self, cause: Cause, number: int) -> bool:
         cell = self.cells[number]

@@ -83,4 +83,10 @@ ROWS: tuple[Variation, ...] = (
         "",
         _as(lambda x, cap: np.tanh(x / cap)),
     ),
+    row(
+        "undivided",
+        "takes softcap * tanh(logits) without dividing by softcap",
+        "",
+        _as(lambda x, cap: np.tanh(x) * cap),
+    ),
 )

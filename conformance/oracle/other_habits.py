@@ -82,6 +82,10 @@ def _peak_of_masked(state: State) -> Array:
     return np.asarray((state.capped + bias).max(axis=-1, keepdims=True))
 
 
+def _peak_of(axes: tuple[int, ...]) -> Callable[[State], Array]:
+    return lambda state: np.asarray(state.logits.max(axis=axes, keepdims=True))
+
+
 def _subtracting(peak: Callable[[State], Array]) -> Callable[[Steps, str], Steps]:
     """
     Subtract another number than the greatest attended logit: the weights are the same until exponentials underflow.
@@ -152,5 +156,15 @@ ROWS: tuple[Variation, ...] = (
         "of_masked_keys",
         "subtracts a maximum in which masked keys take part: attended logits far below it underflow",
         _peak_of_masked,
+    ),
+    peak_row(
+        "of_all",
+        "subtracts one maximum for the whole tensor: rows far below it underflow",
+        _peak_of((0, 1, 2, 3)),
+    ),
+    peak_row(
+        "of_head",
+        "subtracts one maximum for all queries of a head: rows far below it underflow",
+        _peak_of((-2, -1)),
     ),
 )

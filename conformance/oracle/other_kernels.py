@@ -73,7 +73,8 @@ def _cut(width: int) -> ProblemMap:
 
 def _last_query_zero(steps: Steps, _: str) -> Steps:
     def zero(state: State) -> State:
-        last = np.arange(state.problem.seq_len_q) == state.problem.seq_len_q - 1
+        queries = state.context.shape[-2]
+        last = np.arange(queries) == queries - 1
         return state.but(context=np.where(last[:, None], 0.0, state.context))
 
     return insert_after(steps, "weigh", Step("query_tail", zero))

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, window
-from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.steps import State, Step, Steps, insert_after
 from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation
 from conformance.spec.problem import Group, Problem
 
@@ -117,12 +117,12 @@ def _over_the_heads(steps: Steps, _: str) -> Steps:
         return state.but(query=query, key=key, value=value, allowed=allowed, absorbed=absorbed)
 
     def turn_back(state: State) -> State:
-        return merge(state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state)
+        return state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state
 
     if all(step.name != "merge" for step in steps):
         return steps
-    merge = next(step.apply for step in steps if step.name == "merge")
-    return replace_step(insert_after(steps, "group", Step("turn", turn)), "merge", turn_back)
+    there = insert_after(steps, "group", Step("turn", turn))
+    return insert_after(there, "weights", Step("turn_back", turn_back))
 
 
 def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:

@@ -171,7 +171,7 @@ def _value_bias_in_dead_rows(steps: Steps, _: str) -> Steps:
 
     def add(state: State) -> State:
         bias = state.problem.params.get("bv")
-        if bias is None:
+        if bias is None or not state.dead.any():
             return state
         problem = state.problem
         heads = np.repeat(bias.reshape(problem.num_kv_heads, -1), problem.num_heads // problem.num_kv_heads, axis=0)

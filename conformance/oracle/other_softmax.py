@@ -24,6 +24,8 @@ def _dead_rows_uniform(steps: Steps, _: str) -> Steps:
 
 def _dead_rows_uniform_unpadded(steps: Steps, _: str) -> Steps:
     def uniform(state: State) -> State:
+        if not state.dead.any():
+            return state
         keys = _unpadded(state.problem)
         keys = widened(keys, state.logits.shape[-1] - keys.shape[-1], fill=True)
         probs = np.where(state.dead[..., None], keys / keys.sum(axis=-1, keepdims=True), state.probs)
@@ -51,7 +53,7 @@ def _dead_rows_unmasked(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "mask", mask)
 
 
-def _softmax_over(axis: int) -> Callable[[Steps, str], Steps]:
+def _softmax_over(axis: int | tuple[int, ...]) -> Callable[[Steps, str], Steps]:
     def apply(steps: Steps, _: str) -> Steps:
         def softmax(state: State) -> State:
             dead = np.all(state.logits == -np.inf, axis=-1)
@@ -81,6 +83,29 @@ def _denominator(more: Callable[[Array], Array]) -> StepsMap:
         return replace_step(steps, "softmax", softmax)
 
     return apply
+
+
+def _not_normalised(steps: Steps, _: str) -> Steps:
+    """The exponentials of what is below the maximum of a row, as they are."""
+
+    def raw(state: State) -> State:
+        done = ordinary(state)
+        top = state.logits.max(axis=-1, keepdims=True)
+        return done.but(probs=np.exp(state.logits - np.where(np.isfinite(top), top, 0.0)))
+
+    ordinary = next(step.apply for step in steps if step.name == "softmax")
+    return replace_step(steps, "softmax", raw)
+
+
+def _twice(steps: Steps, _: str) -> Steps:
+    """What a mask hid has a weight of zero the first time, and e^0 the second."""
+
+    def again(state: State) -> State:
+        done = ordinary(state)
+        return done.but(probs=ordinary(done.but(logits=done.probs)).probs)
+
+    ordinary = next(step.apply for step in steps if step.name == "softmax")
+    return replace_step(steps, "softmax", again)
 
 
 def denominator_row(name: str, sentence: str, more: Callable[[Array], Array]) -> Variation:
@@ -129,6 +154,19 @@ ROWS: tuple[Variation, ...] = (
     ),
     row("softmax_axis", "queries", "normalises over the queries", "", _softmax_over(-2)),
     row("softmax_axis", "heads", "normalises over the heads", "", _softmax_over(1)),
+    row("softmax_axis", "items", "normalises over the items of the batch", "", _softmax_over(0)),
+    row("softmax_axis", "items_and_heads", "normalises over items and heads together", "", _softmax_over((0, 1))),
+    row("softmax_axis", "queries_and_keys", "normalises over queries and keys together", "", _softmax_over((-2, -1))),
+    Variation("softmax_count", "twice", "takes the softmax twice", "", "steps", steps=_twice, bounded=False),
+    Variation(
+        "softmax_denominator",
+        "missing",
+        "does not divide the exponentials by their sum",
+        "",
+        "steps",
+        steps=_not_normalised,
+        bounded=False,
+    ),
     Variation(
         "inactive_dropout",
         "scales_weights",

@@ -14,6 +14,7 @@ from conformance.oracle import (
     other_masks,
     other_problems,
     other_projections,
+    other_readings,
     other_replies,
     other_slips,
     other_softmax,
@@ -36,6 +37,7 @@ TABLE: tuple[Variation, ...] = (
     *other_slips.ROWS,
     *other_kernels.ROWS,
     *other_habits.ROWS,
+    *other_readings.ROWS,
     *other_replies.ROWS,
 )
 
@@ -66,6 +68,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "mask_fill": "-inf",
     "fully_masked_row": "zero",
     "softmax_axis": "keys",
+    "softmax_count": "once",
     "softmax_denominator": "the sum of exponentials",
     "inactive_dropout": "without effect",
     "nonfinite_key": "isolated",

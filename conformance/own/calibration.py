@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from operator import itemgetter
 
 from conformance.bridge.profile import Profile
+from conformance.judge.arithmetic import hardly_within
+from conformance.judge.expectation import expect
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
 from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_ordinary, is_plain
@@ -44,7 +46,7 @@ def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, s
 
 
 def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
-    """The name of a profile by dtype: of the candidates, the first under which most plain cases conform."""
+    """The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one."""
     return {dtype: _best(_plain(answers, dtype), dtype, dialect) for dtype in CANDIDATES}
 
 
@@ -58,13 +60,26 @@ def _plain(answers: Answers, dtype: str) -> Answers:
 
 
 def _best(plain: Answers, dtype: str, dialect: Dialect) -> str:
-    best, most = fallback(dtype), 0
+    best: tuple[str, Answers] = fallback(dtype), ()
     for name in CANDIDATES[dtype]:
         profile = PROFILES[name](dtype)
-        found = sum(conforms(cell, outcome, dialect, profile) for cell, outcome in plain)
-        if found > most:
-            best, most = name, found
-    return best
+        found = [(cell, outcome) for cell, outcome in plain if conforms(cell, outcome, dialect, profile)]
+        if len(found) > len(best[1]) and not _too_near(best, dtype, dialect, profile):
+            best = name, found
+    return best[0]
+
+
+def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: Profile) -> bool:
+    """Whether replies that conform to finer arithmetic are nearer than those of coarser arithmetic would be."""
+    name, found = best
+    for cell, _ in found:
+        near, far = (
+            expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile).bounds["output"]
+            for profile in (PROFILES[name](dtype), coarser)
+        )
+        if hardly_within(near, far, far.judged):
+            return True
+    return False
 
 
 def fallback(dtype: str) -> str:

@@ -708,3 +708,116 @@ def test_every_head_has_the_result_of_the_first() -> None:
 def test_the_query_is_added_unasked() -> None:
     plain = mha()
     assert np.array(output(plain, "residual=unasked")) - np.array(output(plain)) == pytest.approx([1.0, 0.0])
+
+
+# ---- slips of the pen ------------------------------------------------------------------------------------------
+
+
+def test_the_scale_is_half_of_one_over_head_dim() -> None:
+    problem = sdpa([[[[1.0, 1.0]]]], [[[[0.0, 0.0], [2 * LOG3, 2 * LOG3]]]], [[[[4.0], [8.0]]]])
+    assert output(problem, "scale=half_of_one_over") == pytest.approx([7.0])
+
+
+def test_an_argument_is_taken_for_another() -> None:
+    query, key, value = [[[[LOG3], [0.0]]]], [[[[0.0], [0.0]]]], [[[[4.0], [8.0]]]]
+    problem = sdpa(query, key, value)
+    weight = 3.0**LOG3 / (3.0**LOG3 + 1)
+    assert output(problem, "arguments=query_as_key") == pytest.approx([4 * weight + 8 * (1 - weight), 6.0])
+    far = 81.0 / (81 + 6561)
+    assert output(problem, "arguments=value_as_key") == pytest.approx([4 * far + 8 * (1 - far), 6.0])
+    assert output(problem, "arguments=query_for_all") == pytest.approx([LOG3 * weight, LOG3 / 2])
+
+
+def test_every_item_has_the_query_of_the_first() -> None:
+    key, value = [[[[0.0], [LOG3]]]] * 2, [[[[4.0], [8.0]]]] * 2
+    assert output(sdpa([[[[1.0]]], [[[0.0]]]], key, value)) == pytest.approx([7.0, 6.0])
+    problem = sdpa([[[[1.0]]], [[[0.0]]]], key, value)
+    assert output(problem, "arguments=query_of_first_item") == pytest.approx([7.0, 7.0])
+
+
+def test_a_bias_is_added_twice() -> None:
+    values = [[[[4.0], [8.0]]]]
+    assert output(even(values, 1, added([[0.0, LOG3 / 2]])), "bias_scale=doubled") == pytest.approx([7.0])
+    assert output(even(values, 1, added([[0.0, -np.inf]])), "bias_scale=doubled") == [4.0]
+
+
+def test_a_key_at_either_end_is_dropped() -> None:
+    values = [[[[4.0], [8.0], [30.0]]]]
+    assert output(even(values, 1), "key_tail=last_dropped") == [6.0]
+    assert output(even(values, 1), "key_tail=first_dropped") == [19.0]
+    assert output(even([[[[4.0]]]], 1), "key_tail=last_dropped") == [4.0]
+
+
+def test_the_sides_of_a_window_are_exchanged() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 1, 0), window=(1, 0))
+    problem = even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+    assert output(problem) == [1.0, 2.0, 5.5]
+    assert output(problem, "window_edges=sides_exchanged") == [2.0, 5.5, 8.0]
+
+
+def test_an_output_bias_is_added_more_than_once() -> None:
+    problem = mha(params={"bo": np.array([1.0, 2.0])})
+    assert output(problem) == pytest.approx([8.0, 22.0])
+    assert output(problem, "projection_bias=bo_twice") == pytest.approx([9.0, 24.0])
+    assert output(problem, "projection_bias=bo_of_each_head") == pytest.approx([9.0, 24.0])
+
+
+def test_an_argument_is_projected_with_the_weights_of_another() -> None:
+    problem = mha(params={"wk": np.zeros((2, 2)), "bk": np.array([1.0, 2.0]), "bv": np.zeros(2)})
+    assert output(problem) == pytest.approx([6.0, 20.0])
+    assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
+    assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
+
+
+def test_packed_columns_are_read_by_heads() -> None:
+    # of two heads of width one the columns q0 q1 k0 k1 v0 v1 are read as q0 k0 v0 q1 k1 v1
+    weights = {"wq": [[1.0, 2.0], [0.0, 0.0]], "wk": [[3.0, 4.0], [0.0, 0.0]], "wv": [[5.0, 6.0], [0.0, 0.0]]}
+    problem = mha(value=np.array([[[1.0, 0.0], [1.0, 0.0]]]), params={n: np.array(w) for n, w in weights.items()})
+    assert output(problem) == pytest.approx([5.0, 6.0])
+    assert output(problem, "projection_order=by_head") == pytest.approx([3.0, 6.0])
+
+
+def test_a_key_is_reshaped_for_transposed() -> None:
+    # rows (0, a), (b, c) of two keys read as columns (0, b), (a, c) by a transposition, as (0, a), (b, c) by reshaping
+    problem = sdpa([[[[0.0, 1.0]]]], [[[[5.0, 0.0], [0.0, LOG3]]]], [[[[4.0], [8.0]]]])
+    turned = sdpa([[[[0.0, 1.0]]]], [[[[5.0, LOG3], [0.0, 0.0]]]], [[[[4.0], [8.0]]]])
+    assert output(problem, "arguments=key_reshaped") == output(problem) == pytest.approx([7.0])
+    assert output(turned) == pytest.approx([5.0])
+    assert output(turned, "arguments=key_reshaped") == [6.0]
+
+
+def test_values_are_summed_whatever_their_weights() -> None:
+    assert output(two_keys(), "value_path=summed") == pytest.approx([12.0, 12.0])
+    assert output(two_keys(mask([[0, 0], [1, 0]])), "value_path=summed") == pytest.approx([0.0, 12.0])
+
+
+def test_a_softmax_over_other_axes() -> None:
+    problem = sdpa(np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 5, 1)), np.ones((2, 3, 5, 1)))
+    for name, terms in (("items", 2), ("items_and_heads", 6), ("queries_and_keys", 20)):
+        assert output(problem, f"softmax_axis={name}") == pytest.approx([5 / terms] * 24)
+
+
+def test_the_softmax_is_taken_twice() -> None:
+    once, again = np.exp(0.25), np.exp(0.75)
+    expected = [(4 * once + 8 * again) / (once + again), (4 * again + 8 * once) / (once + again)]
+    assert output(two_keys(), "softmax_count=twice") == pytest.approx(expected)
+    hidden = mask([[1, 0], [1, 1]])
+    assert output(two_keys(hidden), "softmax_count=twice")[0] == pytest.approx((4 * np.e + 8) / (np.e + 1))
+
+
+def test_exponentials_are_not_divided() -> None:
+    assert output(two_keys(), "softmax_denominator=missing") == pytest.approx([4 / 3 + 8, 4 + 8 / 3])
+
+
+def test_a_cap_that_is_not_divided_by() -> None:
+    problem = two_keys(softcap=2.0)
+    high = np.exp(2 * np.tanh(LOG3))
+    assert output(problem, "softcap=undivided")[0] == pytest.approx((4 + 8 * high) / (1 + high))
+
+
+def test_one_maximum_for_several_rows() -> None:
+    query, key = [[[[1.0], [0.0]], [[0.0], [0.0]]]], [[[[2000.0], [2000.0]], [[0.0], [0.0]]]]
+    problem = sdpa(query, key, [[[[4.0], [8.0]], [[4.0], [8.0]]]])
+    assert output(problem) == [6.0, 6.0, 6.0, 6.0]
+    assert output(problem, "softmax_maximum=of_head") == [6.0, 0.0, 6.0, 6.0]
+    assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]

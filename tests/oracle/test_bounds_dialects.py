@@ -251,6 +251,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
     assert refused == {
         "float_mask[mask]=one_minus",
+        "attention_axis=heads",
         "softmax_axis=queries",
         "softmax_denominator=plus_1e-6",
         "softmax_denominator=plus_1e-9",
@@ -275,8 +276,17 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=clipped",
         "softcap=unmultiplied",
         "query_key_norm=unit_length",
-        "attention_axis=heads",
         "head_result=first",
         "softmax_maximum=at_least_zero",
         "softmax_maximum=of_masked_keys",
+        "softmax_maximum=of_all",
+        "softmax_maximum=of_head",
+        "softmax_axis=items",
+        "softmax_axis=items_and_heads",
+        "softmax_axis=queries_and_keys",
+        "softmax_count=twice",
+        "softmax_denominator=missing",
+        "softcap=undivided",
+        "arguments=key_reshaped",
+        "value_path=summed",
     }

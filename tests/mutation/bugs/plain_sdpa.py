@@ -220,7 +220,7 @@ def softmax_with_maximum_of_all(query: Array, key: Array, value: Array, mask: Ar
     """
     One maximum for the whole tensor: rows far below it vanish.
 
-    Right: a maximum of the whole tensor
+    Right: softmax_maximum=of_all
     """
     logits = hide(scores(query, key), mask)
     peak = logits.max()
