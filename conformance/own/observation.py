@@ -12,6 +12,7 @@ from typing import Literal
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
+from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
 from conformance.own.declaring import Declared
@@ -104,13 +105,18 @@ def _fits(answers: Answers, profiles: Mapping[str, Profile], declared: Dialect, 
 
 
 def _matters(problem: Problem, decision: str, declared: Dialect, profile: Profile) -> bool:
-    """Whether any way of a decision gives another answer here."""
-    plain = expect(problem, declared, profile)
-    return any(
-        _separates(plain, expect(problem, {**declared, **_dialect(way)}, profile))
-        for way in WAYS[decision]
-        if way is not None
-    )
+    """Whether any way of a decision gives another answer here, as far as bounds are derived."""
+    plain = _expected(problem, declared, profile)
+    others = (_expected(problem, {**declared, **_dialect(way)}, profile) for way in WAYS[decision] if way is not None)
+    return plain is not None and any(other is not None and _separates(plain, other) for other in others)
+
+
+def _expected(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation | None:
+    """None where no bound is derived: a cause that is evident, beside a way of this decision, may have none."""
+    try:
+        return expect(problem, dialect, profile)
+    except UnderivedBound:
+        return None
 
 
 def _separates(one: Expectation, other: Expectation) -> bool:

@@ -85,6 +85,11 @@ def softmax_over_queries(query: Array, key: Array, value: Array, mask: Array | N
     return np.asarray(softmax(hidden(logits_of(query, key), mask), axis=-2) @ value)
 
 
+def softmax_over_heads(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """A cause that is evident, and that has no bound beside ways of fully masked rows."""
+    return np.asarray(softmax(hidden(logits_of(query, key), mask), axis=1) @ value)
+
+
 def small_fill(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     logits = logits_of(query, key)
     return np.asarray(

@@ -48,6 +48,7 @@ NAMED = {
     "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
     "plain_sdpa:no_scale": "it does not scale the logits",
     "plain_sdpa:softmax_over_queries": "it normalises over the queries",
+    "plain_sdpa:softmax_over_heads": "it normalises over the heads",
     "plain_sdpa:small_fill": "it adds -1e4 where a boolean or integer mask masks: a large logit still wins",
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
