@@ -15,7 +15,7 @@ EXTRA = "equinox"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",

@@ -18,7 +18,7 @@ EXTRA = "flax"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",
@@ -39,7 +39,7 @@ VARIANTS = {
         "summary": "flax.nnx.MultiHeadAttention",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         "DTYPES": ["float64", "float32", "bfloat16"],
-        "CAPABILITIES": ["grouped_heads", "kdim", "query_dim", "output_dim", "no_bias"],
+        "CAPABILITIES": ["grouped_heads", "kdim", "query_dim", "output_dim", "no_bias", "mistakes"],
         "SLOTS": {
             "mask": {
                 "role": "mask",

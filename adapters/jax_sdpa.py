@@ -19,7 +19,7 @@ EXTRA = "jax"
 OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads"]
+CAPABILITIES = ["scale", "grouped_heads", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",

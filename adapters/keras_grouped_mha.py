@@ -18,7 +18,7 @@ EXTRA = "keras"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["grouped_heads", "kdim", "query_dim", "no_bias", "dropout"]
+CAPABILITIES = ["grouped_heads", "kdim", "query_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attention_mask": {

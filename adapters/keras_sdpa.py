@@ -15,7 +15,7 @@ EXTRA = "keras"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",
@@ -47,7 +47,7 @@ VARIANTS = {
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
         "REQUIRES": ["keras>=3", "jax"],
         "EXTRA": "keras,jax",
-        "CAPABILITIES": ["scale", "grouped_heads"],
+        "CAPABILITIES": ["scale", "grouped_heads", "mistakes"],
     },
     "torch": {
         "summary": "on PyTorch",

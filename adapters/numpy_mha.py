@@ -33,6 +33,7 @@ CAPABILITIES = [
     "no_output_projection",
     "softcap",
     "layout",
+    "mistakes",
 ]
 SLOTS = {
     "key_padding_mask": {
@@ -75,12 +76,12 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call."""
     sizes = call.facts.sizes
     shape = (sizes["batch"], sizes["num_heads"], sizes["seq_len_q"], sizes["seq_len_k"])
-    mask, causal = combined(call, shape), bool(call.arguments.get("is_causal"))
     with framework_call():
+        mask = combined(call, shape)
         query = project(call, "q", call.query, sizes["num_heads"])
         key = append(call, "bias_k", project(call, "k", call.key, sizes["num_kv_heads"]))
         value = append(call, "bias_v", project(call, "v", call.value, sizes["num_kv_heads"]))
-        mask = widened(mask, key.shape[2], causal=causal)
+        mask = widened(mask, key.shape[2], causal=bool(call.arguments.get("is_causal")))
         context, weights = attend(query, key, value, call.scale, mask, None, call.softcap)
         output = context.transpose(0, 2, 1, 3).reshape(shape[0], shape[2], -1)
         if "wo" in call.params:

@@ -17,7 +17,7 @@ EXTRA = ""
 OUTPUTS = ["output", "weights", "weights_mean", "present"]
 DTYPES = ["float64", "float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout", "past"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout", "past", "mistakes"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -56,11 +56,11 @@ def sdpa(call: Call) -> dict[str, Any]:
         key = np.concatenate([call.past_key.bits, key], axis=2)
         value = np.concatenate([call.past_value.bits, value], axis=2)
     mask = call.arguments.get("attn_mask")
-    full = None
-    if mask is not None:
-        array = mask.bits if mask.dtype == call.query.dtype else mask.bits != 0
-        full = np.broadcast_to(array, (*query.shape[:3], key.shape[2]))
     with framework_call():
+        full = None
+        if mask is not None:
+            array = mask.bits if mask.dtype == call.query.dtype else mask.bits != 0
+            full = np.broadcast_to(array, (*query.shape[:3], key.shape[2]))
         output, weights = attend(
             query, key, value, call.scale, full, shift if "is_causal" in call.arguments else None, call.softcap
         )

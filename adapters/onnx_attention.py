@@ -20,7 +20,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -56,7 +56,7 @@ VARIANTS = {
     "nonpad": {
         "summary": "opset 24, padding at the end as nonpad_kv_seqlen",
         "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
-        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",

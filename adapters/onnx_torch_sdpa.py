@@ -15,7 +15,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "mistakes"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -32,7 +32,7 @@ VARIANTS = {
     "opset23": {"summary": "the dynamo exporter, opset 23: the operator Attention", "DTYPES": ["float32"]},
     "torchscript": {
         "summary": "the older exporter (dynamo=False), default opset",
-        "CAPABILITIES": ["scale", "value_dim"],
+        "CAPABILITIES": ["scale", "value_dim", "mistakes"],
         "DTYPES": ["float64", "float32"],
     },
 }

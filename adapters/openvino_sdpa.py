@@ -15,7 +15,7 @@ EXTRA = "openvino"
 OUTPUTS = ["output"]
 DTYPES = ["float32"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "value_dim"]
+CAPABILITIES = ["scale", "value_dim", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",

@@ -19,7 +19,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes"]
 DECLINES = {
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
@@ -60,7 +60,7 @@ VARIANTS = {
     "nonpad": {
         "summary": "opset 24, graph optimisation off, padding at the end as nonpad_kv_seqlen",
         "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
-        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",

@@ -17,7 +17,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias", "mistakes"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",

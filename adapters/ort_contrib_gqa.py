@@ -17,7 +17,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "present"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "softcap", "past"]
+CAPABILITIES = ["scale", "grouped_heads", "softcap", "past", "mistakes"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",

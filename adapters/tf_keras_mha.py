@@ -18,7 +18,7 @@ EXTRA = "tf_keras"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",

@@ -24,7 +24,7 @@ EXTRA = "torch"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout"]
+CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "mistakes"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -47,7 +47,7 @@ SLOTS = {
 VARIANTS = {
     "eval": {
         "summary": "inference; takes the fast path for self attention",
-        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout"],
+        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout", "mistakes"],
     },
     "train": {
         "summary": "training mode, dropout 0",

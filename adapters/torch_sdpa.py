@@ -19,7 +19,7 @@ EXTRA = "torch"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout", "mistakes"]
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -36,7 +36,7 @@ VARIANTS = {
     "flash": {
         "summary": "SDPBackend.FLASH_ATTENTION, which also combines is_causal with attn_mask",
         "OUTPUTS": ["output", "gradients"],
-        "CAPABILITIES": ["scale", "grouped_heads", "layout"],
+        "CAPABILITIES": ["scale", "grouped_heads", "layout", "mistakes"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",

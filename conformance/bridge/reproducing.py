@@ -34,6 +34,8 @@ def reproduce(folder: Path, facts: Mapping[str, Any]) -> "tuple[list[str], int]"
     found = _answered(folder, facts, arrays)
     if found.status == "reply":
         lines, beyond = _judged(found, facts, arrays)
+    elif found.error is not None and facts["mistake"] and found.error["stage"] == "framework":
+        lines, beyond = [f"refused, as it must be: {found.error['type']}: {found.error['message']}"], False
     elif found.error is not None:
         said = f"error in {found.error['stage']}: {found.error['type']}: {found.error['message']}"
         lines, beyond = [found.error["traceback"], said], True
@@ -45,6 +47,8 @@ def reproduce(folder: Path, facts: Mapping[str, Any]) -> "tuple[list[str], int]"
 def _judged(found: Answer, facts: Mapping[str, Any], arrays: Arrays) -> "tuple[list[str], bool]":
     """The outputs, what is told of each, the conclusion; and whether one is beyond what is allowed."""
     lines = [f"{name} {list(got.shape)} {got.dtype}: {_first(got)}" for name, got in found.outputs.items()]
+    if facts["mistake"]:
+        return [*lines, f"the call has a mistake, {facts['mistake']}, and an error was due"], True
     if not facts["outputs"]:
         return [*lines, "nothing to compare with: the run holds no declaration"], True
     each = [compared(name, found.outputs[name], about, arrays) for name, about in facts["outputs"].items()]

@@ -17,7 +17,7 @@ HEADINGS = (*OPERATORS, "half")
 
 def audit(arguments: argparse.Namespace) -> int:
     """Print which cases tell every variation apart from canonical, and what nothing pins down."""
-    cases = load_cases(arguments.paths, (), None)
+    cases = [case for case in load_cases(arguments.paths, (), None) if case.mistake is None]
     found = power((case.id, materialise(case)) for case in cases)
     if arguments.json:
         json.dump(record(found, len(cases)), sys.stdout, indent=2, allow_nan=False)

@@ -15,7 +15,7 @@ from conformance.judge.power import has_power
 from conformance.report import RunLogError, load_run, print_summary, write_reports
 from conformance.report.adapter_table import table
 from conformance.spec.case import Case
-from conformance.spec.digest import distinct, duplicates
+from conformance.spec.digest import alone, distinct, duplicates
 from conformance.spec.features import ordinary
 from conformance.spec.materialise import materialise
 from conformance.spec.schema import text
@@ -51,12 +51,15 @@ def validate(arguments: argparse.Namespace) -> int:
     print(f"{len(cases)} cases, {distinct(cases)} distinct problems")
     for ids in equal:
         print(f"equal problems: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
+    for case in alone(cases) if arguments.strict else ():
+        print(f"{case.source}: {case.id} {TWINLESS}", file=sys.stderr)
     useless = _useless(cases) if arguments.strict else ()
     for case in useless:
         print(f"{case.source}: {case.id} {USELESS}", file=sys.stderr)
-    return USAGE if (equal and arguments.strict) or useless else CONFORMS
+    return USAGE if arguments.strict and (equal or useless or alone(cases)) else CONFORMS
 
 
+TWINLESS = "must be refused, and no case asks for the same without the mistake: a valid twin is needed"
 USELESS = "tells no variation apart and has no feature that no other case has; see conformance audit"
 
 

@@ -126,7 +126,7 @@ def _cell(paths: Sequence[Path], header: Record, record: Record, subject: Subjec
 
 def _declared(cell: Cell, record: Record) -> tuple[Expectation, Profile] | None:
     """What is expected under what was declared; None where the subject did not come so far."""
-    if "declared" not in record:
+    if "declared" not in record or cell.case.mistake is not None:
         return None
     declaration = read_declaration(record["declared"])
     return Judge().declared(cell, declaration), declaration.profile

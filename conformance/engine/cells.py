@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from conformance.bridge.contract import Call, Facts
 from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
+from conformance.engine.mistaken import mistaken
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.case import Case
 from conformance.spec.problem import GRADIENT, SCORES, Problem
@@ -76,20 +77,23 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
     if not outputs:
         return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
-    kept = routed.problem.but(outputs=case.reply_names(outputs))
-    return _cell(case, subject, kept, routed, tuple(name for name in case.outputs if name not in outputs))
+    kept = replace(routed, problem=routed.problem.but(outputs=case.reply_names(outputs)))
+    return _cell(case, subject, kept, tuple(name for name in case.outputs if name not in outputs))
 
 
-def _cell(case: Case, subject: Subject, problem: Problem, routed: Route, dropped: tuple[str, ...]) -> Cell:
-    call = make_call(problem, subject, routed)
+def _cell(case: Case, subject: Subject, routed: Route, dropped: tuple[str, ...]) -> Cell | Refused:
+    try:
+        call = mistaken(make_call(routed.problem, subject, routed), routed.axes, case.mistake)
+    except Declined as declined:
+        return Refused(case, subject, str(declined))
     return Cell(
         case=case,
         subject=subject,
-        route=Route(problem, routed.arguments, routed.masks, routed.axes, routed.dialect),
+        route=routed,
         call=call,
         dropped=dropped,
         signature=signature(call),
-        reply_limit=reply_limit(problem),
+        reply_limit=reply_limit(routed.problem),
     )
 
 
@@ -178,6 +182,7 @@ def signature(call: Call) -> str:
         "scaled" if call.scale is not None else "",
         *(name for name in facts.requirements if name in STATIC),
         "" if facts.layout == "contiguous" else facts.layout,
+        *(f"{tensor.shape}" for tensor in (call.query, call.key, call.value) if "mistakes" in facts.requirements),
     ]
     return " ".join(parts)
 

@@ -22,7 +22,18 @@ CHOICES = {
     "DEVICES": ("cpu", "cuda"),
     "CAPABILITIES": (
         *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
-        *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout", "past"),
+        *(
+            "bias_kv",
+            "zero_key",
+            "relu",
+            "residual",
+            "no_output_projection",
+            "softcap",
+            "dropout",
+            "layout",
+            "past",
+            "mistakes",
+        ),
     ),
 }
 """Facts that are lists, and what may stand in them."""

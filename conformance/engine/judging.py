@@ -39,8 +39,8 @@ class Judged:
     """
     A verdict with what led to it, for the gate and the run log.
 
-    message: the reason in words, or what an exception said. arrays: expected, actual and tolerance by output, of
-    cells that did not simply pass.
+    message: the reason in words, or what an exception said. klass: of a fail that is not about numbers. arrays:
+    expected, actual and tolerance by output, of cells that did not simply pass.
     """
 
     case: str
@@ -54,6 +54,7 @@ class Judged:
     profile: Profile | None = None
     actual: Mapping[str, Tensor] = field(default_factory=dict)
     judgement: Judgement | None = None
+    klass: str = ""
     platform: str = field(default_factory=lambda: f"{platform.system()}-{platform.machine()}")
 
     @property
@@ -127,7 +128,7 @@ def judgement_record(judged: Judged) -> dict[str, Any]:
     """What a judgement adds to the record of a cell; keys that do not apply are absent."""
     found = judged.judgement
     if found is None:
-        return {}
+        return {"class": judged.klass} if judged.klass else {}
     record: dict[str, Any] = {
         "budget": found.budget,
         "outputs": [

@@ -8,6 +8,8 @@ from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.job import Outcome
 from conformance.engine.judging import Judge, Judged, declared_record, judge_digest
 from conformance.engine.whereabouts import misplaced
+from conformance.judge.verdict import NOT_REFUSED
+from conformance.spec import refusals
 
 Record = dict[str, Any]
 
@@ -21,10 +23,28 @@ def judged_outcome(judge: Judge, cell: Cell, outcome: Outcome, versions: Mapping
     elsewhere = misplaced(cell.subject.device, outcome.evidence) if outcome.status == "reply" else ""
     if elsewhere:
         outcome = replace(outcome, status="error", reason=elsewhere)
+    shared = (cell.case.id, cell.subject.name, versions, cell.call.facts, cell.route.problem)
+    if cell.case.mistake is not None:
+        return Judged(*shared, **refusal(cell.case.mistake, outcome))
     if outcome.status == "reply" and outcome.declaration is not None:
         return judge.judge(cell, outcome.declaration, outcome.outputs, versions)
-    facts, problem = cell.call.facts, cell.route.problem
-    return Judged(cell.case.id, cell.subject.name, versions, facts, problem, outcome.status, outcome.reason)
+    return Judged(*shared, outcome.status, outcome.reason)
+
+
+UNCLEAR = ("MemoryError", "RecursionError", "SystemError", "NotImplementedError")
+"""Exceptions that say nothing of the call."""
+
+
+def refusal(mistake: refusals.Name, outcome: Outcome) -> dict[str, Any]:
+    """Verdict, message and class of a call that must be refused: by an exception that leaves the framework call."""
+    if outcome.status == "reply":
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in outcome.outputs.items())
+        message = f"{refusals.REFUSALS[mistake].sentence}: it returned {shapes}, where an error was due"
+        return {"verdict": "fail", "message": message, "klass": NOT_REFUSED}
+    error = outcome.error or {}
+    if outcome.status == "error" and error.get("stage") == "framework" and error.get("type") not in UNCLEAR:
+        return {"verdict": "pass", "message": f"refused, as it must be: {outcome.reason}"}
+    return {"verdict": outcome.status, "message": outcome.reason}
 
 
 def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
@@ -40,6 +60,8 @@ def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
         record["declared"] = declared_record(cell, outcome.declaration)
     if outcome.evidence:
         record["evidence"] = dict(outcome.evidence)
+    if cell.case.mistake is not None:
+        record["mistake"] = cell.case.mistake
     if outcome.error is not None:
         record["error"] = dict(outcome.error)
     return record

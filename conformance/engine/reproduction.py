@@ -74,6 +74,7 @@ def write_reproduction(
         "call": message.fields,
         "tensors": {name: tensor.dtype for name, tensor in message.tensors.items()},
         "outputs": {},
+        "mistake": cell.case.mistake,
         **about,
     }
     if declared is not None:

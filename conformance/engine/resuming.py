@@ -28,7 +28,12 @@ def recalled(cell: Cell, record: Record, judge: Judge, folder: Path) -> Evidence
     """
     klass = record.get("class")
     conforms = record["verdict"] in CONFORMING or klass == CALLS
-    if "known" in record or klass in CLASSES or not (conforms or record["verdict"] == "fail"):
+    if (
+        "known" in record
+        or klass in CLASSES
+        or cell.case.mistake is not None
+        or not (conforms or record["verdict"] == "fail")
+    ):
         return None
     declaration = read_declaration(record["declared"])
     evidence = Evidence(

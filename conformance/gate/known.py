@@ -181,6 +181,8 @@ def _separates(declared: Expectation, deviating: Expectation) -> bool:
 
 
 def _accepted(accept: Accept, cell: Judged) -> str:
+    if (accept.verdict == "fail") != (cell.problem.mistake is not None):
+        return "not covered"  # an error is what a call with a mistake is there for, and its reply what fails
     if cell.verdict in CONFORMING:
         return "conforms"
     if cell.verdict == accept.verdict and re.search(accept.message, cell.message):

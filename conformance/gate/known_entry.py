@@ -54,11 +54,15 @@ class Delta(BaseModel):
 
 
 class Accept(BaseModel):
-    """A verdict that is not about numbers, accepted by its message (a regular expression, searched)."""
+    """
+    A verdict that is not about numbers, accepted by its message (a regular expression, searched).
+
+    A fail is one where a call that must be refused has a reply.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    verdict: Literal["error", "crash", "timeout", "inconclusive"]
+    verdict: Literal["error", "crash", "timeout", "inconclusive", "fail"]
     message: str = ""
 
     @field_validator("message")

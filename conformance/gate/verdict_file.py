@@ -18,7 +18,7 @@ def verdict(run: str, decision: Decision, records: Iterable[Mapping[str, Any]]) 
         about = subjects.setdefault(record["subject"], {"counts": {}, "worst_budget": 0.0})
         about["counts"][record["verdict"]] = about["counts"].get(record["verdict"], 0) + 1
         if record["verdict"] in ("pass", "dialect"):
-            about["worst_budget"] = max(about["worst_budget"], record["budget"])
+            about["worst_budget"] = max(about["worst_budget"], record.get("budget", 0.0))
     return {
         "schema": SCHEMA,
         "run": run,

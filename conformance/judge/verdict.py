@@ -5,12 +5,15 @@ from collections.abc import Iterable
 GRAVITY = ("pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash")
 """Every verdict, from the lightest to the gravest."""
 
-CLASSES = ("precision", "impossible", "semantic", "nondeterministic", "order_dependent", "invariant")
+NOT_REFUSED = "not_refused"
+"""The class of a fail that is not about numbers: there are some, where the call has a mistake."""
+
+CLASSES = ("precision", "impossible", "semantic", "nondeterministic", "order_dependent", "invariant", NOT_REFUSED)
 """
 What kind of fail: `nondeterministic` or `order_dependent` if the same call has other replies when it is asked again;
-`invariant` if only a changed call shows it; `semantic` if a variation explains it; else `impossible` if no
-implementation of the declared arithmetic can produce it, or if shape, dtype or the pattern of non-finite values is
-wrong; else `precision`.
+`invariant` if only a changed call shows it; `not_refused` if a call that must be refused has a reply; `semantic` if a
+variation explains it; else `impossible` if no implementation of the declared arithmetic can produce it, or if shape,
+dtype or the pattern of non-finite values is wrong; else `precision`.
 """
 
 

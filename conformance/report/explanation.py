@@ -38,6 +38,7 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
         "sizes": problem.sizes(),
         "outputs": list(case.outputs),
         "requirements": list(case.requirements()),
+        "mistake": case.mistake,
         "masks": [_mask(group) for group in problem.groups],
         "together": list(draw(problem.attended())) if len(problem.groups) > 1 else [],
         "dead_rows": int((~problem.attended().any(axis=-1)).sum()),
@@ -116,6 +117,8 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield f"{record['operator']} in {record['dtype']}: {_pairs(record['sizes'])}"
     needed = f"; only of subjects that honour {', '.join(record['requirements'])}" if record["requirements"] else ""
     yield f"Asked for: {', '.join(record['outputs'])}{needed}"
+    if record["mistake"] is not None:
+        yield f"To be refused: {record['mistake']}; what follows is said of the valid call"
     yield from _masks(record)
     yield from _numbers(record)
     yield from _variations(record)

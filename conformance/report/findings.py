@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from conformance.judge.causes import fewest
+from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
 from conformance.report.records import (
     VERDICTS,
@@ -20,6 +21,7 @@ from conformance.report.records import (
     Run,
     Tie,
 )
+from conformance.spec.refusals import REFUSALS
 
 LOOK_FOR = {
     "nondeterministic": "switch dropout off, as in inference; else look for a race or memory that nobody wrote",
@@ -101,7 +103,8 @@ def finding_text(finding: Finding) -> str:
 
 def unexplained_kind(finding: Finding) -> str:
     """The kind of a finding without a cause; of numbers it is said that nothing explains them."""
-    return f"{finding.kind}, unexplained" if finding.kind.startswith("fail") else finding.kind
+    told = not finding.kind.startswith("fail") or finding.kind.endswith(NOT_REFUSED)
+    return finding.kind if told else f"{finding.kind}, unexplained"
 
 
 def finding_of(run: Run) -> dict[Key, Finding]:
@@ -187,13 +190,13 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     if cell.error is not None:
         return (cell.verdict, cell.error.kind, re.sub(r"\d+", "#", first_line(cell.error.message)))
     if cell.verdict == "fail":
-        return (cell.verdict, cell.fail_class, "")
+        return (cell.verdict, cell.fail_class, cell.record.get("mistake", ""))
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
 def _finding(cells: list[Cell], cause: str) -> Finding:
     first = cells[0]
-    sentence, remedy = _sentence(cells, cause) if cause else (what_happened(first), LOOK_FOR.get(first.fail_class, ""))
+    sentence, remedy = _sentence(cells, cause) if cause else _without_cause(first)
     return Finding(
         subject=first.subject,
         kind=kind_of(first),
@@ -202,6 +205,14 @@ def _finding(cells: list[Cell], cause: str) -> Finding:
         explained=bool(cause),
         cells=tuple(cell.key for cell in cells),
     )
+
+
+def _without_cause(cell: Cell) -> tuple[str, str]:
+    """Sentence and remedy where no decision is the cause: of a call that was to be refused, its mistake."""
+    if cell.fail_class == NOT_REFUSED:
+        refusal = REFUSALS[cell.record["mistake"]]
+        return refusal.sentence, refusal.remedy
+    return what_happened(cell), LOOK_FOR.get(cell.fail_class, "")
 
 
 def kind_of(cell: Cell) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from conformance.spec import refusals
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
@@ -96,7 +97,8 @@ class Case:
     One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
 
     The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
-    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. yaml: the
+    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. mistake: the
+    call has it and must be refused; everything else is said of the valid call, its twin. yaml: the
     expanded entry as text, to show. source: where the entry begins,
     "cases/masks/key_padding.yaml:6".
     """
@@ -133,6 +135,7 @@ class Case:
     outputs: tuple[str, ...] = ("output",)
     tags: tuple[str, ...] = ()
     published: Published | None = None
+    mistake: refusals.Name | None = None
     yaml: str = ""
     source: str = ""
 
@@ -224,5 +227,6 @@ class Case:
             "dropout": self.dropout_p is not None,
             "layout": self.inputs.layout != "contiguous",
             "past": self.past > 0,
+            "mistakes": self.mistake is not None,
         }
         return tuple(name for name, holds in needed.items() if holds)

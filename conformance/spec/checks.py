@@ -15,6 +15,7 @@ from conformance.spec.case import Case
 from conformance.spec.document import Entry
 from conformance.spec.mistakes import Fault
 from conformance.spec.problem import GRADIENTS, PRESENT, SCORES
+from conformance.spec.refusals import FEWEST_ITEMS, REFUSALS
 from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
@@ -157,6 +158,31 @@ def past(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "layout"), f"layout {case.inputs.layout} is of one array, and past hands over two")
 
 
+def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A call that must be refused has one mistake, which is one there."""
+    if (entry.expect is None) != (entry.mistake is None):
+        name, other = (
+            ("expect", "a mistake: what does not fit") if entry.mistake is None else ("mistake", "expect: error")
+        )
+        yield Fault((name,), f"{name} needs {other}", at_key=True)
+    if case.mistake is None:
+        return
+    about = REFUSALS[case.mistake]
+    if about.masked and not case.masks:
+        yield Fault(("mistake",), f"mistake {case.mistake} needs a mask")
+    if about.items and case.batch < FEWEST_ITEMS:
+        yield Fault(
+            ("mistake",), f"mistake {case.mistake} takes one of {case.batch} items: one that is left is broadcast"
+        )
+    if case.mistake == "query_width" and case.operator == "sdpa":
+        yield Fault(("mistake",), "mistake query_width is for operator mha only; key_width is that of sdpa")
+    if case.inputs.alias != "none":
+        yield Fault(("inputs", "alias"), f"a mistake in one of three arrays, which alias {case.inputs.alias} makes one")
+    for name, given in (("published", entry.published), ("past", entry.past)):
+        if given is not None:
+            yield Fault((name,), f"{name} is of calls that have an answer", at_key=True)
+
+
 def intermediate(entry: Entry, case: Case) -> Iterator[Fault]:
     """What is computed on the way is returned by sdpa alone."""
     for number, name in enumerate(entry.outputs):
@@ -197,6 +223,7 @@ RULES = (
     Rule(frozenset({"softcap", "dtype"}), softcap),
     Rule(frozenset({"operator", "past", "seq_len_k", "masks", "inputs", "outputs"}), past),
     Rule(frozenset({"operator", "outputs"}), intermediate),
+    Rule(frozenset({"expect", "mistake", "operator", "batch", "masks", "inputs", "published", "past"}), refusal),
     Rule(frozenset({"outputs"}), repeated),
     Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
 )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 
 import numpy as np
@@ -29,6 +30,14 @@ def duplicates(cases: Iterable[Case]) -> tuple[tuple[str, ...], ...]:
 def distinct(cases: Iterable[Case]) -> int:
     """How many problems there are, equal arrays counted once."""
     return len(_by_arrays(cases))
+
+
+def alone(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Cases with a mistake that have no twin: a case that asks for the same without it."""
+    all_cases = tuple(cases)
+    wrong = [case for case in all_cases if case.mistake is not None]
+    valid = {arrays_digest(materialise(case)) for case in all_cases if case.mistake is None} if wrong else set()
+    return tuple(case for case in wrong if arrays_digest(materialise(replace(case, mistake=None))) not in valid)
 
 
 def _by_arrays(cases: Iterable[Case]) -> Mapping[str, tuple[str, ...]]:
@@ -64,6 +73,7 @@ def _rare(problem: Problem) -> dict[str, object]:
     found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
     found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
     found |= {"past": problem.past} if problem.past else {}
+    found |= {} if problem.mistake is None else {"mistake": problem.mistake}
     found |= {} if problem.activation is None else {"activation": problem.activation}
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from conformance.spec import patterns, streams
+from conformance.spec import patterns, refusals, streams
 from conformance.spec.model import Model
 from conformance.spec.published import PublishedFields
 
@@ -153,6 +153,8 @@ class Entry(Model):
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = InputFields()
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
+    expect: Literal["error"] | None = Field(default=None, description="The call must be refused: it has a mistake.")
+    mistake: refusals.Name | None = Field(default=None, description="What does not fit, of a call that does.")
     published: PublishedFields | None = Field(default=None, description="Numbers printed elsewhere for this case.")
 
 

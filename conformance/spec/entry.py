@@ -115,6 +115,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         outputs=tuple(entry.outputs),
         tags=tuple(entry.tags),
         published=published(entry.published, suite),
+        mistake=entry.mistake,
     )
 
 

@@ -19,8 +19,9 @@ def features(case: Case) -> frozenset[str]:
     """
     plain = (f"operator {case.operator}", f"dtype {case.dtype}", f"alias {case.inputs.alias}")
     outputs = (f"output {name}" for name in case.outputs)
+    wrong = () if case.mistake is None else (f"mistake {case.mistake}",)
     needed = (f"requirement {name}" for name in case.requirements())
-    return frozenset((*plain, *outputs, *needed, *_masks(case), *_relations(case)))
+    return frozenset((*plain, *wrong, *outputs, *needed, *_masks(case), *_relations(case)))
 
 
 def asked(case: Case) -> tuple[str, ...]:

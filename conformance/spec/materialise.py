@@ -73,6 +73,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         activation=case.activation,
         residual=case.residual,
         past=case.past,
+        mistake=case.mistake,
         dropout_p=case.dropout_p,
         layout=case.inputs.layout,
         requirements=case.requirements(),

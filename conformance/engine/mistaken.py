@@ -1,0 +1,77 @@
+"""A call with one mistake in its arrays, made after everything else: routing and facts are those of the valid call."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.contract import Call
+from conformance.bridge.tensor import Tensor
+from conformance.engine.placing import Declined
+from conformance.spec.problem import Array
+
+Change = Callable[[Array, int], Array]
+"""A change of an array along one of its axes."""
+
+
+def _grown(array: Array, axis: int) -> Array:
+    """One position more: the last once again."""
+    return np.concatenate([array, np.take(array, [-1], axis=axis)], axis=axis)
+
+
+def _shrunk(array: Array, axis: int) -> Array:
+    """The last position taken away."""
+    return np.take(array, range(array.shape[axis] - 1), axis=axis)
+
+
+MASKS: Mapping[str, tuple[str, Change]] = {
+    "mask_keys": ("k", _grown),
+    "mask_queries": ("q", _grown),
+    "mask_items": ("b", _shrunk),
+}
+"""The axis of the mask, and what is done along it."""
+
+
+def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | None) -> Call:
+    """
+    The call with a mistake of `spec.refusals`; axes: the form of each mask argument.
+
+    Raises:
+        Declined: no argument carries a mask in which the mistake can be made.
+    """
+    if mistake is None:
+        return call
+    if mistake in MASKS:
+        letter, change = MASKS[mistake]
+        return replace(call, arguments=_masks(call.arguments, axes, letter, change))
+    changed: dict[str, Any] = {}
+    if mistake == "value_positions":
+        changed["value"] = _changed(call.value, _shrunk, -2)
+    elif mistake == "key_items":
+        changed |= {name: _changed(getattr(call, name), _shrunk, 0) for name in ("key", "value")}
+    else:
+        name = mistake.removesuffix("_width")
+        changed[name] = _changed(getattr(call, name), _grown, -1)
+    return replace(call, **changed)
+
+
+def _masks(
+    arguments: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], letter: str, change: Change
+) -> dict[str, Any]:
+    """Every mask that spans the axis, changed along it."""
+    made = dict(arguments)
+    for name, form in axes.items():
+        argument = arguments[name]
+        spanned = [letter in axis.split("*") for axis in form]
+        if not isinstance(argument, Tensor) or argument.bits.ndim != len(form) or not any(spanned):
+            continue
+        if argument.shape[spanned.index(True)] > 1:
+            made[name] = _changed(argument, change, spanned.index(True))
+    if all(made[name] is arguments[name] for name in arguments):
+        raise Declined(f"no argument takes a mask over {letter} as it is: the mistake cannot be made")
+    return made
+
+
+def _changed(tensor: Tensor, change: Change, axis: int) -> Tensor:
+    return Tensor(tensor.dtype, np.ascontiguousarray(change(tensor.bits, axis)))
