@@ -1,5 +1,6 @@
 """Layers whose projections have an axis for the heads: shared by the Keras, tf_keras and Flax adapters."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from conformance.bridge import Call, Profile
@@ -33,6 +34,13 @@ def parameters_by_part(call: Call) -> dict[str, dict[str, Any]]:
     for name, array in parameters(call).items():
         nested[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
     return nested
+
+
+def as_in_the_call(call: Call, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs that were asked for; gradients by parameters in the shapes that those have in the call."""
+    shapes = {f"grad_{name}": tensor.shape for name, tensor in call.params.items()}
+    found = {name: arrays[name] for name in call.facts.outputs}
+    return {name: array.reshape(shapes.get(name, array.shape)) for name, array in found.items()}
 
 
 def stepwise_profile(backend: str, dtype: str) -> Profile:

@@ -8,7 +8,7 @@ import tensorflow as tf
 from conformance.bridge import Call
 
 from ._arrays import to_numpy
-from ._layers import PARAMETERS
+from ._layers import PARAMETERS, as_in_the_call
 
 
 def with_gradients(call: Call, layer: Any, attend: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -26,6 +26,4 @@ def with_gradients(call: Call, layer: Any, attend: Callable[..., Any], arguments
     wanted = None if call.grad_output is None else tf.constant(to_numpy(call.grad_output))
     slopes = tape.gradient(output, by, output_gradients=wanted)
     found = {"output": output} | {f"grad_{name}": slope for name, slope in slopes.items()}
-    shapes = {f"grad_{name}": call.params[name].shape for name in names}
-    arrays = {name: found[name].numpy() for name in call.facts.outputs}
-    return {name: array.reshape(shapes.get(name, array.shape)) for name, array in arrays.items()}
+    return as_in_the_call(call, {name: array.numpy() for name, array in found.items()})

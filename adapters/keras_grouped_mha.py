@@ -7,6 +7,7 @@ What this adapter translates, and nothing else:
 * value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
 * use_causal_mask: top-left aligned
 * dropout: given to the layer, inactive outside training
+* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
 """
@@ -15,7 +16,7 @@ NAME = "keras.grouped_mha"
 OPERATORS = ["mha"]
 REQUIRES = ["keras>=3"]
 EXTRA = "keras"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["grouped_heads", "kdim", "query_dim", "no_bias", "dropout", "mistakes"]
@@ -48,6 +49,7 @@ VARIANTS = {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
+        "OUTPUTS": ["output", "weights"],
         "EXTRA": "keras,torch",
     },
 }
@@ -60,6 +62,7 @@ import keras
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply
+from ._keras_gradients import with_gradients
 from ._layers import parameters
 
 SIZES = ("head_dim", "num_heads", "num_kv_heads", "query_dim", "vdim", "kdim")
@@ -78,6 +81,8 @@ def mha(call: Call) -> dict[str, Any]:
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)
     with framework_call():
+        if call.grad_output is not None:
+            return with_gradients(call, call.grad_output, layer, arguments)
         result = layer(**arguments)
     return layer_reply(call, result)
 

@@ -8,7 +8,7 @@ What this adapter translates, and nothing else:
   means attend
 * use_causal_mask: top-left aligned
 * dropout: given to the layer, inactive outside training
-* gradients, on TensorFlow: tf.GradientTape by query, key, value and the kernels and biases
+* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
 * [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(-2,) leaves it out; padding is
@@ -19,7 +19,7 @@ NAME = "keras.mha"
 OPERATORS = ["mha"]
 REQUIRES = ["keras>=3"]
 EXTRA = "keras"
-OUTPUTS = ["output", "weights"]
+OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
@@ -41,7 +41,6 @@ VARIANTS = {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
         "REQUIRES": ["keras>=3", "tensorflow"],
-        "OUTPUTS": ["output", "weights", "gradients"],
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
@@ -54,10 +53,12 @@ VARIANTS = {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
+        "OUTPUTS": ["output", "weights"],
         "EXTRA": "keras,torch",
     },
     "axes": {
         "summary": "on PyTorch, over the second of two axes of positions (-2), padding in key_mask",
+        "OUTPUTS": ["output", "weights"],
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
         "EXTRA": "keras,torch",
@@ -82,6 +83,7 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes
+from ._keras_gradients import with_gradients
 from ._layers import parameters
 
 
@@ -100,10 +102,8 @@ def mha(call: Call) -> dict[str, Any]:
     if axes:
         arguments = {name: one_more_axis(value) for name, value in arguments.items()}
     with framework_call():
-        if facts.gradients:
-            from ._tensorflow import with_gradients  # noqa: PLC0415 - only its variant has TensorFlow
-
-            return with_gradients(call, layer, layer, arguments)
+        if call.grad_output is not None:
+            return with_gradients(call, call.grad_output, layer, arguments)
         result = layer(**arguments)
     reply = layer_reply(call, result)
     return {name: array[:, 0] for name, array in reply.items()} if axes else reply

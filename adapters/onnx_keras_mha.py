@@ -2,7 +2,7 @@
 keras.layers.MultiHeadAttention, exported to ONNX by keras.Model.export(format="onnx"), run by onnxruntime.
 
 What this adapter translates, and nothing else:
-* what keras.mha translates, but for dropout; key_mask is not given
+* what keras.mha translates, but for dropout and query_mask
 * the parameters are inputs of the graph (Layer.stateless_call), batch and lengths are open (None)
 * arguments that are one object are one input of the model
 

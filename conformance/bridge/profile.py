@@ -28,7 +28,8 @@ class Profile:
     key after a multiplication by (the root of) the scale. score: logits, after the product, after the scale,
     in a softcap and after a bias. soft: x - max, exp and division. sum: accumulator of the denominator. prob:
     weights before they meet the values. scale: the constant 1/sqrt(head_dim) and those of a softcap. lse: the
-    log-sum-exp from which a backward pass recomputes weights. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units
+    log-sum-exp from which a backward pass recomputes weights. bias_sum: the type in which the gradient of a bias is
+    summed over all positions, if narrower than `acc`. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units
     of `soft`, that of the tangent of a softcap exp_ulp.
     ftz: float16 subnormals may be flushed to zero (those of wider types always may).
     """
@@ -43,6 +44,7 @@ class Profile:
     lse: str
     mm: str | None = None
     pre: str | None = None
+    bias_sum: str | None = None
     exp_ulp: float = 4.0
     ftz: bool = False
 

@@ -46,7 +46,7 @@ class Arithmetic:
 
     def of(self, profile: Profile) -> Profile | None:
         """The declared profile with what is coarser here; None where nothing is."""
-        declared = profile.record()
+        declared = profile.record() | {"bias_sum": profile.bias_sum or profile.acc}
         coarser = {
             name: dtype for name, dtype in self.fields.items() if UNIT[dtype] > UNIT[declared[name] or profile.store]
         }
@@ -128,6 +128,7 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
             ("scores_in_{}", "rounds the logits to {}", "", {"score": dtype}),
             ("{}_operands", "rounds the operands of matrix products to {}", TF32, {"mm": dtype}),
             ("scores_and_softmax_in_{}", "computes logits and softmax in {}", "", {**_scores(dtype), "prob": dtype}),
+            ("biases_in_{}", "sums the gradients of biases in {}", "", {"bias_sum": dtype}),
             ("{}_accumulation", "accumulates dot products in {}", "", {"acc": dtype}),
             ("in_{}", "computes in {} throughout", "", {**_everywhere(dtype), "store": dtype}),
         )

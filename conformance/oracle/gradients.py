@@ -184,7 +184,7 @@ def of_linear(entered: Array, left: Array, letter: str, biased: bool, arithmetic
     flat = left.reshape(-1, left.shape[-1])
     found = {"w" + letter: arithmetic.dot(entered.reshape(-1, entered.shape[-1]).T, flat)}
     if biased:
-        found["b" + letter] = arithmetic.total(flat.T, "acc")[..., 0]
+        found["b" + letter] = arithmetic.total(flat.T, "bias_sum")[..., 0]
     return found
 
 

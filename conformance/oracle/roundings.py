@@ -40,6 +40,7 @@ class Roundings:
     lse: float
     mm: float
     pre: float
+    bias_sum: float
     entry: float
     exp_ulp: float
     eta_store: float
@@ -66,6 +67,7 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
         lse=UNIT[profile.lse],
         mm=mm if mm > store else 0.0,
         pre=0.0 if profile.pre is None else UNIT[profile.pre],
+        bias_sum=max(UNIT[profile.acc], 0.0 if profile.bias_sum is None else UNIT[profile.bias_sum]),
         entry=store if store > UNIT[dtype] else 0.0,
         exp_ulp=profile.exp_ulp,
         eta_store=underflow(profile.store, ftz=profile.ftz),

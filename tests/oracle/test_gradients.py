@@ -219,3 +219,20 @@ def test_gradients_follow_a_variation_of_the_problem() -> None:
 def test_a_problem_without_the_gradient_of_its_output_is_refused() -> None:
     with pytest.raises(ValueError, match="a problem that asks for gradients needs grad_output"):
         evaluate(PROBLEMS["plain"].but(grad_output=None))
+
+
+def test_a_coarse_sum_widens_the_bounds_of_biases_alone() -> None:
+    problem = mha()
+    answer = evaluate(problem)
+    fine = bound_reply(answer, Profile.uniform("float32"))
+    coarse = bound_reply(answer, Profile.uniform("float32").but(bias_sum="float16"))
+    biases = {"grad_bq", "grad_bk", "grad_bv", "grad_bo"}
+    assert {name for name in fine if not np.array_equal(fine[name].sigma, coarse[name].sigma)} == biases
+    assert all((coarse[name].sigma > 100 * fine[name].sigma).all() for name in biases - {"grad_bk"})
+
+
+def test_a_sum_of_biases_is_never_finer_than_the_accumulator() -> None:
+    answer = evaluate(mha())
+    profile = Profile.uniform("float32").but(acc="float16")
+    accumulated = bound_reply(answer, profile)["grad_bo"].sigma
+    assert np.array_equal(bound_reply(answer, profile.but(bias_sum="float32"))["grad_bo"].sigma, accumulated)

@@ -1,0 +1,58 @@
+"""
+Gradients of a Keras layer by its inputs and parameters, on TensorFlow and JAX: shared by the keras adapters.
+
+On PyTorch they are left out. In a row without an attended key the gradients that Keras gets are seq_len_k times too
+large there: its fill swallows the logarithm of the sum from which PyTorch's CPU kernel recomputes the weights
+(measured, torch 2.13), and no decision has a word for that.
+"""
+
+from typing import Any
+
+import keras
+
+from conformance.bridge import Call, Tensor
+
+from ._arrays import to_numpy
+from ._layers import PARAMETERS, as_in_the_call
+
+INPUTS = ("query", "value", "key")
+
+
+def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Answer a call that asks for gradients of sum(grad_output * output); the layer is called with `arguments`."""
+    if keras.backend.backend() == "tensorflow":
+        from ._tensorflow import with_gradients as taped  # noqa: PLC0415 - only its variant has TensorFlow
+
+        return taped(call, layer, layer, arguments)
+    inputs = {name: keras.ops.convert_to_tensor(arguments[name]) for name in INPUTS}
+    others = {name: value for name, value in arguments.items() if name not in INPUTS}
+    wanted = keras.ops.convert_to_tensor(to_numpy(grad_output))
+    names = [name for name in PARAMETERS if name in call.params]
+    output, slopes, params = by_vjp(layer, inputs, others, wanted)
+    found = {"output": output, **{f"grad_{name}": slope for name, slope in slopes.items()}}
+    found |= {f"grad_{name}": slope for name, slope in zip(names, params, strict=True)}
+    return as_in_the_call(call, {name: keras.ops.convert_to_numpy(each) for name, each in found.items()})
+
+
+Found = tuple[Any, dict[str, Any], list[Any]]
+"""The output, gradients by the inputs, and those by the parameters in the layer's order."""
+
+
+def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
+    """On JAX: jax.vjp of Layer.stateless_call, under jax.jit."""
+    import jax  # noqa: PLC0415 - only its variant has JAX
+
+    flags = {name: value for name, value in others.items() if isinstance(value, bool)}
+    masks = {name: value for name, value in others.items() if name not in flags}
+
+    def differentiated(params: list[Any], given: dict[str, Any], masks: dict[str, Any], wanted: Any) -> Found:
+        def attend(params: list[Any], given: dict[str, Any]) -> Any:
+            return layer.stateless_call(params, [], **given, **masks, **flags)[0]
+
+        output, pull = jax.vjp(attend, params, given)
+        slopes, by_inputs = pull(wanted)
+        return output, by_inputs, slopes
+
+    params = [variable.value for variable in layer.trainable_variables]
+    found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
+    return found
