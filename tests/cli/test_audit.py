@@ -72,9 +72,9 @@ def test_a_case_file_with_a_mistake_is_named_and_nothing_is_audited(project: Pat
 
 
 IDLE = """\
-  - {name: idle, batch: 1, num_heads: 1, head_dim: 2, seq_len_q: 1, seq_len_k: 1, inputs: {INPUTS}}
-  - {name: idle_too, batch: 1, num_heads: 1, head_dim: 2, seq_len_q: 1, seq_len_k: 1, inputs: {INPUTS, seed: 1}}
-""".replace("INPUTS", "key: [[[[0, 0]]]], value: [[[[0, 0]]]]")
+  - {name: idle, batch: 1, num_heads: 1, head_dim: 2, seq_len_q: 1, seq_len_k: 1, scale: 0.5, inputs: {INPUTS}}
+  - {name: idle_too, batch: 1, num_heads: 1, head_dim: 2, seq_len_q: 1, seq_len_k: 1, scale: 0.25, inputs: {INPUTS}}
+""".replace("INPUTS", "query: [[[[0, 0]]]], key: [[[[0, 0]]]], value: [[[[0, 0]]]]")
 
 
 def test_strict_refuses_a_case_that_tells_nothing_apart_and_has_nothing_of_its_own(project: Path) -> None:
