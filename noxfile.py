@@ -92,6 +92,18 @@ def numpies(session: nox.Session, numpy: str) -> None:
 
 
 @nox.session
+@nox.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def workers(session: nox.Session, version: str) -> None:
+    """Show that workers run under several versions of Python, in environments with NumPy and nothing of ours."""
+    install(session, "-e", ".", "virtualenv")
+    there = Path(session.create_tmp()) / f"python{version}"
+    session.run("virtualenv", "--quiet", "--python", version, str(there))
+    session.run(str(there / "bin" / "python"), "-m", "pip", "install", "--quiet", "numpy>=1.26", external=True)
+    words = ("-a", "numpy.*@cpu:there", "--env", f"there={there}", *session.posargs)
+    session.run("conformance", "run", *words)
+
+
+@nox.session
 def mutation(session: nox.Session) -> None:
     """Show that lying adapters and planted bugs are killed and rightly named: `nox -s mutation -- --sample 8`."""
     install(session, "-e", ".")

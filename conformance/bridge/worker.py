@@ -109,10 +109,8 @@ def _need_device(adapter: ModuleType, device: str) -> None:
 def _versions(distributions: list[str]) -> dict[str, str]:
     versions = {}
     for name in distributions:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     return versions
 
 

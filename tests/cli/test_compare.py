@@ -347,3 +347,29 @@ def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(proj
         "6 mistakes; nothing was run",
     ]
     assert not (project / "out").exists()
+
+
+SIX = """\
+format: 1
+deviations:
+  - subject: mine.*
+    wen: {}
+    delta: {decisions: {fully_masked_row: nann}}
+    reason: A reason that is long enough.
+    link: https://example.org
+  - subject: mine.*
+    when: {dead_rows: true}
+    delta: {profile: {accumulator: float32}}
+    reason: too short
+    link: http://example.org
+"""
+
+
+def test_a_list_with_six_mistakes_tells_all_of_them_and_runs_nothing(project: Path) -> None:
+    (project / "mine.yaml").write_text(SIX, encoding="utf-8")
+    done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
+    assert done.returncode == 4
+    told = done.stderr.splitlines()
+    assert [line.partition(":")[2].partition(":")[0] for line in told[:6]] == ["4", "5", "9", "10", "11", "12"]
+    assert told[6:] == ["6 mistakes; nothing was run"]
+    assert not (project / "out").exists()
