@@ -245,6 +245,6 @@ def _number(value: Any) -> float | None:
 
 
 def _line(text: str) -> str:
-    """The first line that says anything, without what changes from run to run (addresses)."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    """A text in one line, without colours and what changes from run to run (addresses): frameworks wrap exceptions."""
+    line = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
     return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]

@@ -12,7 +12,13 @@ from conformance.judge.diagnose import CANONICAL
 from conformance.judge.invariants import INVARIANTS
 from conformance.judge.telling import sentence, turned
 
-SHOWN = 120
+UNSTEADY = {
+    "nondeterministic": "answers the very same call in different ways",
+    "order_dependent": "answers a call in another way after other calls",
+}
+"""Classes of fail that no decision explains, after "it"."""
+
+SHOWN = 160
 """Characters of a message."""
 
 
@@ -136,7 +142,8 @@ def _happened(observed: Observed) -> str:
             return "does not answer in time"
         case "inconclusive":
             return f"cannot be judged{text}"
-    return f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
+    unexplained = f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
+    return UNSTEADY.get(observed.klass, unexplained)
 
 
 def _short(before: str, now: str) -> tuple[str, str] | None:

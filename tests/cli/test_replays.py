@@ -41,6 +41,17 @@ def test_a_row_names_releases_a_subject_and_cases_that_exist(name: str) -> None:
     assert [glob for glob in row["cases"] if not any(matches(glob, case) for case in ids)] == []
 
 
+def test_the_page_tells_what_every_row_came_to() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "upgrading.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE))
+    assert told.keys() == ROWS.keys()
+    for name, row in ROWS.items():
+        good, bad, said, calm = (cell.strip() for cell in told[name].split(" | "))
+        assert (good, bad) == (f"{row['package']} {row['good']}", row["bad"])
+        assert re.search(row["says"], said)
+        assert calm.startswith(f"{row['neighbours'][0]} to {row['neighbours'][1]}: ")
+
+
 ROW = {
     "id": "one",
     "package": "frame",

@@ -1,5 +1,6 @@
 """Two sides of one cell each: what the comparison calls the change, what it says, and what it returns."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -112,6 +113,19 @@ def test_a_cause_of_two_ways_is_told_with_its_condition(sides: ModuleType) -> No
     coarse = of(sides, {"a": PASS}, {"a": Observed("fail", ways=("arithmetic=tf32",), klass="precision")})
     told = "it computes more coarsely than declared (tf32); in 1.23.2 it conformed: 1 case"
     assert [group.sentence for group in coarse.groups] == [f"onnxruntime 1.24.4: {told}"]
+
+
+def test_what_no_decision_explains_is_told_by_its_class(sides: ModuleType) -> None:
+    unsteady = of(sides, {"a": PASS}, {"a": UNSTEADY})
+    told = "it answers the very same call in different ways; in 1.23.2 it conformed: 1 case"
+    assert [group.sentence for group in unsteady.groups] == [f"onnxruntime 1.24.4: {told}"]
+    loud = Observed("error", error="ValueError", text="a shape of the wrong size, " * 20)
+    said = of(sides, {"a": PASS}, {"a": loud}).groups[0].sentence
+    assert re.search(r"it raises ValueError: a shape[\w ,]{100,150}wrong …; in 1.23.2 it conformed: 1 case$", said)
+    bits = of(sides, {"a": PASS}, {"a": Observed("pass", budget=0.3, bits="b9")})
+    assert [group.sentence for group in bits.groups] == [
+        "onnxruntime 1.24.4: conforms with other bits than in 1.23.2: 1 case"
+    ]
 
 
 def test_other_bits_say_nothing_on_another_machine() -> None:

@@ -61,8 +61,8 @@ def test_the_joint_diagnosis_comes_first_with_its_condition() -> None:
 
 
 def test_addresses_in_messages_do_not_differ_from_run_to_run() -> None:
-    found = read({"error": {"type": "E", "message": "\n at 0x7f12 it fails\nmore"}})
-    assert (found.error, found.text) == ("E", "at 0x… it fails")
+    found = read({"error": {"type": "E", "message": "\n at 0x7f12 it fails\n\n\x1b[1mmore\x1b[0m"}})
+    assert (found.error, found.text) == ("E", "at 0x… it fails more")
 
 
 def test_a_subject_is_named_without_its_environment() -> None:
