@@ -5,6 +5,7 @@ One run has the packaged list of known deviations, and conforms; the other has a
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import pytest
 
 pytestmark = pytest.mark.frameworks
 
+PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 LENGTH_ONE = ["published/multiple/one_query_one_key", "published/multiple/one_query_one_key_hidden_from_two_heads"]
 SQUARE = "published/multiple/relu_and_residual_of_one_square_head"
 NAMED: dict[str, list[dict[str, str]]] = {
@@ -129,3 +131,15 @@ def test_with_the_list_it_conforms_and_every_red_cell_stays_red(listed: Finished
         before, after = unlisted.cells(subject), listed.cells(subject)
         assert {case: cell["verdict"] for case, cell in after.items()} == {c: r["verdict"] for c, r in before.items()}
         assert all("known" in after[case] for verdict in ("fail", "error") for case in red(after, verdict))
+
+
+def test_the_page_names_the_same_causes() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if "as_printed" in line and "|" in line
+    ]
+    written = {cells[0].strip("`"): set(re.findall(r"`([\w\[\]]+=\w+)`", cells[-1])) for cells in rows}
+    found = {
+        s: {f"{decision}={name}" for cause in causes for decision, name in cause.items()} for s, causes in NAMED.items()
+    }
+    assert written == found
