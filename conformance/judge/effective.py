@@ -38,6 +38,10 @@ def pieces(problem: Problem) -> tuple[Piece, ...] | str:
         return "key and value are one tensor: the values cannot be replaced"
     if "output" not in problem.outputs:
         return "the output is not asked for"
+    if problem.operator == "mha" and "wo" not in problem.params:
+        return "there is no projection of the output that could be set"
+    if problem.residual:
+        return "the query is added to the output"
     width, heads = _capacity(problem)
     found = [
         Piece(range(head, min(head + heads, problem.num_heads)), range(key, min(key + width, problem.seq_len_k)))
@@ -61,7 +65,7 @@ def _capacity(problem: Problem) -> tuple[int, int]:
 def _params(problem: Problem, heads: range, width: int) -> dict[str, Array]:
     """Projections that hand the first `width` features through, for some heads side by side."""
     params = dict(problem.params)
-    params |= {name: np.zeros_like(params[name]) for name in ("wv", "wo", "bv", "bo") if name in params}
+    params |= {name: np.zeros_like(params[name]) for name in ("wv", "wo", "bv", "bo", "bias_v") if name in params}
     features = np.arange(width)
     for head in range(problem.num_kv_heads):
         params["wv"][features, head * problem.value_dim + features] = 1.0

@@ -33,6 +33,18 @@ def mha(output_dim: int) -> Problem:
     return Problem("mha", "float64", 2, 1, 3, 3, draw((2, 4, 4)), draw((2, 7, 5)), draw((2, 7, 5)), params=params)
 
 
+def unprojected() -> Problem:
+    """The heads of `mha` side by side, as they are."""
+    problem = mha(6)
+    return problem.but(params={name: array for name, array in problem.params.items() if name not in ("wo", "bo")})
+
+
+def appended() -> Problem:
+    """`mha` with a learned key, whose value is not zero."""
+    problem = mha(11)
+    return problem.but(params={**problem.params, "bias_k": np.full(3, 0.5), "bias_v": np.full(3, 7.0)})
+
+
 def read(problem: Problem) -> tuple[int, Array | None]:
     """How many calls it took, and the pattern, where the oracle answers."""
     asked = pieces(problem)
@@ -52,6 +64,15 @@ def test_the_pieces_are_the_weights(problem: Problem, calls: int) -> None:
     assert number == calls
     assert pattern is not None
     np.testing.assert_allclose(pattern, expected, atol=1e-15)
+
+
+def test_the_value_of_an_appended_key_is_not_in_the_pattern() -> None:
+    problem = appended()
+    expected = evaluate(problem.but(outputs=("weights",))).reply["weights"].values
+    _number, pattern = read(problem)
+    assert pattern is not None
+    assert expected.shape[-1] == 8
+    np.testing.assert_allclose(pattern, expected[..., :7], atol=1e-15)
 
 
 def test_no_piece_has_another_shape() -> None:
@@ -78,8 +99,10 @@ def test_an_output_of_another_shape_gives_no_pattern() -> None:
             sdpa(key=np.zeros((2, 3, 80, 5)), value=np.zeros((2, 3, 80, 3))),
             f"it takes 27 calls, more than {MOST_CALLS}",
         ),
+        (unprojected(), "there is no projection of the output that could be set"),
+        (mha(4).but(residual=True), "the query is added to the output"),
     ],
-    ids=["alias", "weights", "calls"],
+    ids=["alias", "weights", "calls", "no output projection", "residual"],
 )
 def test_what_is_not_read_is_not_read_for_a_reason(problem: Problem, why: str) -> None:
     assert pieces(problem) == why
