@@ -31,12 +31,19 @@ class Diagnosing:
         self._cases = cases
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
+        self._unsteady: dict[str, list[Evidence]] = {}
 
     def add(self, judged: Judged, record: Mapping[str, Any]) -> None:
         """Keep a cell that conforms, or that fails and is not accepted."""
         self._asked.setdefault(judged.subject, set()).add(judged.case)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
             self._seen.setdefault(judged.subject, []).append(evidence)
+
+    def unsteady(self, judged: Judged, record: Mapping[str, Any]) -> None:
+        """Keep a cell that had another reply each time: no cause is looked for, and it makes chance of some."""
+        self._asked.setdefault(judged.subject, set()).add(judged.case)
+        if (evidence := _evidence(judged)) is not None and "known" not in record:
+            self._unsteady.setdefault(judged.subject, []).append(evidence)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
         """Keep a cell of the run before it was cut; it comes after those that were judged since."""
@@ -50,7 +57,7 @@ class Diagnosing:
             failing = sum(cell.actual is not None for cell in cells)
             if failing:
                 started = time.thread_time()
-                found = record_of(diagnose(cells), self._others(subjects[name], cells))
+                found = record_of(diagnose(cells, self._unsteady.get(name, ())), self._others(subjects[name], cells))
                 seconds = time.thread_time() - started
                 yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
 

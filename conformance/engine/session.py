@@ -265,8 +265,7 @@ class Session:
             started = time.thread_time()
             record, arrays = held.settle(self._judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
-            if not held.is_unsteady:
-                self._diagnosing.add(held.judged, record)
+            (self._diagnosing.unsteady if held.is_unsteady else self._diagnosing.add)(held.judged, record)
             self._finish(held.cell.key, record, arrays)
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:

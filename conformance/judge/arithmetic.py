@@ -12,7 +12,8 @@ from conformance.judge.cell import compare_all
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.oracle.bound import Bound
-from conformance.spec.problem import Array, Problem
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array
 
 CERTAIN = 4.0
 """A standard deviation of so many tolerances would have shown."""
@@ -22,6 +23,9 @@ ENOUGH = 16
 
 WEIGHING = frozenset(("score", "scale", "soft", "sum", "prob", "lse"))
 """Fields of the profile that show in the weights alone."""
+
+ALL = 2.0**-12
+"""What is left beside a weight that is 1 in half precision."""
 
 TINY = 1e-300
 TYPICAL = 0.75
@@ -77,17 +81,18 @@ class Arithmetic:
         if profile is None:
             return False
         bounds = expect(cell.problem, cell.declared.dialect, profile).bounds
-        shown = {name: bounds[name].judged & self._shows_in(cell.problem, name) for name in bounds}
+        shown = {name: bounds[name].judged & self._shows_in(cell, name) for name in bounds}
         return any(
             hardly_within(declared, bounds[name], shown[name]) for name, declared in cell.declared.bounds.items()
         )
 
-    def _shows_in(self, problem: Problem, output: str) -> Array | bool:
-        """Where an output could show it: a row with one key has a weight of exactly 1, however coarse the softmax."""
+    def _shows_in(self, cell: Evidence, output: str) -> Array | bool:
+        """Where an output could show it: one key that takes all has a weight of exactly 1, however coarse it is."""
         if not WEIGHING.issuperset(self.fields):
             return True
-        several = problem.attended().sum(axis=-1) > 1
-        if output == "weights" or (output == "output" and problem.operator == "sdpa"):
+        probs = evaluate(cell.problem, cell.declared.dialect, cell.profile.score).state.probs
+        several = ~(probs.max(axis=-1) > 1.0 - ALL)
+        if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
             return np.asarray(several[..., None])
         if output in ("output", "weights_mean"):
             return np.asarray(several.any(axis=1)[..., None])

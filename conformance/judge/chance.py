@@ -9,16 +9,19 @@ SHARE = 0.25
 """A cause explains so much at least of what fails where it would show, and that nothing else explains."""
 
 
-def standing(causes: Sequence[Cause], unexplained: Sequence[Evidence]) -> tuple[list[Cause], list[Evidence]]:
+def standing(
+    causes: Sequence[Cause], unexplained: Sequence[Evidence], unsteady: Sequence[Evidence] = ()
+) -> tuple[list[Cause], list[Evidence]]:
     """
     The causes that stand, in their order, and what is unexplained without the others, the simplest first.
 
     A function that is wrong in a way without a name is, in a call or two of hundreds, like one with a name: where a
-    dimension is 1, say, or a mask hides little. A condition that keeps all else out is then found as well.
+    dimension is 1, say, or a mask hides little. A condition that keeps all else out is then found as well. So it is
+    with one whose other replies are `unsteady`: what is left in a buffer can be NaN each time.
     """
     kept, left = list(causes), list(unexplained)
     for cause in sorted(causes, key=lambda cause: len(cause.cells)):
-        if _is_chance(cause, left):
+        if _is_chance(cause, [*left, *unsteady]):
             kept.remove(cause)
             left = sorted((*left, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
     return kept, left

@@ -12,6 +12,7 @@ import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.judge.closer import is_closer
 from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, compare, differs, has_rms_gate, root_mean_square
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
@@ -26,6 +27,9 @@ SCREEN = 0.05
 
 FRUITLESS = 16
 """After so many searches in a row that found nothing, the next replies of a subject are left to the diagnosis."""
+
+OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
+"""Decisions about rows without a number and about numbers that are none."""
 
 CANONICAL = "canonical"
 Way = tuple[str, str]
@@ -77,10 +81,12 @@ class Case:
         """
         What the reply uses of the bound under `dialect`: at most 1 where that explains it.
 
-        None where a glance shows that it is far off, or where `dialect` is the declared answer again.
+        None where a glance shows that it is far off, or no nearer, or where `dialect` is the declared answer again.
         """
         answer = evaluate(self.problem, dialect, self.profile.score)
         if not self._near(answer.reply) or not separate(self.declared, answer.reply, self.profile):
+            return None
+        if not is_closer(self.actual, self.declared, answer.reply):
             return None
         return _budget(answer, self.declared, self.profile, self.actual)
 
@@ -123,6 +129,8 @@ def explain(
     """
     Every single decision that explains `actual`: declared ones taken back first, then in the table's order.
 
+    Where it is not finite, and should be, what is about such numbers comes first: any NaN explains a NaN.
+
     among: only these ways are tried, if given.
     """
     case = Case(problem, declared, profile, actual)
@@ -133,7 +141,16 @@ def explain(
         budget = case.budget(dialect)
         if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
+    if _unexpectedly_infinite(declared, actual):
+        found.sort(key=lambda each: each.decision not in OF_NONFINITE)
     return tuple(found)
+
+
+def _unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]) -> bool:
+    return any(
+        np.isfinite(each.values).all() and not np.isfinite(actual[name].float64()).all()
+        for name, each in declared.reply.items()
+    )
 
 
 class Likely:

@@ -32,8 +32,12 @@ class Diagnosis:
     unexplained: tuple[Evidence, ...]
 
 
-def diagnose(cells: Sequence[Evidence]) -> Diagnosis:
-    """Look for the causes of the failing cells among all judged cells of one subject."""
+def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = ()) -> Diagnosis:
+    """
+    Look for the causes of the failing cells among all judged cells of one subject.
+
+    unsteady: cells with another reply each time, which nothing explains.
+    """
     search = _Search(cells)
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
     search.take(seen, alone=True)
@@ -43,7 +47,7 @@ def diagnose(cells: Sequence[Evidence]) -> Diagnosis:
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
-    causes, unexplained = standing(search.causes, search.open_cells())
+    causes, unexplained = standing(search.causes, search.open_cells(), unsteady)
     return Diagnosis(tuple(causes), tuple(unexplained))
 
 

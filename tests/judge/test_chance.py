@@ -40,3 +40,12 @@ def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
     found = diagnose([ignored, *(unheard(*size) for size in SIZES)])
     assert [dict(cause.candidate.change) for cause in found.causes] == [IGNORED]
     assert len(found.unexplained) == len(SIZES)
+
+
+def test_unsteady_replies_make_chance_of_a_cause_and_are_not_told_again() -> None:
+    by_chance = cell(plain(1, 5, 61), REVERSED)
+    conforming = [cell(plain(*size), {}) for size in SIZES]
+    assert len(diagnose([by_chance]).causes) == 1
+    found = diagnose([by_chance], unsteady=conforming)
+    assert found.causes == ()
+    assert found.unexplained == (by_chance,)

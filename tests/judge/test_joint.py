@@ -293,6 +293,9 @@ def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
     assert not by_name["softmax_in_float16"].contradicts(one)
     assert by_name["softmax_in_float16"].contradicts(several)
     assert by_name["float16_operands"].contradicts(one)
+    steep = plain(3, 17, 7)
+    one_hot = steep.but(query=steep.query * 1e4)
+    assert not by_name["softmax_in_float16"].contradicts(cell(one_hot, {}))
 
 
 def test_the_layout_in_memory_can_be_the_condition() -> None:
@@ -302,3 +305,19 @@ def test_the_layout_in_memory_can_be_the_condition() -> None:
             made = cell(plain(*size), REVERSED if layout == "transposed" else {})
             cells.append(replace(made, facts=replace(made.facts, layout=layout), case=f"{made.case}-{layout}"))
     assert told(diagnose(cells)) == [(REVERSED, Condition(layout=["transposed"]), 5)]
+
+
+def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> None:
+    """A hidden NaN comes out also where the mask is ignored; a dead row is NaN also where its bias is subtracted."""
+    poisoned = padded(2, 5, 7)
+    value = poisoned.value.copy()
+    value[0, :, -2:] = np.nan
+    leaking = cell(poisoned.but(value=value), {"nonfinite_value": "leaks"})
+    assert leaking.found[0] == ("nonfinite_value", "leaks")
+    assert ("use[padding]", "ignored") in leaking.found
+    bias = np.zeros((1, 1, 5, 7))
+    bias[:, :, 2] = -np.inf
+    dead = plain(2, 5, 7).but(groups=(Group("bias", ("additive",), "float", bias),))
+    found = cell(dead, {"fully_masked_row": "nan"}).found
+    assert found[0] == ("fully_masked_row", "nan")
+    assert ("float_mask[bias]", "subtracted") in found

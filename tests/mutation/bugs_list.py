@@ -52,6 +52,12 @@ def _is_cause(name: str) -> bool:
     return all(_KEY.fullmatch(key) for key in name.split("+")) or any(each.name == name for each in ARITHMETIC)
 
 
+def _option(text: str, when: Condition) -> Option:
+    """Of several that are right each can have a condition of its own."""
+    keys, _, own = text.partition(" when ")
+    return Option(frozenset(keys.split("+")), Condition(**yaml.safe_load(own)) if own else when)
+
+
 def _read(given: str, text: str) -> Bug:
     said = dict(_LINE.findall(text))
     when = Condition(**yaml.safe_load(said.get("When", "{}")))
@@ -59,7 +65,7 @@ def _read(given: str, text: str) -> Bug:
     return Bug(
         given=given,
         summary=text.splitlines()[0],
-        expected=tuple(Option(frozenset(each.split("+")), when) for each in right if _is_cause(each)),
-        kinds=tuple(each for each in right if not _is_cause(each)),
+        expected=tuple(_option(each, when) for each in right if _is_cause(each.partition(" when ")[0])),
+        kinds=tuple(each for each in right if not _is_cause(each.partition(" when ")[0])),
         declare=dict(each.split("=") for each in said["Declared"].split(", ")) if "Declared" in said else {},
     )

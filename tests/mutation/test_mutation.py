@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from conformance import places
@@ -13,8 +14,10 @@ from conformance.oracle.variations import TABLE, find
 from conformance.report import load_run
 from conformance.spec.loader import load
 
+from .bugs.pieces import Array, attend
 from .bugs_list import bugs
 from .guards import alike_where_it_shows
+from .leaking import function_leaks, leaks
 from .measure import judged_bug, row_of, run_mutant
 from .mutants import Asked, Choice, Lied, Mutant, asked_of
 from .scoring import Named, Option, Said, outcome, said_of, score
@@ -147,3 +150,16 @@ def test_a_bug_is_killed_and_named() -> None:
     by_name = {bug.name: bug for bug in bugs()}
     for name in ("sdpa:scale_missing", "mha:heads_reshaped"):
         assert judged_bug(by_name[name]).outcome == "right"
+
+
+def test_what_leaks_is_looked_at() -> None:
+    def isolated(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+        seen = True if mask is None else mask.swapaxes(-1, -2)
+        return attend(query, key, np.where(seen, value, 0), mask)
+
+    assert function_leaks(attend)
+    assert not function_leaks(isolated)
+    assert not function_leaks(lambda query, _key, _value, mask=None: query if mask is None else query * np.nan)
+    by_name = {bug.name: bug for bug in bugs()}
+    assert leaks(by_name["sdpa:scale_missing"])
+    assert leaks(by_name["mha:heads_reshaped"])

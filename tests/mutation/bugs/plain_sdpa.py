@@ -333,8 +333,7 @@ def mask_adds_a_billion(query: Array, key: Array, value: Array, mask: Array | No
     """
     (1 - mask) * -1e9, which in float16 is zero times infinity.
 
-    Right: mask_fill=times_infinity
-    When: {dtype: [float16]}
+    Right: mask_fill=minus_1e9 or mask_fill=times_infinity when {dtype: [float16]}
     """
     logits = scores(query, key)
     return np.asarray(softmax(logits if mask is None else logits + (1 - mask.astype(logits.dtype)) * -1e9) @ value)

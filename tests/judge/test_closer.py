@@ -1,0 +1,51 @@
+"""What explains a reply brings it nearer, in its largest error or in all of them together."""
+
+import numpy as np
+import pytest
+
+from conformance.judge.closer import is_closer
+from conformance.judge.expectation import Expectation
+from conformance.oracle.bound import Bound
+from conformance.oracle.variation import Expected
+from conformance.spec.problem import Array
+from conformance.spec.rounding import to_tensor
+
+SHAPE = (3, 5)
+GOT = np.zeros(SHAPE)
+
+
+def off_by(largest: float, rest: float) -> dict[str, Expected]:
+    """An answer from which GOT is off by so much in one element, and by so much in the fourteen others."""
+    values = np.full(SHAPE, rest)
+    values[1, 2] = largest
+    return {"output": Expected(values, "float32")}
+
+
+def declared(values: dict[str, Expected]) -> Expectation:
+    """With a tolerance of 1 everywhere."""
+    one, nothing = np.ones(SHAPE), np.zeros(SHAPE)
+    return Expectation({}, values, {"output": Bound(one, nothing, one, one.astype(bool), one, nothing)})
+
+
+@pytest.mark.parametrize(
+    ("before", "under", "found"),
+    [
+        ((9.0, 0.5), (6.0, 0.5), True),  # the largest error falls by half as much again
+        ((9.0, 0.5), (8.0, 0.5), False),
+        ((9.0, 2.0), (9.0, 0.1), False),  # 9^2 + 14 * 2^2 = 137 against 81: less than twice as far off
+        ((9.0, 6.0), (9.0, 0.1), True),  # 9^2 + 14 * 6^2 = 585 against 81
+        ((9.0, 0.5), (10.0, 0.6), False),
+    ],
+)
+def test_by_the_largest_error_or_by_all_together(
+    before: tuple[float, float], under: tuple[float, float], found: object
+) -> None:
+    actual = {"output": to_tensor(GOT, "float32")}
+    assert is_closer(actual, declared(off_by(*before)), off_by(*under)) is found
+
+
+@pytest.mark.parametrize("values", [np.full(SHAPE, np.nan), np.zeros((5, 3))])
+def test_what_is_no_matter_of_distance_is_closer(values: Array) -> None:
+    actual = {"output": to_tensor(GOT, "float32")}
+    before = declared(off_by(9.0, 0.5))
+    assert is_closer(actual, Expectation({}, {"output": Expected(values, "float32")}, before.bounds), off_by(9.0, 0.5))
