@@ -16,7 +16,7 @@ def where_in_the_wrong_order(query: Array, key: Array, value: Array, mask: Array
     """
     np.where(mask, fill, logits): what may be seen is filled.
 
-    Right: polarity[mask]=ignore or polarity[mask]=ignore+mask_fill=minus_1e9
+    Right: polarity[mask]=ignore or polarity[mask]=ignore+fully_masked_row=uniform
     """
     logits = scores(query, key)
     if mask is not None:
