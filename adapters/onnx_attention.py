@@ -52,7 +52,11 @@ VARIANTS = {
     },
     "reference-24": {"summary": "opset 24"},
     "reference-23": {"summary": "opset 23, the first that has the operator"},
-    "reference-3d": {"summary": "opset 23, inputs with merged heads", "DTYPES": ["float32"]},
+    "reference-3d": {
+        "summary": "opset 23, inputs with merged heads",
+        "DTYPES": ["float32"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes", "mistaken_heads"],
+    },
     "nonpad": {
         "summary": "opset 24, padding at the end as nonpad_kv_seqlen",
         "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],

@@ -40,7 +40,11 @@ VARIANTS = {
     "opset23": {"summary": "opset 23, graph optimisation off"},
     "opset23-optimised": {"summary": "opset 23, every graph optimisation"},
     "opset24": {"summary": "opset 24, graph optimisation off"},
-    "3d": {"summary": "opset 23, inputs with merged heads, graph optimisation off", "DTYPES": ["float32"]},
+    "3d": {
+        "summary": "opset 23, inputs with merged heads, graph optimisation off",
+        "DTYPES": ["float32"],
+        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes", "mistaken_heads"],
+    },
     "broadcast": {
         "summary": "opset 23, masks broadcast over queries, as the operator's page allows",
         "DTYPES": ["float32"],

@@ -16,7 +16,7 @@ EXTRA = "onnx"
 OUTPUTS = ["output", "present"]
 DTYPES = ["float32", "float16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "value_dim", "past", "mistakes"]
+CAPABILITIES = ["scale", "value_dim", "past", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
     "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",

@@ -24,7 +24,7 @@ EXTRA = "torch"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "mistakes"]
+CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "mistakes", "mistaken_heads"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -47,7 +47,7 @@ SLOTS = {
 VARIANTS = {
     "eval": {
         "summary": "inference; takes the fast path for self attention",
-        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout", "mistakes"],
+        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout", "mistakes", "mistaken_heads"],
     },
     "train": {
         "summary": "training mode, dropout 0",
@@ -108,10 +108,7 @@ def mha(call: Call) -> dict[str, Any]:
     if "weights" in facts.outputs and "weights_mean" in facts.outputs:
         raise Unsupported("one call returns weights per head or their mean, not both")
     batch_first = facts.variant != "seq_first"
-    layer = mha_layer(facts, biases="bq" in call.params, dropout=call.dropout_p or 0.0, batch_first=batch_first)
     params = {name: to_torch(tensor, facts.device) for name, tensor in call.params.items()}
-    layer.load_state_dict(mha_state(params, facts.sizes))
-    layer.train(facts.variant == "train")
     inputs = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     masks = {
         name: to_torch(call.arguments[name], facts.device)
@@ -127,6 +124,9 @@ def mha(call: Call) -> dict[str, Any]:
     for tensor in inputs:
         tensor.requires_grad_(bool(facts.gradients))
     with torch.set_grad_enabled(facts.variant == "train"), framework_call():
+        layer = mha_layer(facts, biases="bq" in call.params, dropout=call.dropout_p or 0.0, batch_first=batch_first)
+        layer.load_state_dict(mha_state(params, facts.sizes))
+        layer.train(facts.variant == "train")
         output, weights = CALLS.get(facts.variant, call_layer)(layer, inputs, arguments)
         found = {"output": output, "weights": weights, "weights_mean": weights}
         if call.grad_output is not None:

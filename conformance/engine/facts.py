@@ -22,18 +22,8 @@ CHOICES = {
     "DEVICES": ("cpu", "cuda"),
     "CAPABILITIES": (
         *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
-        *(
-            "bias_kv",
-            "zero_key",
-            "relu",
-            "residual",
-            "no_output_projection",
-            "softcap",
-            "dropout",
-            "layout",
-            "past",
-            "mistakes",
-        ),
+        *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout"),
+        *("past", "mistakes", "mistaken_heads"),
     ),
 }
 """Facts that are lists, and what may stand in them."""

@@ -45,6 +45,9 @@ def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | Non
     if mistake in MASKS:
         letter, change = MASKS[mistake]
         return replace(call, arguments=_masks(call.arguments, axes, letter, change))
+    if mistake == "num_heads":
+        sizes = call.facts.sizes
+        return replace(call, facts=replace(call.facts, sizes={**sizes, "num_heads": _not_dividing(sizes)}))
     changed: dict[str, Any] = {}
     if mistake == "value_positions":
         changed["value"] = _changed(call.value, _shrunk, -2)
@@ -54,6 +57,12 @@ def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | Non
         name = mistake.removesuffix("_width")
         changed[name] = _changed(getattr(call, name), _grown, -1)
     return replace(call, **changed)
+
+
+def _not_dividing(sizes: Mapping[str, int]) -> int:
+    """The smallest larger number of heads that does not divide the width of all heads."""
+    width = sizes["num_heads"] * sizes["head_dim"]
+    return next(number for number in range(sizes["num_heads"] + 1, width + 2) if width % number)
 
 
 def _masks(

@@ -227,6 +227,7 @@ class Case:
             "dropout": self.dropout_p is not None,
             "layout": self.inputs.layout != "contiguous",
             "past": self.past > 0,
-            "mistakes": self.mistake is not None,
+            "mistakes": self.mistake not in (None, "num_heads"),
+            "mistaken_heads": self.mistake == "num_heads",
         }
         return tuple(name for name, holds in needed.items() if holds)

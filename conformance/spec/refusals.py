@@ -7,7 +7,9 @@ The valid call is the case without its mistake, its twin; what is done to the ar
 from dataclasses import dataclass
 from typing import Literal
 
-Name = Literal["value_positions", "key_items", "key_width", "query_width", "mask_keys", "mask_queries", "mask_items"]
+Name = Literal[
+    "value_positions", "key_items", "key_width", "query_width", "mask_keys", "mask_queries", "mask_items", "num_heads"
+]
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,9 @@ REFUSALS: dict[Name, Refusal] = {
         "compare the mask with the batch",
         masked=True,
         items=True,
+    ),
+    "num_heads": Refusal(
+        "takes a number of heads that does not divide the width without a word", "divide the width by num_heads"
     ),
 }
 

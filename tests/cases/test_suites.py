@@ -53,6 +53,7 @@ RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout"), 4),
     "gradients": 18,
     "mistakes": 9,
+    "mistaken_heads": 1,
 }
 """What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md."""
 

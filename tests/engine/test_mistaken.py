@@ -68,6 +68,15 @@ def test_masks_in_arguments_of_their_own_are_wrong_there() -> None:
     assert shapes(padded.call)["key_padding_mask"] == (B, K + 1)
 
 
+def test_a_number_of_heads_that_does_not_divide_the_width_is_in_the_facts_alone() -> None:
+    case = CASES["shapes/mistakes/num_heads[operator=mha]"]
+    cell = make_cell(case, materialise(case), subject("torch_mha"))
+    assert isinstance(cell, Cell)
+    assert cell.call.facts.sizes == materialise(case).sizes() | {"num_heads": 3}  # of a width of 16
+    assert shapes(cell.call) == dict.fromkeys(VALID, (B, Q, 16))
+    assert case.requirements() == ("mistaken_heads",)
+
+
 def test_what_is_there_stays() -> None:
     cell, valid = made("mask", "sdpa", "mask_keys", "numpy_sdpa"), CASES["shapes/mistakes/valid_mask[operator=sdpa]"]
     twin = make_cell(valid, materialise(valid), subject("numpy_sdpa"))

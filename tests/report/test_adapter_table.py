@@ -65,7 +65,8 @@ def test_a_row_says_what_the_file_says(tmp_path: Path) -> None:
         "value_dim (no argument for it); bias_kv (no argument for it); zero_key (no argument for it); "
         "relu (no argument for it); residual (no argument for it); no_output_projection (no argument for it); "
         "layout (no argument for it); past (no argument for it); "
-        "mistakes (no argument for it); attention masks (only folded into another mask); "
+        "mistakes (no argument for it); mistaken_heads (no argument for it); "
+        "attention masks (only folded into another mask); "
         "window masks (only folded into another mask); additive masks (no argument takes them); "
         "not {call.facts.dtype} |"
     )
