@@ -4,7 +4,6 @@ import argparse
 import datetime as dt
 import json
 import sys
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import footer
+from conformance.gate.footer import Clock, footer
 from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
@@ -72,7 +71,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
 
     only: names of those among them that are meant; all without dense ones where it is empty.
     """
-    started = time.monotonic()
+    clock = Clock()
     arguments.subject = list(patterns)
     known = Known(read_known([PACKAGED, *arguments.known]), dt.datetime.now(tz=dt.UTC).date())
     offer = _restricted(make_offer(patterns, arguments.env, arguments.device), only)
@@ -104,7 +103,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             session.watch = Watch(cell=progress.cell, worker=progress.worker)
             session.run(pool)
     decision = decide(session.records, [*offer.incomplete, *session.missing], (), known.record(whole=False))
-    log.append(footer(session, decision, time.monotonic() - started))
+    log.append(footer(session, decision, clock))
     log.close()
     write_verdict(folder, decision, session.records)
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)

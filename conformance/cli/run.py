@@ -4,7 +4,6 @@ import argparse
 import datetime as dt
 import shlex
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
-from conformance.gate.footer import footer
+from conformance.gate.footer import Clock, footer
 from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
@@ -33,7 +32,7 @@ from conformance.report.junit import write_junit
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge what was asked for, and return the exit code."""
-    started = time.monotonic()
+    clock = Clock()
     memory = Memory(arguments)
     known = Known(read_known([PACKAGED, *existing(arguments.known)]), dt.datetime.now(tz=dt.UTC).date())
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         known.record(whole=whole),
         stopped=stopped,
     )
-    log.append(footer(session, decision, time.monotonic() - started))
+    log.append(footer(session, decision, clock))
     log.close()
     code = _finish(folder, decision, session.records, arguments)
     memory.finish(compared, folder, complete=decision.exit_code != INCOMPLETE and not stopped)

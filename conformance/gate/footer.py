@@ -2,22 +2,34 @@
 
 import datetime as dt
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from conformance.engine.session import Session
 from conformance.gate.decide import INCOMPLETE, Decision
 
 
-def footer(session: Session, decision: Decision, wall: float) -> dict[str, Any]:
-    """The footer record (docs/run-log.md); wall: seconds since the start."""
+@dataclass(frozen=True)
+class Clock:
+    """When a run began: one process may judge several, an upgrade two."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=time.process_time)
+
+    def timing(self) -> dict[str, float]:
+        """Seconds since, of the clock and of this process."""
+        return {"wall": time.monotonic() - self.wall, "cpu": time.process_time() - self.cpu}
+
+
+def footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]:
+    """The footer record (docs/run-log.md)."""
     return {
         "type": "footer",
         "finished": f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
         "exit_code": decision.exit_code,
         "complete": decision.exit_code != INCOMPLETE,
         "counts": dict(decision.counts),
-        "timing": {"wall": wall, "cpu": time.process_time()},
+        "timing": clock.timing(),
         "workers": [asdict(each) for report in session.reports for each in report.usage],
         "second_look": dict(sorted(session.further.items())),
         "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},

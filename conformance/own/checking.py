@@ -2,7 +2,6 @@
 
 import datetime as dt
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,7 @@ from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import footer
+from conformance.gate.footer import Clock, footer
 from conformance.gate.known import Known
 from conformance.gate.verdict_file import write_verdict
 from conformance.own.alternatives import Alternatives
@@ -109,7 +108,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
     Raises:
         CheckError: what was asked for cannot be checked. KeyboardInterrupt: what was judged so far is logged.
     """
-    started = time.monotonic()
+    clock = Clock()
     if request.profile is not None and request.profile not in PROFILES:
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
@@ -134,7 +133,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         session.run(pool)
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     decision = decide(session.records, session.missing, (), known.record(whole=False))
-    log.append(footer(session, decision, time.monotonic() - started))
+    log.append(footer(session, decision, clock))
     log.close()
     write_reports(folder)
     write_verdict(folder, decision, session.records)
