@@ -8,7 +8,7 @@ from typing import Any
 from conformance.engine.slots import Slot
 from conformance.report.conventions import conventions
 from conformance.report.porting import Argument, Difference, Port, Refusal
-from conformance.report.wording import hint
+from conformance.report.wording import argument_changes
 
 FILE = "port.json"
 """Where the record stands in the run folder."""
@@ -53,8 +53,7 @@ def lines(told: Record) -> Iterator[str]:
     for each in told["arguments"]:
         if each["from"] or each["to"]:
             yield f"  {ROLES[each['kind']]}: {each['described']['from']} -> {each['described']['to']}"
-        if each["change"]:
-            yield f"    change: {each['change']}"
+        yield from (f"    change: {change}" for change in each["changes"])
     yield ""
     if told["differences"]:
         yield f"Where they differ ({len(told['differences'])}):"
@@ -132,7 +131,7 @@ def record(found: Port) -> dict[str, Any]:
             "from": list(conventions(found.here.subject.adapter.path)),
             "to": list(conventions(found.there.subject.adapter.path)),
         },
-        "arguments": [_argument_record(each) for each in found.arguments],
+        "arguments": [_argument_record(each, found) for each in found.arguments],
         "differences": [_difference_record(found, each) for each in found.differences],
         "only_from": {name: list(values) for name, values in found.lost.items()},
         "only_to": {name: list(values) for name, values in found.gained.items()},
@@ -152,13 +151,14 @@ def record(found: Port) -> dict[str, Any]:
     }
 
 
-def _argument_record(each: Argument) -> dict[str, Any]:
+def _argument_record(each: Argument, found: Port) -> dict[str, Any]:
+    pairs = {other.kind: (other.here, other.there) for other in found.arguments}
     return {
         "kind": each.kind,
         "from": each.here and each.here.name,
         "to": each.there and each.there.name,
         "described": {"from": described(each.here), "to": described(each.there)},
-        "change": hint(each.here, each.there),
+        "changes": list(argument_changes(each.kind, pairs)),
     }
 
 

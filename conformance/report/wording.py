@@ -1,6 +1,6 @@
 """What to change at the call site, for readers who move calls from one subject to another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from conformance.engine.slots import Slot
@@ -60,9 +60,59 @@ def change(here: Way, there: Way, to: Destination) -> str:
     return f"no longer needed: {remedy}" if remedy else ""
 
 
-def hint(here: Slot | None, there: Slot | None) -> str:
+AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
+
+
+def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> tuple[str, ...]:
+    """
+    What to change about the argument of one kind of mask: how it is shaped, and what it is combined with.
+
+    pairs: for every kind, the argument of the old side and of the new one, None where a side has none.
+    """
+    here, there = pairs[kind]
+    if here is None or there is None:
+        return ()
+    return tuple(
+        filter(None, (_hint(here, there), _written_out(here, there), _shaped(here, there), _joined(kind, pairs)))
+    )
+
+
+def _written_out(here: Slot, there: Slot) -> str:
+    """The causal flag of the old side where the new one has none."""
+    if here.role != "causal" or there.role != "mask":
+        return ""
+    where = "after" if there.meaning("bool") == "ignore" else "not after"
+    return f"write the order out for {there.name}: True where the key is {where} the query"
+
+
+def _shaped(here: Slot, there: Slot) -> str:
+    """The shape in which the new argument takes what the old one took, where it takes no shape of the old one."""
+    forms = [form for form in here.axes if not any("*" in axis for axis in form)]
+    if {here.role, there.role} != {"mask"} or not forms or not there.axes or set(forms) & set(there.axes):
+        return ""
+    old, new = min(forms, key=len), max(there.axes, key=len)
+    if not set(old) <= set(new):
+        return ""
+    shape = (AXES[axis] if axis in old or axis not in there.broadcast else "1" for axis in new)
+    return f"pass it as ({', '.join(shape)})"
+
+
+def _joined(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> str:
+    """What was given apart, and has one argument now: said of the later of the two."""
+    here, there = pairs[kind]
+    kinds = list(pairs)
+    for earlier in kinds[: kinds.index(kind)]:
+        other, same = pairs[earlier]
+        if here and there and other and same and other.name != here.name and same.name == there.name:
+            how = "|" if there.meaning("bool") == "ignore" else "&"
+            numbers = ", numbers by +" if there.meaning("float") == "add" else ""
+            return f"beside {other.name}, combine the two: booleans by {how}{numbers}"
+    return ""
+
+
+def _hint(here: Slot, there: Slot) -> str:
     """What to change where the causal flag of one of the two sides is only a hint; "" where both are alike."""
-    if here is None or there is None or {here.role, there.role} != {"causal"} or here.hint == there.hint:
+    if {here.role, there.role} != {"causal"} or here.hint == there.hint:
         return ""
     if here.hint:
         return f"{there.name}=True suffices: leave out the {' and '.join(here.requires)} that only repeats it"

@@ -1,15 +1,15 @@
 """The advice of `conformance port` between two real layers: what it says, and that following it helps."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+PROJECT = Path(__file__).parents[2]
 SIDES = {"from torch": ("torch.mha", "keras.mha[jax]"), "from keras": ("keras.mha[jax]", "torch.mha")}
 BIAS = "overwrite the rows of the output that attend no key with the bias of the output projection (0 without one)"
 WERE_MEAN = (
@@ -67,6 +67,14 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     return files
 
 
+def followed_by(script: str, files: Iterable[Path]) -> Any:
+    """What a script beside this one prints of records."""
+    command = [sys.executable, "-m", f"tests.cli.{script}", *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 def read(records: Mapping[str, Path], direction: str) -> Any:
     return json.loads(records[direction].read_text(encoding="utf-8"))
 
@@ -76,7 +84,7 @@ def read(records: Mapping[str, Path], direction: str) -> Any:
 def test_every_difference_comes_with_what_to_change(direction: str, records: Mapping[str, Path]) -> None:
     told = read(records, direction)
     assert {each["decision"]["from"]: each["changes"] for each in told["differences"]} == SAID[direction]
-    assert {each["change"] for each in told["arguments"]} == {"", HINTS[direction]}
+    assert [change for each in told["arguments"] for change in each["changes"]] == [HINTS[direction]]
 
 
 @pytest.mark.frameworks
@@ -95,11 +103,57 @@ def test_nothing_is_advised_that_is_ours_alone(records: Mapping[str, Path]) -> N
 
 @pytest.mark.frameworks
 def test_following_the_advice_makes_them_agree_where_they_did_not(records: Mapping[str, Path]) -> None:
-    script = Path(__file__).with_name("advised.py")
-    command = [sys.executable, str(script), *map(str, records.values())]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    trials = json.loads(done.stdout)
+    trials = followed_by("advised", records.values())
     followed = {(trial["direction"], trial["decision"]): (trial["before"], trial["after"]) for trial in trials}
     wanted = {(direction, decision) for direction, decisions in FOLLOWED.items() for decision in decisions}
     assert followed == dict.fromkeys(wanted, (False, True))
+
+
+NO_ROW = "the rows of the output that attend no key"
+MORE = {
+    ("torch.sdpa", "jax.sdpa"): {"fully_masked_row": f"overwrite {NO_ROW} with 0"},
+    ("jax.sdpa", "torch.sdpa"): {
+        "nonfinite_key": SAID["from keras"]["nonfinite_key"][0],
+    },
+    ("torch.mha", "flax.mha[linen]"): {
+        "polarity[attn_mask]": "pass ~attn_mask as mask",
+        "polarity[key_padding_mask]": "pass ~key_padding_mask as mask",
+        "float_mask[attn_mask]": (
+            "where attn_mask holds 0 and -inf, pass attn_mask == 0 as mask; no argument takes other numbers"
+        ),
+        "fully_masked_row": f"without weights, three tensors: {BIAS}",
+    },
+    ("torch.sdpa", "onnx.attention"): {"scale": "negate the query and the scale"},
+}
+"""More pairs -> decision -> one of the changes, which is followed."""
+
+SHAPED = {
+    ("torch.mha", "flax.mha[linen]"): {
+        "pass it as (batch, 1, 1, seq_len_k)",
+        "pass it as (1, 1, seq_len_q, seq_len_k)",
+        "beside key_padding_mask, combine the two: booleans by &",
+        "write the order out for mask: True where the key is not after the query",
+    },
+    ("jax.sdpa", "torch.sdpa"): {"beside mask, combine the two: booleans by &, numbers by +"},
+}
+"""Pair -> what is said of its arguments; shapes and the order are followed as well."""
+
+
+@pytest.mark.frameworks
+def test_following_the_advice_between_more_pairs_makes_them_agree(tmp_path: Path) -> None:
+    files = {sides: tmp_path / f"{'_'.join(sides)}.json" for sides in MORE}
+    for sides, file in files.items():
+        command = [sys.executable, "-m", "conformance", "port", *sides, "--json", str(file)]
+        words = [*command, "--out", str(file.with_suffix(""))]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(file.read_text(encoding="utf-8"))
+        changes = {each["decision"]["from"]: each["changes"] for each in told["differences"]}
+        for decision, change in MORE[sides].items():
+            assert change in changes[decision], sides
+        shaped = {change for each in told["arguments"] for change in each["changes"]}
+        assert shaped == SHAPED.get(sides, set()), sides
+    trials = followed_by("advised_pairs", files.values())
+    followed = {(each["direction"], each["decision"]): (each["before"], each["after"]) for each in trials}
+    wanted = {(" ".join(sides), decision) for sides, decisions in MORE.items() for decision in decisions}
+    assert followed == dict.fromkeys({*wanted, ("torch.mha flax.mha[linen]", "is_causal")}, (False, True))

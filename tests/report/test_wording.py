@@ -7,7 +7,7 @@ import pytest
 from conformance.engine.slots import Slot, parse_slots
 from conformance.judge.diagnose import CANONICAL, Way
 from conformance.report.conventions import conventions
-from conformance.report.wording import NOTHING, Destination, change, hint
+from conformance.report.wording import NOTHING, Destination, argument_changes, change
 
 TO_SDPA, TO_MHA = Destination("sdpa"), Destination("mha")
 
@@ -79,9 +79,47 @@ def test_a_causal_flag_that_is_only_a_hint_needs_its_mask() -> None:
         }
     )
     hinted, plain = flags["is_causal"], flags["use_causal_mask"]
-    assert hint(plain, hinted).startswith("pass the causal mask itself as attn_mask; is_causal=True beside it")
-    assert hint(hinted, plain) == "use_causal_mask=True suffices: leave out the attn_mask that only repeats it"
-    assert hint(plain, plain) == hint(plain, flags["attn_mask"]) == hint(None, plain) == ""
+
+    def told(here: Slot | None, there: Slot | None) -> tuple[str, ...]:
+        return argument_changes("causal", {"causal": (here, there)})
+
+    (said,) = told(plain, hinted)
+    assert said.startswith("pass the causal mask itself as attn_mask; is_causal=True beside it")
+    assert told(hinted, plain) == ("use_causal_mask=True suffices: leave out the attn_mask that only repeats it",)
+    assert told(plain, flags["attn_mask"]) == (
+        "write the order out for attn_mask: True where the key is after the query",
+    )
+    assert told(plain, plain) == told(None, plain) == ()
+
+
+def test_two_masks_that_become_one_are_shaped_and_combined() -> None:
+    slots = parse_slots(
+        {
+            "padding": {"role": "mask", "axes": [["b", "k"]], "bool": "ignore"},
+            "square": {"role": "mask", "axes": [["q", "k"], ["b*h", "q", "k"]], "bool": "ignore", "float": "add"},
+            "items": {"role": "mask", "axes": [["b", "q", "k"]], "broadcast": [], "bool": "attend"},
+            "wide": {
+                "role": "mask",
+                "axes": [["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "bool": "attend",
+                "float": "add",
+            },
+        }
+    )
+
+    def pairs(there: str) -> dict[str, tuple[Slot | None, Slot | None]]:
+        return {"key_padding": (slots["padding"], slots[there]), "attention": (slots["square"], slots[there])}
+
+    assert argument_changes("key_padding", pairs("wide")) == ("pass it as (batch, 1, 1, seq_len_k)",)
+    assert argument_changes("attention", pairs("wide")) == (
+        "pass it as (1, 1, seq_len_q, seq_len_k)",
+        "beside padding, combine the two: booleans by &, numbers by +",
+    )
+    assert argument_changes("key_padding", pairs("items")) == ("pass it as (batch, seq_len_q, seq_len_k)",)
+    assert argument_changes("attention", pairs("square")) == (
+        "beside padding, combine the two: booleans by |, numbers by +",
+    )
 
 
 def test_conventions_are_the_points_about_arrays_and_weights(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ function adviceOf(port) {
   const told = port.differences.length ? `Where they differ (${port.differences.length})` : "They take every decision alike that the probe cases show on both.";
   const conventions = sides(port.conventions).flatMap((points, side) => points.map((point) => el("p", {}, el("b", { class: "mono" }, sides(port)[side]), `: ${point}`)));
   return el("article", { class: "advice" }, el("h3", {}, told), el("ol", {}, differences), conventions,
-    table(["Argument", port.from, port.to, "Change"], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to, one.change])),
+    table(["Argument", port.from, port.to, "Change"], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to, one.changes.join("; ")])),
     port.notes.map((note) => el("p", {}, note.trim())), port.refused.map((one) => el("p", {}, one.sentence)));
 }
 

@@ -1,0 +1,90 @@
+"""What following the advice of `conformance port` takes: the case of a record, a plain call, whether outputs agree."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from conformance.bridge.profile import Profile
+from conformance.judge.expectation import expect
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, Group, Problem
+
+ROOT = Path(__file__).parents[2] / "cases"
+CASES = {case.id: case for case in load([ROOT], ROOT)}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """
+    One piece of advice, followed.
+
+    before, after: whether the new side returns what the old one does. Allowed is the sum of what rounding may do on
+    either side, by the oracle's bound.
+    """
+
+    direction: str
+    decision: str
+    before: bool
+    after: bool
+
+
+def in_torch(problem: Problem, *, weights: bool = False, **masks: Any) -> Array:
+    """The output of torch.nn.MultiheadAttention in eval mode."""
+    params = {name: torch.tensor(array, dtype=torch.float32) for name, array in problem.params.items()}
+    width = problem.num_heads * problem.head_dim
+    layer = torch.nn.MultiheadAttention(width, problem.num_heads, batch_first=True).eval()
+    layer.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([params[name].T for name in ("wq", "wk", "wv")]),
+            "in_proj_bias": torch.cat([params[name] for name in ("bq", "bk", "bv")]),
+            "out_proj.weight": params["wo"].T,
+            "out_proj.bias": params["bo"],
+        }
+    )
+    inputs = [torch.tensor(each, dtype=torch.float32) for each in (problem.query, problem.key, problem.value)]
+    given = {name: torch.tensor(mask) if isinstance(mask, np.ndarray) else mask for name, mask in masks.items()}
+    with torch.no_grad():
+        return np.asarray(layer(*inputs, need_weights=weights, **given)[0].numpy(), dtype=np.float64)
+
+
+def booleans(problem: Problem, kind: str) -> Array:
+    """The array of a mask of the case, as booleans: (seq_len_q, seq_len_k) or (batch, seq_len_k)."""
+    values = next(group.values for group in problem.groups if kind in group.kinds) != 0
+    return np.asarray(values[:, 0, 0] if kind == "key_padding" else values[0, 0])
+
+
+def agrees(problem: Problem, allowed: Array, old: Array, new: Array) -> bool:
+    """Whether two outputs differ by no more than both may be wrong; allowed: True = attend, broadcastable."""
+    meant = problem.but(groups=(Group("mask", ("attention",), "bool", np.asarray(allowed)),))
+    tolerance = expect(meant, {}, Profile.uniform("float32")).bounds["output"].tolerance
+    return bool(np.all(np.abs(old - new) <= 2 * tolerance))
+
+
+def told(direction: str, decision: str, problem: Problem, allowed: Array, replies: tuple[Array, Array, Array]) -> Trial:
+    """replies: of the old side, of the new one before the change, and after it."""
+    old, before, after = replies
+    return Trial(direction, decision, agrees(problem, allowed, old, before), agrees(problem, allowed, old, after))
+
+
+def overwritten(output: Array, problem: Problem, dead: Array) -> Array:
+    """With the bias of the output projection in dead rows; dead: (batch, seq_len_q)."""
+    changed = output.copy()
+    changed[dead] = problem.params["bo"]
+    return changed
+
+
+def shown(path: str) -> dict[str, Problem]:
+    """Decision of the old side -> the case of a record that shows it."""
+    record = json.loads(Path(path).read_text(encoding="utf-8"))
+    return {each["decision"]["from"]: materialise(CASES[each["case"]]) for each in record["differences"]}
+
+
+def printed(trials: Sequence[Trial]) -> str:
+    """As the tests read them."""
+    return json.dumps([asdict(trial) for trial in trials])
