@@ -1,5 +1,5 @@
 """
-Where the bounds have been validated by measurement (benchmarks/calibrate_bounds.py).
+Where the bounds have been validated by measurement (benchmarks/calibrate_bounds.py, calibrate_features.py).
 
 Outside of this table a failure of class precision says as much about the bound as about the subject: it is
 inconclusive, marked uncalibrated. Semantic and impossible failures are red everywhere.
@@ -9,7 +9,11 @@ from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 
 CALIBRATED: dict[str, frozenset[str]] = {
     "cpu": frozenset(
-        {"sdpa", "mha", "weights", "weights_mean", "causal", "key_padding", "attention", "additive", "gradients"}
+        {
+            *("sdpa", "mha", "weights", "weights_mean", "gradients"),
+            *("softcap", "bias_kv", "zero_key", "no_output_projection", "grouped_heads"),
+            *("causal", "key_padding", "attention", "window", "additive"),
+        }
     ),
 }
 """Features by device for which no false alarm was found; anything else is uncalibrated."""

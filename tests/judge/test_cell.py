@@ -107,6 +107,12 @@ def test_plain_attention_on_a_cpu_is_calibrated_and_other_devices_are_not() -> N
     assert not is_calibrated(problem(dead_row()), "cuda:0")
 
 
+def test_a_softcap_was_measured_and_a_residual_was_not() -> None:
+    plain = problem(dead_row())
+    assert is_calibrated(plain.but(softcap=3.0, requirements=("softcap",)), "cpu")
+    assert not is_calibrated(plain.but(residual=True, requirements=("residual",)), "cpu")
+
+
 def test_gravity_has_an_order_and_no_default() -> None:
     assert gravest(["pass", "inconclusive", "dialect"]) == "inconclusive"
     assert gravest(GRAVITY) == "crash"
