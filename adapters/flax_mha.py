@@ -122,10 +122,11 @@ def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool) ->
         )
         return output, state["intermediates"]["attention_weights"][0] if sow else None
 
+    differing = {} if kv_dim == query_dim else {"in_kv_features": kv_dim}
+    differing |= {} if kv_heads == heads else {"num_kv_heads": kv_heads}
+
     def layer_nnx() -> Any:
-        return nnx.MultiHeadAttention(
-            **common, in_features=query_dim, in_kv_features=kv_dim, num_kv_heads=kv_heads, rngs=nnx.Rngs(0)
-        )
+        return nnx.MultiHeadAttention(**common, **differing, in_features=query_dim, rngs=nnx.Rngs(0))
 
     def apply_nnx(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
         layer = nnx.eval_shape(layer_nnx)
