@@ -7,7 +7,7 @@ Every report is written from these records, so they all say the same.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.judge.causes import fewest
 from conformance.judge.verdict import NOT_REFUSED
@@ -89,7 +89,17 @@ def findings(run: Run) -> list[Finding]:
     unexplained = {(case, each.subject) for each in run.diagnoses.values() for case in each.unexplained}
     found += _undiagnosed([cell for cell in left if cell.key not in unexplained])
     found += _unexplained([cell for cell in left if cell.key in unexplained])
-    return sorted(found, key=lambda finding: (not finding.explained, -finding.count))
+    return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
+
+
+def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
+    """One finding for one cause of a subject: in calls by its diagnosis, and where a relation between replies broke."""
+    same: dict[tuple[str, ...], list[Finding]] = {}
+    for number, each in enumerate(found):
+        key = (each.subject, each.sentence, each.remedy) if each.explained else (str(number),)
+        same.setdefault(key, []).append(each)
+    for first, *others in same.values():
+        yield replace(first, cells=(*first.cells, *(cell for other in others for cell in other.cells)))
 
 
 def finding_text(finding: Finding) -> str:

@@ -60,6 +60,17 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(build: ModuleType, t
     assert finding_text(left) == "2 verdicts of torch.mha (fail, semantic, unexplained): output: far off"
 
 
+def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(build: ModuleType, tmp_path: Path) -> None:
+    builder = build.RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two", "a/three")
+    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/two"]})
+    (found,) = findings(load_run(builder.write()))
+    assert (found.sentence, found.cells) == (
+        "does not scale",
+        tuple((f"a/{name}", subject) for name in ("two", "one", "three")),
+    )
+
+
 def test_what_the_gate_accepts_is_no_finding_though_a_cause_explains_it(build: ModuleType, tmp_path: Path) -> None:
     builder = build.RunBuilder(tmp_path)
     subject = failing(builder, "a/one")
