@@ -75,6 +75,17 @@ def _keys_leak(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "mask", mask)
 
 
+def _keys_leak_where_added(steps: Steps, _: str) -> Steps:
+    """NaN and -inf make NaN where they are added; a boolean mask replaces it."""
+
+    def mask(state: State) -> State:
+        masked = ordinary(state)
+        return masked.but(logits=np.where(np.isnan(state.logits) & state.allowed, np.nan, masked.logits))
+
+    ordinary = next(step.apply for step in steps if step.name == "mask")
+    return replace_step(steps, "mask", mask)
+
+
 def _keys_zero(steps: Steps, score: str) -> Steps:
     def settle(state: State) -> State:
         settled = ordinary(state)
@@ -184,6 +195,13 @@ ROWS: tuple[Variation, ...] = (
         "gives a masked key that is not finite a weight of NaN, and every other key none",
         "clean the padding",
         _keys_take_all,
+    ),
+    row(
+        "nonfinite_key",
+        "leaks_where_added",
+        "lets a non-finite key reach the output where -inf is added, not where a boolean mask hides it",
+        "pass a boolean mask",
+        _keys_leak_where_added,
     ),
     row(
         "head_merge",

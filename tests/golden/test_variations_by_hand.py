@@ -389,6 +389,16 @@ def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
     assert output(problem, "nonfinite_key=zeroes") == [4.0, 4.0]
 
 
+def test_a_non_finite_key_may_leak_where_the_mask_is_added_alone() -> None:
+    key = np.array([[[[0.0, LOG3], [np.nan, 0.0]]]])
+    lie = "nonfinite_key=leaks_where_added"
+    assert output(two_keys(mask([[1, 0]])).but(key=key), lie) == [4.0, 4.0]
+    hidden = two_keys(added([[0.0, -np.inf]]))
+    assert output(hidden, lie) == [4.0, 4.0]
+    assert output(hidden.but(key=key)) == [4.0, 4.0]
+    assert np.isnan(output(hidden.but(key=key), lie)).all()
+
+
 def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
     masked = two_keys(mask([[1, 0], [1, 0]])).but(outputs=("weights",))
     poisoned = masked.but(key=np.array([[[[0.0, LOG3], [np.nan, 0.0]]]]))

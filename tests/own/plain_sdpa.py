@@ -137,10 +137,8 @@ def _tf32(array: Array) -> Array:
     return ((array.view(np.uint32) + np.uint32(1 << 12)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def key_not_transposed(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
-    batch, heads, length, dim = key.shape
-    logits = query @ key.reshape(batch, heads, dim, length) * query.shape[-1] ** -0.5
-    return np.asarray(softmax(hidden(logits, mask)) @ value)
+def running_sum_of_values(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ np.cumsum(value, axis=2))
 
 
 def mean_of_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:

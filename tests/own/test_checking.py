@@ -69,7 +69,7 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
 
 
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
-    done = checked("plain_sdpa:key_not_transposed", "shapes/*")
+    done = checked("plain_sdpa:running_sum_of_values", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
     assert sentences(done)[0].startswith("fail, ")
 
