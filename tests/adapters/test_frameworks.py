@@ -70,7 +70,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "jax.sdpa[eager]": FINITE_FILL,
     "jax.sdpa[jit]": FINITE_FILL,
     "jax.sdpa[lengths]": FINITE_FILL,
-    "keras.grouped_mha[jax]": DEAD_ITEM,
+    "keras.grouped_mha[jax]": WITHOUT_SCORES,
     "keras.grouped_mha[tensorflow]": WITHOUT_SCORES,
     "keras.grouped_mha[torch]": WITHOUT_SCORES,
     "keras.mha[axes]": AXES,

@@ -184,7 +184,7 @@ def test_port_refuses_what_is_one_subject(tmp_path: Path) -> None:
 
 BY_ELEMENT = {"bool mask": "uniform", "float mask": "nan"}
 LEAKS = {"nonfinite_key": {"": "leaks"}, "nonfinite_value": {"": "leaks"}}
-ONLY_VALUES_LEAK = {"nonfinite_key": {"": "isolated"}, "nonfinite_value": {"": "leaks"}}
+ADDED_KEYS_LEAK = {"nonfinite_key": {"": "leaks_where_added"}, "nonfinite_value": {"": "leaks"}}
 MEASURED: dict[str, dict[str, dict[str, str]]] = {
     "torch.mha[eval]": {
         "polarity[attn_mask]": {"": "ignore"},
@@ -198,7 +198,7 @@ MEASURED: dict[str, dict[str, dict[str, str]]] = {
     "torch.mha[train]": {
         "polarity[attn_mask]": {"": "ignore"},
         "fully_masked_row": {"without weights": "zero", "with weights": "nan"},
-        "nonfinite_key": {"bool mask": "leaks", "bool mask and flag": "isolated"},
+        "nonfinite_key": {"bool mask": "leaks", "bool mask and flag": "isolated", "float mask": "leaks"},
         "nonfinite_value": {"": "leaks"},
     },
     "torch.sdpa[math]": {
@@ -214,7 +214,7 @@ MEASURED: dict[str, dict[str, dict[str, str]]] = {
         "float_mask[mask]": {"": "cast_to_bool"},
         "causal_alignment": {"": "top_left"},
         "fully_masked_row": {"bool mask": "uniform", "float mask": "zero"},
-        "nonfinite_key": {"bool mask": "leaks", "flag": "isolated"},
+        "nonfinite_key": {"bool mask": "leaks", "flag": "isolated", "float mask": "leaks"},
         "nonfinite_value": {"": "leaks"},
     },
     "jax.sdpa[jit]": {
@@ -222,7 +222,7 @@ MEASURED: dict[str, dict[str, dict[str, str]]] = {
         "float_mask[bias]": {"": "added"},
         "causal_alignment": {"": "top_left"},
         "fully_masked_row": BY_ELEMENT,
-        **ONLY_VALUES_LEAK,
+        **ADDED_KEYS_LEAK,
     },
 }
 """What frameworks were measured to do in float32, by throw-away scripts that share no code with this harness."""
