@@ -50,6 +50,14 @@ class Cause:
     ties: tuple["Cause", ...] = ()
 
 
+def different(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Each once; two decisions are the same pair in either order."""
+    found: dict[tuple[frozenset[Way], Arithmetic | None], Candidate] = {}
+    for each in candidates:
+        found.setdefault((frozenset(each.change), each.arithmetic), each)
+    return list(found.values())
+
+
 def singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
     """The single decisions that explain some of these cells."""
     for cell in cells:

@@ -9,7 +9,7 @@ What explains little where much stays unexplained is chance, and is not told.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, pairs, singles
+from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, different, pairs, singles
 from conformance.judge.chance import standing
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import ways
@@ -130,7 +130,7 @@ class _Search:
         alone: not where a cause before it shows as well and another decision beside that would do: a pair is looked
         for there first.
         """
-        found = {each: self._explained(each) for each in dict.fromkeys(candidates)}
+        found = {each: self._explained(each) for each in different(candidates)}
         while rated := self._rated(found, alone=alone):
             best = max(rated, key=lambda each: each.worth)
             self._accept(best, [each for each in rated if each is not best and each.like(best)])

@@ -10,6 +10,7 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.judge.accounts import record_of
 from conformance.judge.arithmetic import ARITHMETIC
+from conformance.judge.candidates import Candidate, different
 from conformance.judge.cell import judge
 from conformance.judge.conditions import Condition, always
 from conformance.judge.evidence import Evidence
@@ -305,6 +306,12 @@ def test_the_layout_in_memory_can_be_the_condition() -> None:
             made = cell(plain(*size), REVERSED if layout == "transposed" else {})
             cells.append(replace(made, facts=replace(made.facts, layout=layout), case=f"{made.case}-{layout}"))
     assert told(diagnose(cells)) == [(REVERSED, Condition(layout=["transposed"]), 5)]
+
+
+def test_a_pair_in_the_other_order_is_the_same_candidate() -> None:
+    one, other = ("value_path", "reversed"), ("scale", "none")
+    asked = [Candidate((one, other)), Candidate((other, one)), Candidate((one,)), Candidate(), Candidate((one, other))]
+    assert different(asked) == [Candidate((one, other)), Candidate((one,)), Candidate()]
 
 
 def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> None:
