@@ -90,9 +90,9 @@ def _weights_of(source: str, target: str) -> ProblemMap:
 
 def _packed_by_head(problem: Problem) -> Problem:
     """Columns that are packed as (qkv, head, dim) are read as (head, qkv, dim)."""
-    weights = [problem.params.get(f"w{letter}") for letter in "qkv"]
+    weights = [problem.params[name] for name in ("wq", "wk", "wv") if name in problem.params]
     heads = problem.num_heads
-    if heads == 1 or any(each is None or each.shape != weights[0].shape for each in weights):  # type: ignore[union-attr]  # the first is no None where it is looked at
+    if heads == 1 or len(weights) < len("qkv") or len({each.shape for each in weights}) > 1:
         return problem
     params = dict(problem.params)
     for kind in "wb":
