@@ -32,7 +32,7 @@ def judged_outcome(judge: Judge, cell: Cell, outcome: Outcome, versions: Mapping
 
 
 UNCLEAR = ("MemoryError", "RecursionError", "SystemError", "NotImplementedError")
-"""Exceptions that refuse nothing: memory or stack ran out, the interpreter failed, the framework lacks the operation."""
+"""They refuse nothing: memory or stack ran out, the interpreter failed, the framework lacks the operation."""
 
 
 def refusal(mistake: refusals.Name, outcome: Outcome) -> dict[str, Any]:

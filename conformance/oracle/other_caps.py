@@ -15,7 +15,7 @@ def _ignored(problem: Problem) -> Problem:
 
 def _before_scale(problem: Problem) -> Problem:
     """Cap the products: scale * cap * tanh(products / cap) is the cap of the logits by scale * cap."""
-    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    scale = problem.applied_scale
     if problem.softcap is None or scale in (0.0, 1.0):
         return problem
     return problem.but(softcap=problem.softcap * scale)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import StepsMap, Variation
+from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to
 
@@ -74,71 +74,68 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
 }
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
-
-
 ROWS: tuple[Variation, ...] = (
-    row(
+    steps_row(
         "mask_fill",
         "minus_1e4",
         "adds -1e4 where masked: a large logit still wins",
         "keep logits small",
         _fill(_NUMBERS["minus_1e4"]),
     ),
-    row("mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", _fill(_NUMBERS["minus_1e9"])),
-    row(
+    steps_row("mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", _fill(_NUMBERS["minus_1e9"])),
+    steps_row(
         "mask_fill",
         "minus_65504",
         "adds -65504, the most negative float16, where masked: in wider logits nothing is swallowed",
         "zero fully masked rows yourself",
         _fill(_NUMBERS["minus_65504"]),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "minus_45856",
         "adds -45856, 0.7 of the most negative float16, where masked: in wider logits nothing is swallowed",
         "zero fully masked rows yourself",
         _fill(_NUMBERS["minus_45856"]),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "finite_minimum",
         "puts the most negative finite number where masked",
         "avoid fully masked rows",
         _fill(_NUMBERS["finite_minimum"], replaces=True),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "minus_100",
         "puts -100 where masked: a masked key has weight beside logits that are as low",
         "keep logits small",
         _fill(_NUMBERS["minus_100"], replaces=True),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "log_1e-9",
         "adds the logarithm of 1e-9 where masked, so that a masked key keeps weight",
         "",
         _fill(_NUMBERS["log_1e-9"]),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "plus_1e10",
         "puts +1e10 where masked: masked keys win",
         "",
         _fill(_NUMBERS["plus_1e10"], replaces=True),
     ),
-    row("mask_fill", "plus_1e4", "adds 1e4 where masked: masked keys win", "pass ~mask", _fill(_NUMBERS["plus_1e4"])),
-    row(
+    steps_row(
+        "mask_fill", "plus_1e4", "adds 1e4 where masked: masked keys win", "pass ~mask", _fill(_NUMBERS["plus_1e4"])
+    ),
+    steps_row(
         "mask_fill",
         "zero",
         "puts zero where masked, which is a logit like others",
         "",
         _fill(_NUMBERS["zero"], replaces=True),
     ),
-    row(
+    steps_row(
         "mask_fill",
         "zero_after_softmax",
         "zeroes masked weights after the softmax, so that rows do not sum to one",

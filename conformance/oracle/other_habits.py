@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.oracle.other_masks import causal
 from conformance.oracle.steps import State, Steps, replace_step
-from conformance.oracle.variation import ProblemMap, Variation
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to
 
@@ -57,7 +57,7 @@ def _distance_bias(problem: Problem) -> Problem:
 
 
 def _eighth(problem: Problem) -> Problem:
-    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    scale = problem.applied_scale
     return problem if scale == 0.125 else problem.but(scale=0.125)  # noqa: PLR2004 - 1/sqrt(64), the habit
 
 
@@ -110,34 +110,31 @@ def _subtracting(peak: Callable[[State], Array]) -> Callable[[Steps, str], Steps
     return apply
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
-    """One row of the table that solves another problem."""
-    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
-
-
 def peak_row(name: str, sentence: str, peak: Callable[[State], Array]) -> Variation:
     """One row of the table that subtracts another number before it takes exponentials."""
     return Variation("softmax_maximum", name, sentence, "", "steps", steps=_subtracting(peak), bounded=False)
 
 
 ROWS: tuple[Variation, ...] = (
-    row("causal_mask", "unasked", "applies a causal mask that nobody asked for", "", _causal_unasked),
-    row("always_attended", "first_key", "attends the first key even if it is masked", "", _always(_first_key)),
-    row(
+    problem_row("causal_mask", "unasked", "applies a causal mask that nobody asked for", "", _causal_unasked),
+    problem_row("always_attended", "first_key", "attends the first key even if it is masked", "", _always(_first_key)),
+    problem_row(
         "always_attended",
         "own_position",
         "lets a query attend the key at its own position even if that is masked",
         "",
         _always(_own_position),
     ),
-    row(
+    problem_row(
         "position_bias",
         "distance",
         "takes the distance of query and key off the logits, as ALiBi does",
         "",
         _distance_bias,
     ),
-    row("scale", "eighth", "scales by 1/8 whatever head_dim is", "multiply the query by 8 / sqrt(head_dim)", _eighth),
+    problem_row(
+        "scale", "eighth", "scales by 1/8 whatever head_dim is", "multiply the query by 8 / sqrt(head_dim)", _eighth
+    ),
     Variation(
         "query_key_norm",
         "unit_length",

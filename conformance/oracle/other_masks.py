@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.variation import ProblemMap, Variation
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Group, Problem
 
@@ -106,92 +106,91 @@ def _any_allows(problem: Problem) -> Problem:
     return problem.but(groups=(either, *(group for group in problem.groups if not is_boolean(group))))
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
-
-
 ROWS: tuple[Variation, ...] = (
-    row(
+    problem_row(
         "causal_alignment",
         "bottom_right",
         "aligns the causal flag to the last key",
         "pass the mask",
         _causal(lambda p: p.seq_len_k - p.seq_len_q - p.past),
     ),
-    row("causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)),
-    row("causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)),
-    row(
+    problem_row(
+        "causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)
+    ),
+    problem_row(
+        "causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)
+    ),
+    problem_row(
         "causal_alignment",
         "first_row",
         "gives every query the causal mask of the first where the other mask has one row for all queries",
         "write the other mask out for every query",
         _rows(lambda values: values[:, :, :1], _beside_one_row),
     ),
-    row(
+    problem_row(
         "causal_alignment",
         "last_row_open",
         "does not apply the causal flag to the last query, which matters where there are more keys than queries",
         "pass the mask",
         _rows(_opened, lambda _: True),
     ),
-    row(
+    problem_row(
         "causal_with_past",
         "not_shifted",
         "does not shift the causal flag by the length of the past",
         "pass the mask",
         _causal(lambda p: -p.past),
     ),
-    row(
+    problem_row(
         "window_with_past",
         "not_shifted",
         "does not shift the window by the length of the past",
         "pass the mask",
         _window_unshifted,
     ),
-    row(
+    problem_row(
         "window_edges",
         "exclusive",
         "counts the query itself into the window, so that it ends one key earlier on either side",
         "ask for one key more on either side",
         _window(-1, -1),
     ),
-    row(
+    problem_row(
         "window_edges",
         "left_shorter",
         "ends the window one key earlier on the left",
         "ask for one key more on the left",
         _window(-1, 0),
     ),
-    row(
+    problem_row(
         "window_edges",
         "left_longer",
         "ends the window one key later on the left",
         "ask for one key less on the left",
         _window(1, 0),
     ),
-    row(
+    problem_row(
         "window_edges",
         "right_shorter",
         "ends the window one key earlier on the right",
         "ask for one key more on the right",
         _window(0, -1),
     ),
-    row(
+    problem_row(
         "window_edges",
         "right_longer",
         "ends the window one key later on the right",
         "ask for one key less on the right",
         _window(0, 1),
     ),
-    row(
+    problem_row(
         "mask_combination",
         "last_wins",
         "lets the last mask replace the others",
         "fold all masks into one",
         _last_wins,
     ),
-    row(
+    problem_row(
         "mask_combination",
         "or",
         "attends where any mask allows it, not where all do",

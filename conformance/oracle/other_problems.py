@@ -7,7 +7,7 @@ import numpy as np
 
 from conformance.oracle.other_masks import causal, window
 from conformance.oracle.steps import State, Step, Steps, insert_after
-from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation
+from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation, problem_row
 from conformance.spec.problem import Group, Problem
 
 AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
@@ -16,7 +16,7 @@ AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 
 def _scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
-        ordinary = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+        ordinary = problem.applied_scale
         scale = factor(problem)
         return problem if scale == ordinary else problem.but(scale=scale)
 
@@ -25,7 +25,7 @@ def _scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
 
 def _bias_scaled(problem: Problem) -> Problem:
     """Multiply what is added by the scale: it is added before."""
-    scale = problem.head_dim**-0.5 if problem.scale is None else problem.scale
+    scale = problem.applied_scale
     if scale == 1.0 or problem.bias() is None:
         return problem
     with np.errstate(invalid="ignore"):
@@ -125,11 +125,6 @@ def _over_the_heads(steps: Steps, _: str) -> Steps:
     return insert_after(there, "weights", Step("turn_back", turn_back))
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
-
-
 def exchange(name: str, sentence: str, remedy: str, operator: str) -> Variation:
     """One row of the table that exchanges two axes of the inputs, and those of the output again."""
     back = _exchanged_back(operator)
@@ -138,51 +133,51 @@ def exchange(name: str, sentence: str, remedy: str, operator: str) -> Variation:
 
 
 ROWS: tuple[Variation, ...] = (
-    row(
+    problem_row(
         "scale",
         "none",
         "does not scale the logits",
         "multiply the query by 1/sqrt(head_dim)",
         _scaled_by(lambda _: 1.0),
     ),
-    row(
+    problem_row(
         "scale",
         "ignored",
         "ignores the scale argument",
         "multiply the query instead",
         _scaled_by(lambda p: p.head_dim**-0.5),
     ),
-    row(
+    problem_row(
         "scale",
         "all_heads",
         "scales by the width of all heads together",
         "multiply the query by sqrt(num_heads)",
         _scaled_by(lambda p: (p.num_heads * p.head_dim) ** -0.5),
     ),
-    row(
+    problem_row(
         "scale",
         "value_dim",
         "scales by the width of the values",
         "multiply the query by sqrt(value_dim / head_dim)",
         _scaled_by(lambda p: p.value_dim**-0.5),
     ),
-    row("scale", "seq_len", "scales by the number of keys", "", _scaled_by(lambda p: p.seq_len_k**-0.5)),
-    row(
+    problem_row("scale", "seq_len", "scales by the number of keys", "", _scaled_by(lambda p: p.seq_len_k**-0.5)),
+    problem_row(
         "scale",
         "squared",
         "applies the scale twice",
         "multiply the query by sqrt(head_dim)",
-        _scaled_by(lambda p: (p.head_dim**-0.5 if p.scale is None else p.scale) ** 2),
+        _scaled_by(lambda p: p.applied_scale**2),
     ),
-    row(
+    problem_row(
         "bias_scale",
         "scaled",
         "scales an additive mask too: it is added before the scale",
         "divide the mask by the scale",
         _bias_scaled,
     ),
-    row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
-    row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),
+    problem_row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
+    problem_row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),
     exchange(
         "batch_and_sequence",
         "takes the batch for the sequence: (seq_len, batch, dim) is expected",

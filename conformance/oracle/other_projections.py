@@ -5,7 +5,7 @@ from itertools import permutations
 
 import numpy as np
 
-from conformance.oracle.variation import ProblemMap, Variation
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Problem
 
 PACKED = ("q", "k", "v")
@@ -99,20 +99,15 @@ def _unjoined(problem: Problem) -> Problem:
     return problem.but(residual=False) if problem.residual else problem
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
-
-
 ROWS: tuple[Variation, ...] = (
-    row(
+    problem_row(
         "head_split",
         "interleaved",
         "gives head h every num_heads-th column of the projections",
         "permute the columns of wq, wk, wv",
         _interleaved_split,
     ),
-    row(
+    problem_row(
         "weight_orientation",
         "transposed",
         "multiplies by the transposed weights",
@@ -120,7 +115,7 @@ ROWS: tuple[Variation, ...] = (
         _transposed(WEIGHTS),
     ),
     *(
-        row(
+        problem_row(
             "weight_orientation",
             f"{name}_transposed",
             f"multiplies by the transposed weights of the {what} projection",
@@ -129,19 +124,19 @@ ROWS: tuple[Variation, ...] = (
         )
         for name, what in WEIGHTS.items()
     ),
-    row(
+    problem_row(
         "projection_activation",
         "relu",
         "applies ReLU to the projected query, key and value",
         "",
         _activated("relu"),
     ),
-    row("projection_activation", "ignored", "leaves out the ReLU of the projections", "", _activated(None)),
-    row("residual", "unasked", "adds the query to the output, which nobody asked for", "subtract it", _joined),
-    row("residual", "ignored", "does not add the query to the output", "add it yourself", _unjoined),
-    row("projection_bias", "ignored", "drops the biases of the projections", "", _without(BIASES)),
+    problem_row("projection_activation", "ignored", "leaves out the ReLU of the projections", "", _activated(None)),
+    problem_row("residual", "unasked", "adds the query to the output, which nobody asked for", "subtract it", _joined),
+    problem_row("residual", "ignored", "does not add the query to the output", "add it yourself", _unjoined),
+    problem_row("projection_bias", "ignored", "drops the biases of the projections", "", _without(BIASES)),
     *(
-        row(
+        problem_row(
             "projection_bias",
             f"without_{name}",
             f"drops the bias of the {what} projection{SHOWS.get(name, '')}",
@@ -151,7 +146,7 @@ ROWS: tuple[Variation, ...] = (
         for name, what in BIASES.items()
     ),
     *(
-        row(
+        problem_row(
             "projection_order",
             "".join(order),
             f"takes packed projections in the order {', '.join(order)} instead of q, k, v",

@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import window
-from conformance.oracle.other_slips import row, scale_of, step_row
 from conformance.oracle.steps import State, Steps, replace_step
-from conformance.oracle.variation import ProblemMap, Variation
+from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
 LEFT_OUT = "left_out"
@@ -17,7 +16,7 @@ LEFT_OUT = "left_out"
 
 def _half_of_one_over(problem: Problem) -> Problem:
     scale = 0.5 / problem.head_dim
-    return problem if scale == scale_of(problem) else problem.but(scale=scale)
+    return problem if scale == problem.applied_scale else problem.but(scale=scale)
 
 
 def _taken_for(source: str, targets: tuple[str, ...]) -> ProblemMap:
@@ -124,33 +123,35 @@ def _values_summed(steps: Steps, _: str) -> Steps:
 
 
 ROWS: tuple[Variation, ...] = (
-    row(
+    problem_row(
         "scale",
         "half_of_one_over",
         "scales by half of 1 / head_dim, as head_dim ** -1 / 2 without brackets does",
         "multiply the query by 2 sqrt(head_dim)",
         _half_of_one_over,
     ),
-    row("arguments", "query_as_key", "takes the query for the key too", "", _taken_for("query", ("key",))),
-    row("arguments", "value_as_key", "takes the value for the key too", "", _taken_for("value", ("key",))),
-    row(
+    problem_row("arguments", "query_as_key", "takes the query for the key too", "", _taken_for("query", ("key",))),
+    problem_row("arguments", "value_as_key", "takes the value for the key too", "", _taken_for("value", ("key",))),
+    problem_row(
         "arguments",
         "query_for_all",
         "takes the query for key and value too",
         "",
         _taken_for("query", ("key", "value")),
     ),
-    row(
+    problem_row(
         "arguments",
         "query_of_first_item",
         "takes the query of the first item of the batch for every item",
         "call once per item",
         _query_of_first_item,
     ),
-    row("bias_scale", "doubled", "adds an additive mask twice", "halve the mask", _bias_doubled),
-    row("key_tail", "last_dropped", "drops the last key", "append a key", _without_key(-1)),
-    row("key_tail", "first_dropped", "drops the first key", "put a key before it", _without_key(0)),
-    row("window_edges", "sides_exchanged", "exchanges the sides of a window", "exchange them", _sides_exchanged),
+    problem_row("bias_scale", "doubled", "adds an additive mask twice", "halve the mask", _bias_doubled),
+    problem_row("key_tail", "last_dropped", "drops the last key", "append a key", _without_key(-1)),
+    problem_row("key_tail", "first_dropped", "drops the first key", "put a key before it", _without_key(0)),
+    problem_row(
+        "window_edges", "sides_exchanged", "exchanges the sides of a window", "exchange them", _sides_exchanged
+    ),
     *(
         Variation(
             "projection_bias",
@@ -166,11 +167,13 @@ ROWS: tuple[Variation, ...] = (
             ("bo_twice", "twice", "halve bo", lambda _: 2),
         )
     ),
-    row("projection_order", "wq_for_key", "projects the key with the weights of the query", "", _weights_of("q", "k")),
-    row(
+    problem_row(
+        "projection_order", "wq_for_key", "projects the key with the weights of the query", "", _weights_of("q", "k")
+    ),
+    problem_row(
         "projection_order", "wk_for_value", "projects the value with the weights of the key", "", _weights_of("k", "v")
     ),
-    row(
+    problem_row(
         "projection_order",
         "by_head",
         "reads packed projections as (head, qkv, head_dim) instead of (qkv, head, head_dim)",
@@ -186,5 +189,5 @@ ROWS: tuple[Variation, ...] = (
         heads=_key_reshaped,
         bounded=False,
     ),
-    step_row("value_path", "summed", "sums the values whatever their weights", "", _values_summed),
+    unbounded_row("value_path", "summed", "sums the values whatever their weights", "", _values_summed),
 )

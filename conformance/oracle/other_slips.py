@@ -7,18 +7,13 @@ import numpy as np
 
 from conformance.oracle.other_masks import causal, window
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
-from conformance.oracle.variation import ProblemMap, StepsMap, Variation
+from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import largest, smallest_subnormal
 
 
-def scale_of(problem: Problem) -> float:
-    """What the products are multiplied by."""
-    return problem.head_dim**-0.5 if problem.scale is None else problem.scale
-
-
 def _scale_inverted(problem: Problem) -> Problem:
-    scale = scale_of(problem)
+    scale = problem.applied_scale
     return problem if scale in (0.0, 1.0) else problem.but(scale=1.0 / scale)
 
 
@@ -29,7 +24,7 @@ def _base_two(problem: Problem) -> Problem:
         for group in problem.groups
     ]
     cap = None if problem.softcap is None else problem.softcap * math.log(2)
-    return problem.but(scale=scale_of(problem) * math.log(2), softcap=cap, groups=tuple(groups))
+    return problem.but(scale=problem.applied_scale * math.log(2), softcap=cap, groups=tuple(groups))
 
 
 def _causal_reversed(problem: Problem) -> Problem:
@@ -88,13 +83,13 @@ def _of_first_item(name: str) -> ProblemMap:
 
 def _scaled_in_place(problem: Problem) -> Problem:
     """Key and value are the object that is scaled; the projections of mha are no such object."""
-    if problem.alias != "qkv" or problem.operator != "sdpa" or (scale := scale_of(problem)) == 1.0:
+    if problem.alias != "qkv" or problem.operator != "sdpa" or (scale := problem.applied_scale) == 1.0:
         return problem
     return problem.but(key=problem.key * scale, value=problem.value * scale)
 
 
 def _query_bias_unscaled(problem: Problem) -> Problem:
-    scale = scale_of(problem)
+    scale = problem.applied_scale
     if "bq" not in problem.params or scale in (0.0, 1.0):
         return problem
     return problem.but(params={**problem.params, "bq": problem.params["bq"] / scale})
@@ -180,66 +175,64 @@ def _value_bias_in_dead_rows(steps: Steps, _: str) -> Steps:
     return insert_after(steps, "weigh", Step("value_bias", add))
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
-    """One row of the table that solves another problem."""
-    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
-
-
-def step_row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
-    """One row of the table that takes another step: diagnosed, not declared."""
-    return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False)
-
-
 ROWS: tuple[Variation, ...] = (
-    row("scale", "inverted", "divides by the scale", "pass the inverse of the scale", _scale_inverted),
-    row("softmax_base", "two", "takes powers of two for those of e", "multiply the query by log2(e)", _base_two),
-    row(
+    problem_row("scale", "inverted", "divides by the scale", "pass the inverse of the scale", _scale_inverted),
+    problem_row(
+        "softmax_base", "two", "takes powers of two for those of e", "multiply the query by log2(e)", _base_two
+    ),
+    problem_row(
         "causal_alignment",
         "reversed",
         "shows a query itself and the keys after it, not those before",
         "pass the mask",
         _causal_reversed,
     ),
-    row(
+    problem_row(
         "causal_alignment",
         "always_top_left",
         "anchors a causal flag at the first key, whatever is asked for",
         "pass the mask",
         _from_the_first_key,
     ),
-    row("window_edges", "left_only", "ignores the right side of a window", "pass the mask", _one_sided(left=True)),
-    row("window_edges", "right_only", "ignores the left side of a window", "pass the mask", _one_sided(left=False)),
-    row("arguments", "key_as_value", "takes the key for the value too", "", _key_as_value),
-    row(
+    problem_row(
+        "window_edges", "left_only", "ignores the right side of a window", "pass the mask", _one_sided(left=True)
+    ),
+    problem_row(
+        "window_edges", "right_only", "ignores the left side of a window", "pass the mask", _one_sided(left=False)
+    ),
+    problem_row("arguments", "key_as_value", "takes the key for the value too", "", _key_as_value),
+    problem_row(
         "arguments",
         "key_of_first_item",
         "takes the key of the first item of the batch for every item",
         "call once per item",
         _of_first_item("key"),
     ),
-    row(
+    problem_row(
         "arguments",
         "value_of_first_item",
         "takes the value of the first item of the batch for every item",
         "call once per item",
         _of_first_item("value"),
     ),
-    row(
+    problem_row(
         "arguments",
         "scaled_in_place",
         "scales the query in place, and with it a key and value that are the same object",
         "pass copies",
         _scaled_in_place,
     ),
-    row(
+    problem_row(
         "projection_bias",
         "bq_unscaled",
         "scales the projection of the query without its bias",
         "multiply bq by the scale",
         _query_bias_unscaled,
     ),
-    row("output_projection", "missing", "returns the merged heads unprojected", "project them", _no_output_projection),
-    step_row(
+    problem_row(
+        "output_projection", "missing", "returns the merged heads unprojected", "project them", _no_output_projection
+    ),
+    unbounded_row(
         "grouped_heads",
         "first",
         "lets every head read the first key and value head",
@@ -254,16 +247,18 @@ ROWS: tuple[Variation, ...] = (
         "steps",
         steps=_no_maximum,
     ),
-    step_row(
+    unbounded_row(
         "mask_fill",
         "times_infinity",
         "multiplies what is attended by infinity when it masks: 0 * inf is NaN",
         "pass 0 and -inf, to be added",
         _times_infinity,
     ),
-    step_row("returned_weights", "unmasked", "returns the weights as they are without a mask", "", _weights_unmasked),
-    step_row("value_path", "weights_transposed", "transposes square weights", "", _weights_turned),
-    step_row(
+    unbounded_row(
+        "returned_weights", "unmasked", "returns the weights as they are without a mask", "", _weights_unmasked
+    ),
+    unbounded_row("value_path", "weights_transposed", "transposes square weights", "", _weights_turned),
+    unbounded_row(
         "projection_bias",
         "bv_after_weighing",
         "adds the bias of the value to the weighted sum, so that a fully masked row has it too",

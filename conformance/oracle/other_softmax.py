@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.steps import State, Steps, replace_step, widened
-from conformance.oracle.variation import StepsMap, Variation
+from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Problem
 
@@ -124,39 +124,38 @@ def _weights_kept(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "dead_rows", settle)
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
-
-
 ROWS: tuple[Variation, ...] = (
-    row("fully_masked_row", "nan", "returns NaN for a fully masked row", "replace those rows yourself", _dead_rows_nan),
-    row(
+    steps_row(
+        "fully_masked_row", "nan", "returns NaN for a fully masked row", "replace those rows yourself", _dead_rows_nan
+    ),
+    steps_row(
         "fully_masked_row",
         "uniform",
         "returns the mean of all values for a fully masked row",
         "zero those rows yourself",
         _dead_rows_uniform,
     ),
-    row(
+    steps_row(
         "fully_masked_row",
         "unmasked",
         "ignores the mask in a fully masked row",
         "zero those rows yourself",
         _dead_rows_unmasked,
     ),
-    row(
+    steps_row(
         "fully_masked_row",
         "uniform_unpadded",
         "returns the mean of the values that are not padded for a fully masked row",
         "zero those rows yourself",
         _dead_rows_uniform_unpadded,
     ),
-    row("softmax_axis", "queries", "normalises over the queries", "", _softmax_over(-2)),
-    row("softmax_axis", "heads", "normalises over the heads", "", _softmax_over(1)),
-    row("softmax_axis", "items", "normalises over the items of the batch", "", _softmax_over(0)),
-    row("softmax_axis", "items_and_heads", "normalises over items and heads together", "", _softmax_over((0, 1))),
-    row("softmax_axis", "queries_and_keys", "normalises over queries and keys together", "", _softmax_over((-2, -1))),
+    steps_row("softmax_axis", "queries", "normalises over the queries", "", _softmax_over(-2)),
+    steps_row("softmax_axis", "heads", "normalises over the heads", "", _softmax_over(1)),
+    steps_row("softmax_axis", "items", "normalises over the items of the batch", "", _softmax_over(0)),
+    steps_row("softmax_axis", "items_and_heads", "normalises over items and heads together", "", _softmax_over((0, 1))),
+    steps_row(
+        "softmax_axis", "queries_and_keys", "normalises over queries and keys together", "", _softmax_over((-2, -1))
+    ),
     Variation("softmax_count", "twice", "takes the softmax twice", "", "steps", steps=_twice, bounded=False),
     Variation(
         "softmax_denominator",

@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.oracle.other_replies import averaged
 from conformance.oracle.steps import State, Steps, merge_heads, replace_step
-from conformance.oracle.variation import HeadsMap, StepsMap, Variation
+from conformance.oracle.variation import HeadsMap, Variation, steps_row
 from conformance.spec.problem import Array
 
 
@@ -126,11 +126,6 @@ def _merged_by(steps: Steps, merge: Callable[[State], State]) -> Steps:
     return replace_step(steps, "merge", merge) if any(s.name == "merge" for s in steps) else steps
 
 
-def row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
-    """One row of the table."""
-    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
-
-
 def heads_row(decision: str, name: str, sentence: str, remedy: str, heads: HeadsMap) -> Variation:
     """One row of the table that acts after projection and split."""
     return Variation(decision, name, sentence, remedy, "heads", heads=heads)
@@ -154,70 +149,70 @@ ROWS: tuple[Variation, ...] = (
         "multiply the query by the scale, and divide the output by it",
         _scale_on_values,
     ),
-    row(
+    steps_row(
         "grouped_heads",
         "tile",
         "shares key and value heads in turn (tile) instead of consecutively (repeat)",
         "permute the query heads",
         _tile_heads,
     ),
-    row(
+    steps_row(
         "scale",
         "square_root",
         "multiplies query and key by the square root of the scale, so that a negative scale gives NaN",
         "negate the query and the scale",
         _square_root_of_scale,
     ),
-    row(
+    steps_row(
         "nonfinite_value",
         "leaks",
         "lets a non-finite value at a masked position reach the output",
         "clean the padding",
         _values_leak,
     ),
-    row(
+    steps_row(
         "nonfinite_key",
         "leaks",
         "lets a non-finite key at a masked position reach the output",
         "clean the padding",
         _keys_leak,
     ),
-    row(
+    steps_row(
         "nonfinite_key",
         "zeroes",
         "returns zero for a query of which a masked key is not finite",
         "clean the padding",
         _keys_zero,
     ),
-    row(
+    steps_row(
         "nonfinite_key",
         "takes_all",
         "gives a masked key that is not finite a weight of NaN, and every other key none",
         "clean the padding",
         _keys_take_all,
     ),
-    row(
+    steps_row(
         "nonfinite_key",
         "leaks_where_added",
         "lets a non-finite key reach the output where -inf is added, not where a boolean mask hides it",
         "pass a boolean mask",
         _keys_leak_where_added,
     ),
-    row(
+    steps_row(
         "head_merge",
         "interleaved",
         "interleaves the columns of the heads before the output projection",
         "permute the rows of wo",
         lambda steps, _: _merged_by(steps, _interleaved_merge),
     ),
-    row(
+    steps_row(
         "head_merge",
         "untransposed",
         "reshapes heads and positions without a transposition",
         "",
         lambda steps, _: _merged_by(steps, _merge_without_transpose),
     ),
-    row(
+    steps_row(
         "returned_weights",
         "before_softmax",
         "returns the scaled products as weights, before bias, mask and softmax",

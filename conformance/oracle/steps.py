@@ -72,7 +72,7 @@ def begin(problem: Problem) -> State:
         query=problem.query,
         key=problem.key,
         value=problem.value,
-        scale=problem.head_dim**-0.5 if problem.scale is None else problem.scale,
+        scale=problem.applied_scale,
         allowed=problem.allowed(),
         bias=problem.bias(),
         products=nothing,

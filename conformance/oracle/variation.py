@@ -70,6 +70,21 @@ class Variation:
         return f"{self.decision}={self.name}"
 
 
+def problem_row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:
+    """One row of the table that solves another problem."""
+    return Variation(decision, name, sentence, remedy, "problem", problem=problem)
+
+
+def steps_row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+    """One row of the table that takes another step, under which bounds hold."""
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps)
+
+
+def unbounded_row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+    """One row of the table that takes another step: diagnosed, not declared."""
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False)
+
+
 _SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")
 
 

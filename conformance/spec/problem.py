@@ -113,6 +113,11 @@ class Problem:
         return any(name.startswith(GRADIENT) for name in self.outputs)
 
     @property
+    def applied_scale(self) -> float:
+        """What the products are multiplied by: the scale that is given, else 1/sqrt(head_dim)."""
+        return self.head_dim**-0.5 if self.scale is None else self.scale
+
+    @property
     def batch(self) -> int:
         """Number of sequences."""
         return int(self.query.shape[0])
