@@ -8,11 +8,12 @@ beyond their tolerance; each shows a rounding that the declared profile does not
 import argparse
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import RMS_ELEMENTS, root_mean_square
@@ -27,7 +28,7 @@ BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
 SHAPES = ((2, 2, 5, 7, 8), (3, 2, 1, 1, 4), (2, 3, 7, 5, 16), (1, 2, 17, 33, 32), (1, 2, 7, 1021, 64))
 """(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
 VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
-OUTPUTS = {"sdpa": ("output",), "mha": ("output", "weights", "weights_mean")}
+OUTPUTS = {"mha": ("output", "weights", "weights_mean")}
 MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
 
 
@@ -45,9 +46,9 @@ def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int]
     return () if kind == "none" else (Group("mask", ("attention",), "bool", allowed),)
 
 
-def problems(operator: str, dtype: str, count: int) -> Iterator[Problem]:
+def problems(program: str, dtype: str, count: int) -> Iterator[Problem]:
     """Random problems: sizes, loudness of the logits, families of values, kinds of masks."""
-    rng = np.random.default_rng(17)
+    rng, operator, more = np.random.default_rng(17), "sdpa" if program == "sdpa" else "mha", REPLACED.get(program, {})
     for case in range(count):
         batch, heads, queries, keys, dim = SHAPES[case % len(SHAPES)]
         kind, width = MASKS[case // len(SHAPES) % len(MASKS)], heads * dim
@@ -61,8 +62,8 @@ def problems(operator: str, dtype: str, count: int) -> Iterator[Problem]:
             params["b" + name] = round_to(rng.standard_normal(width), dtype)
         loud = (q * rng.choice((1.0, 1e-2, 5.0, 30.0)), k, VALUES[rng.integers(len(VALUES))](v))
         q, k, v = (round_to(np.clip(array, -3e4, 3e4) if dtype == "float16" else array, dtype) for array in loud)
-        masks, outputs = groups(rng, kind, (batch, heads, queries, keys), dtype), OUTPUTS[operator]
-        yield Problem(operator, dtype, heads, heads, dim, dim, q, k, v, params, masks, outputs=outputs)
+        masks, outputs = groups(rng, kind, (batch, heads, queries, keys), dtype), OUTPUTS.get(program, ("output",))
+        yield Problem(operator, dtype, heads, heads, dim, dim, q, k, v, params, masks, outputs=outputs, **more)
 
 
 def differentiated(problem: Problem) -> Problem:
@@ -135,8 +136,29 @@ def mha_slopes(
     return {f"grad_{name}": found[f"grad_{name}"] for name in by} | named
 
 
-PROGRAMS = {"sdpa": sdpa, "mha": mha}
-VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights")}
+def layers(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
+    """Multi-head attention of torch's parts: linear layers, what is asked for between and after them, one kernel."""
+    params = {name: tensor(array, problem.dtype) for name, array in problem.params.items()}
+    arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
+    heads = {}
+    for name, array in arrays.items():
+        projected = linear(array, params["w" + name[0]].T, params["b" + name[0]])
+        projected = projected if problem.activation is None else relu(projected)
+        heads[name] = projected.unflatten(-1, (problem.num_heads, -1)).transpose(1, 2)
+    with sdpa_kernel(BACKENDS[backend]):
+        context = scaled_dot_product_attention(**heads, attn_mask=mask_of(problem, "attend"))
+    output = linear(context.transpose(1, 2).flatten(2), params["wo"].T, params["bo"])
+    return {"output": output + arrays["query"] if problem.residual else output}
+
+
+REPLACED: dict[str, dict[str, Any]] = {
+    "relu": {"activation": "relu"},
+    "residual": {"residual": True},
+    "both": {"activation": "relu", "residual": True},
+}
+"""What is asked for beyond plain multi-head attention, by the name of a program."""
+PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(REPLACED, layers)}
+VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights"), **dict.fromkeys(REPLACED, tuple(BACKENDS))}
 DIFFERENTIATED = {"sdpa": tuple(BACKENDS), "mha": ("no weights",)}
 
 
@@ -150,38 +172,39 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
     return ratios[0], ratios[1], ratios[2], rms, bound.coverage
 
 
-def calibrate(operator: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
+def calibrate(program: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
     """One line of the table for every output, or for every gradient."""
     rows: dict[str, list[tuple[float, ...]]] = {}
     stepwise = variant == "weights" and dtype.endswith("16")  # half precision is fused where no weights are returned
     profile = Profile.naive(dtype) if stepwise else Profile.ordinary(dtype)
-    for problem in problems(operator, dtype, count):
+    for problem in problems(program, dtype, count):
         problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same, asked otherwise
         answer = evaluate(problem, {}, profile.score)
         bounds = bound_reply(answer, profile)
-        for name, actual in PROGRAMS[operator](problem, variant).items():
+        for name, actual in PROGRAMS[program](problem, variant).items():
             rows.setdefault(name, []).append(
                 measure(actual.detach().double().numpy() - answer.reply[name].values, bounds[name])
             )
     for name, found in rows.items():
         a, b, need, rms, coverage = np.array(found).T
         cells = (len(found), a.max(), b.max(), need.max(), rms.max(), (b > 1).sum(), coverage.mean())
-        yield f"{f'{operator} {dtype} {variant} {name}':38}" + "".join(f"{cell:9.3g}" for cell in cells)
+        yield f"{f'{program} {dtype} {variant} {name}':38}" + "".join(f"{cell:9.3g}" for cell in cells)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=180, help="random problems per row (default 180)")
+    parser.add_argument("--program", choices=PROGRAMS, action="append", help="programs (default: all)")
     parser.add_argument("--gradients", action="store_true", help="of gradients instead of outputs")
     torch.set_num_threads(1)
     options = parser.parse_args()
     torch.set_grad_enabled(options.gradients)
     variants = DIFFERENTIATED if options.gradients else VARIANTS
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
-    for operator, dtype in itertools.product(PROGRAMS, DTYPES):
-        for variant in variants[operator]:
-            rows = calibrate(operator, dtype, variant, options.cases, slopes=options.gradients)
+    for program, dtype in itertools.product(options.program or variants, DTYPES):
+        for variant in variants[program]:
+            rows = calibrate(program, dtype, variant, options.cases, slopes=options.gradients)
             print("\n".join(rows), flush=True)
 
 

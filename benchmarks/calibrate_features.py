@@ -12,12 +12,15 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+Record = dict[str, Any]
+
+GREEN = ("pass", "dialect")
 SHAPES = ((2, 3, 5, 7, 11), (3, 2, 7, 7, 8), (1, 2, 17, 33, 32), (1, 2, 7, 131, 64))
 """(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
 SQUARE = ((3, 2, 7, 7, 8), (1, 2, 33, 33, 32), (1, 3, 131, 131, 16))
@@ -36,7 +39,12 @@ FEATURES: Mapping[str, tuple[str, list[dict[str, Any]]]] = {
     "zero_key": ("mha", [{"zero_key": True}]),
     "bias_kv and zero_key": ("mha", [{"bias_kv": True, "zero_key": True}]),
     "no_output_projection": ("mha", [{"output_projection": False, "biases": False}]),
+    "relu": ("mha", [{"activation": "relu"}]),
+    "residual": ("mha", [{"residual": True}]),
     "relu, residual, no_output_projection": ("mha", [dict(REPLACED)]),
+    "scaled": ("sdpa", [{"outputs": ["scaled"]}]),
+    "capped": ("sdpa", [{"outputs": ["capped"], "softcap": cap} for cap in (0.5, 3, 30)]),
+    "logits": ("sdpa", [{"outputs": ["logits"]}, {"outputs": ["logits"], "softcap": 3}]),
     "grouped_heads": ("sdpa", [{"num_heads": 6, "num_kv_heads": 2}]),
     "window": ("sdpa", [{"masks": [{"kind": "window", "left": left, "right": 2}]} for left in (1, 3)]),
 }
@@ -51,20 +59,25 @@ def cases(feature: str, seeds: int) -> Iterator[dict[str, Any]]:
     for number, shape in enumerate(sorted(shapes)):
         for index, setting in enumerate(settings):
             for masks in MASKS:
-                common = {"operator": operator, **dict(zip(NAMES, shape, strict=True)), "masks": masks, **setting}
+                both = [*setting.get("masks", []), *masks]
+                common = {"operator": operator, **dict(zip(NAMES, shape, strict=True)), **setting, "masks": both}
                 alias = "qkv" if shape in SQUARE and operator == "mha" and "bias_kv" not in feature else "none"
                 matrix = {"dtype": DTYPES, "inputs.distribution": DISTRIBUTIONS, "inputs.seed": [*range(seeds)]}
                 name = f"s{number}_{index}_{'_'.join(mask['kind'] for mask in masks) or 'none'}"
                 yield {"name": name, **common, "inputs": {"alias": alias}, "matrix": matrix}
 
 
+def suite(feature: str, seeds: int) -> dict[str, Any]:
+    """The cases of a feature as a suite file; a shape that is in both lists counts once."""
+    unique = {json.dumps(case, sort_keys=True): case for case in cases(feature, seeds)}
+    return {"format": 1, "suite": "calibration", "summary": "Random cases.", "cases": list(unique.values())}
+
+
 def measured(feature: str, seeds: int, subjects: list[str]) -> Iterator[str]:
     """Run the feature's cases and give a line for each subject and dtype that judged any."""
     with tempfile.TemporaryDirectory() as folder:
-        unique = {json.dumps(case, sort_keys=True): case for case in cases(feature, seeds)}
-        suite = {"format": 1, "suite": "calibration", "summary": "Random cases.", "cases": list(unique.values())}
         file = Path(folder) / "calibration.yaml"
-        file.write_text(json.dumps(suite), encoding="utf-8")
+        file.write_text(json.dumps(suite(feature, seeds)), encoding="utf-8")
         out = Path(folder) / "run"
         chosen = [word for subject in subjects for word in ("-a", subject)]
         command = [sys.executable, "-m", "conformance", "run", str(file), *chosen, "--out", str(out), "--exit-zero"]
@@ -72,34 +85,31 @@ def measured(feature: str, seeds: int, subjects: list[str]) -> Iterator[str]:
         if done.returncode:
             raise SystemExit(done.stderr)
         lines = (out / "run.jsonl").read_text(encoding="utf-8").splitlines()
-    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in map(json.loads, lines):
-        if record["type"] == "cell" and ",dense" not in record["subject"] and "[dense]" not in record["subject"]:
-            dtype = record["case"].split("dtype=")[1].split(",")[0].rstrip("]")
-            rows.setdefault((record["subject"], dtype), []).append(record)
-    for (subject, dtype), found in sorted(rows.items()):
+    for (subject, dtype), found in sorted(grouped(map(json.loads, lines)).items()):
         yield from line(feature, subject, dtype, found)
 
 
-def line(feature: str, subject: str, dtype: str, found: list[dict[str, Any]]) -> Iterator[str]:
-    """The quantiles of one row; nothing where nothing was judged."""
-    green = [record["budget"] for record in found if record["verdict"] in ("pass", "dialect")]
-    if not green:
+def grouped(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """The cells of each subject and dtype; where all masks were folded into one, the arithmetic is the same."""
+    rows: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record["type"] == "cell" and ",dense" not in record["subject"] and "[dense]" not in record["subject"]:
+            dtype = record["case"].split("dtype=")[1].split(",")[0].rstrip("]")
+            rows.setdefault((record["subject"], dtype), []).append(record)
+    return rows
+
+
+def line(feature: str, subject: str, dtype: str, found: list[Record]) -> Iterator[str]:
+    """The quantiles of one row; nothing where the subject was not judged."""
+    judged = [record for record in found if record["verdict"] != "unsupported"]
+    if not judged:
         return
-    false = sum(record.get("class") == "precision" or bool(record.get("uncalibrated")) for record in found)
-    blunt = sum(record["verdict"] == "inconclusive" for record in found if not record.get("uncalibrated"))
-    other = sum(record["verdict"] not in ("pass", "dialect", "unsupported") for record in found) - false - blunt
-    half, most, largest = np.quantile(np.array(green, float), (0.5, 0.95, 1.0))
-    cells = (
-        feature,
-        f"`{subject}`",
-        dtype,
-        len(green),
-        *(f"{x:.2f}" for x in (half, most, largest)),
-        false,
-        blunt,
-        other,
-    )
+    green = [record["budget"] for record in judged if record["verdict"] in GREEN]
+    false = sum(record.get("class") == "precision" or bool(record.get("uncalibrated")) for record in judged)
+    blunt = sum(record["verdict"] == "inconclusive" for record in judged if not record.get("uncalibrated"))
+    other = len(judged) - len(green) - false - blunt
+    quantiles = [f"{x:.2f}" for x in np.quantile(np.array(green, float), (0.5, 0.95, 1.0))] if green else ["-"] * 3
+    cells = (feature, f"`{subject}`", dtype, len(green), *quantiles, false, blunt, other)
     yield "| " + " | ".join(map(str, cells)) + " |"
 
 

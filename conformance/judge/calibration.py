@@ -11,7 +11,8 @@ CALIBRATED: dict[str, frozenset[str]] = {
     "cpu": frozenset(
         {
             *("sdpa", "mha", "weights", "weights_mean", "gradients"),
-            *("softcap", "bias_kv", "zero_key", "no_output_projection", "grouped_heads"),
+            *("softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection", "grouped_heads"),
+            *("scaled", "capped", "logits"),
             *("causal", "key_padding", "attention", "window", "additive"),
         }
     ),
@@ -19,7 +20,7 @@ CALIBRATED: dict[str, frozenset[str]] = {
 """Features by device for which no false alarm was found; anything else is uncalibrated."""
 
 
-UNMEASURED = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection"})
+WITH_TERMS = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection"})
 """Requirements that add operations, and so a term to the bound."""
 
 
@@ -30,7 +31,7 @@ def features(problem: Problem) -> frozenset[str]:
     found |= {name for name in problem.outputs if name not in uncounted and not name.startswith(GRADIENT)}
     if problem.differentiated:
         found.add(GRADIENTS)
-    found |= set(problem.requirements) & UNMEASURED
+    found |= set(problem.requirements) & WITH_TERMS
     if problem.num_kv_heads != problem.num_heads:
         found.add("grouped_heads")
     return frozenset(found)

@@ -16,7 +16,7 @@ from conformance.judge.changes import (
     with_poison,
     with_visible_values_changed,
 )
-from conformance.judge.rearranging import PARAMETERS, axes_of, expanded, take, take_heads, take_items, take_keys
+from conformance.judge.rearranging import PARAMETERS, axes_of, blocks, expanded, take, take_heads, take_items, take_keys
 from conformance.spec.problem import Array, Problem
 
 Change = Callable[[Problem], Problem | None]
@@ -72,12 +72,21 @@ def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:
 def _permuted_heads(problem: Problem) -> Problem | None:
     if problem.num_kv_heads == 1 or not problem.params.keys() <= PARAMETERS:
         return None
+    if problem.residual and _side_by_side(problem):  # the query that is added stays where it is
+        return None
     return take_heads(problem, _reversed(problem.num_kv_heads))
 
 
 def _with_heads_permuted(problem: Problem, output: str, values: Array) -> Array:
     heads = expanded(problem, _reversed(problem.num_kv_heads))
+    if output == "output" and _side_by_side(problem):
+        return blocks(values, problem.value_dim, heads)
     return take(values, axes_of(output, problem.operator), "h", heads)
+
+
+def _side_by_side(problem: Problem) -> bool:
+    """Whether the output has a block of features for each head."""
+    return problem.operator == "mha" and "wo" not in problem.params
 
 
 def _last_item(problem: Problem) -> Problem | None:

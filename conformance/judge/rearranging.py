@@ -58,9 +58,9 @@ def take_heads(problem: Problem, shared: Index) -> Problem:
     params = dict(problem.params)
     for name, array in problem.params.items():
         if name == "wo":
-            params[name] = _blocks(array.T, problem.value_dim, heads).T
+            params[name] = blocks(array.T, problem.value_dim, heads).T
         elif name != "bo":
-            params[name] = _blocks(array, width[name[1]], order[name[1]])
+            params[name] = blocks(array, width[name[1]], order[name[1]])
     return problem.but(params=params, groups=groups)
 
 
@@ -70,10 +70,10 @@ def expanded(problem: Problem, shared: Index) -> list[int]:
     return [head * times + each for head in shared for each in range(times)]
 
 
-def _blocks(array: Array, width: int, order: Index) -> Array:
+def blocks(array: Array, width: int, order: Index) -> Array:
     """The last axis in blocks of `width`, one for each head, in another order."""
-    blocks = array.reshape(*array.shape[:-1], -1, width)
-    return np.take(blocks, order, axis=-2).reshape(array.shape)
+    heads = array.reshape(*array.shape[:-1], -1, width)
+    return np.take(heads, order, axis=-2).reshape(array.shape)
 
 
 def _groups(problem: Problem, axis: str, index: Index) -> tuple[Group, ...]:

@@ -2,8 +2,8 @@
 Whether an invariant holds between two replies of one subject.
 
 The two replies are compared with each other, not with the oracle; how far they may be apart is the sum of their two
-bounds. The oracle says only where a relation is to be asked: where it does not hold under what is declared (a uniform
-average over all keys sees an appended key), nothing is.
+bounds, and what the oracle's own two answers are apart. The oracle says only where a relation is to be asked: where it
+does not hold under what is declared (a uniform average over all keys sees an appended key), nothing is.
 """
 
 from collections.abc import Mapping
@@ -55,11 +55,11 @@ def relate(invariant: Invariant, first: Side, second: Side) -> Relation:
     for name in second.expected.reply:
         if invariant.moves and name != "output":
             continue
-        places = _asked(invariant, name, first, second)
-        if places is None:
+        apart = _apart(invariant, name, first, second)
+        if apart is None or not (places := _asked(invariant, apart, _allowed(invariant, name, first, second))).any():
             continue
         asked = True
-        if where := _broken(invariant, name, first, second, places):
+        if where := _broken(invariant, name, first, second, places, apart):
             return Relation(invariant.name, "broken", invariant.sentence, where)
     return Relation(invariant.name, "holds" if asked else "not asked")
 
@@ -75,24 +75,28 @@ def _allowed(invariant: Invariant, name: str, first: Side, second: Side) -> Arra
     )
 
 
-def _asked(invariant: Invariant, name: str, first: Side, second: Side) -> Array | None:
-    """Where the oracle has the relation under what is declared; None where nowhere."""
-    want = _follow(invariant, first, name, first.expected.reply[name].values)
-    have, allowed = second.expected.reply[name].values, _allowed(invariant, name, first, second)
-    if want.shape != have.shape:
-        return None
-    gap = _gap(want, have)
-    places = np.isfinite(gap) & (gap > MATTERS * allowed) if invariant.moves else gap <= allowed
-    return places if places.any() else None
+def _apart(invariant: Invariant, name: str, first: Side, second: Side) -> Array | None:
+    """How far apart the oracle's two answers are under what is declared; None where their shapes differ."""
+    want, have = _follow(invariant, first, name, first.expected.reply[name].values), second.expected.reply[name].values
+    return _gap(want, have) if want.shape == have.shape else None
 
 
-def _broken(invariant: Invariant, name: str, first: Side, second: Side, places: Array) -> str:
-    """Where and how much, of the place that is worst; "" where the relation holds."""
+def _asked(invariant: Invariant, apart: Array, allowed: Array) -> Array:
+    """Where the oracle has the relation."""
+    return np.isfinite(apart) & (apart > MATTERS * allowed) if invariant.moves else apart <= allowed
+
+
+def _broken(invariant: Invariant, name: str, first: Side, second: Side, places: Array, apart: Array) -> str:
+    """
+    Where and how much, of the place that is worst; "" where the relation holds.
+
+    apart: how far apart the oracle's two answers are, by which two replies that follow may differ beside their bounds.
+    """
     before, after = first.actual[name], second.actual[name]
     if before.shape != first.expected.reply[name].values.shape or after.shape != places.shape:
         return f"{name}: shapes {list(before.shape)} and {list(after.shape)}"
     want, have = _follow(invariant, first, name, before.float64()), after.float64()
-    gap, allowed = _gap(want, have), _allowed(invariant, name, first, second)
+    gap, allowed = _gap(want, have), _allowed(invariant, name, first, second) + (0.0 if invariant.moves else apart)
     wrong = places & ((gap <= allowed) if invariant.moves else (gap > allowed))
     if not wrong.any():
         return ""
@@ -100,9 +104,9 @@ def _broken(invariant: Invariant, name: str, first: Side, second: Side, places: 
     at = np.unravel_index(int(np.argmax(excess)), gap.shape)
     place, number = [int(each) for each in at], f"{int(wrong.sum())} of {wrong.size}"
     if invariant.moves:
-        moved = _gap(first.expected.reply[name].values, second.expected.reply[name].values)[at]
         return (
-            f"{name}: {number} elements stay as they are, such as {have[at]:.6g} at {place}, to be moved by {moved:.3g}"
+            f"{name}: {number} elements stay as they are, such as {have[at]:.6g} at {place}, "
+            f"to be moved by {apart[at]:.3g}"
         )
     return (
         f"{name}: {number} elements differ; {have[at]:.6g} at {place}, before the change {want[at]:.6g}, "

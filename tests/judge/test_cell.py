@@ -5,7 +5,7 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.judge.calibration import is_calibrated
+from conformance.judge.calibration import features, is_calibrated
 from conformance.judge.cell import judge
 from conformance.judge.verdict import GRAVITY, gravest
 from conformance.oracle.evaluate import evaluate
@@ -107,10 +107,17 @@ def test_plain_attention_on_a_cpu_is_calibrated_and_other_devices_are_not() -> N
     assert not is_calibrated(problem(dead_row()), "cuda:0")
 
 
-def test_a_softcap_was_measured_and_a_residual_was_not() -> None:
-    plain = problem(dead_row())
-    assert is_calibrated(plain.but(softcap=3.0, requirements=("softcap",)), "cpu")
-    assert not is_calibrated(plain.but(residual=True, requirements=("residual",)), "cpu")
+@pytest.mark.parametrize("name", ["softcap", "residual", "relu", "no_output_projection"])
+def test_what_adds_a_term_to_the_bound_was_measured_on_a_cpu_and_counts_as_a_feature(name: str) -> None:
+    asked = problem(dead_row()).but(requirements=(name,))
+    assert name in features(asked)
+    assert is_calibrated(asked, "cpu")
+
+
+def test_a_feature_that_was_not_measured_is_not_calibrated() -> None:
+    scores = problem(dead_row()).but(outputs=("output", "scaled"))
+    assert is_calibrated(scores, "cpu")
+    assert not is_calibrated(scores.but(outputs=("output", "entropy")), "cpu")
 
 
 def test_gravity_has_an_order_and_no_default() -> None:

@@ -1,6 +1,7 @@
 """Relations between two replies: they hold for the oracle itself, and each is broken by somebody who breaks it."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -185,3 +186,34 @@ def test_relations_are_asked_of_output_and_weights_and_not_of_a_batch_that_is_on
 def test_heads_stay_where_a_parameter_is_unknown() -> None:
     unknown = problem(params={"bias_k": np.zeros(15)})
     assert BY_NAME["head_order"].change(unknown) is None
+
+
+def merged(**more: object) -> Problem:
+    """Two heads of width 1 side by side, no output projection: the context of each head is its own mean of values."""
+    rows = np.array([[[1.0, 3.0], [5.0, 11.0]]])
+    params = {name: np.eye(2) if name == "wv" else np.zeros((2, 2)) for name in ("wq", "wk", "wv")}
+    asked = Problem("mha", "float32", 2, 2, 1, 1, rows[:, :1], rows, rows, params=params)
+    return asked.but(requirements=("no_output_projection",), **more)
+
+
+def test_heads_that_stay_side_by_side_move_in_the_output() -> None:
+    first = honest(merged())["output"]
+    np.testing.assert_array_equal(first, [[[3.0, 7.0]]])
+    assert related("head_order", merged(), honest).found == "holds"
+    fixed = related("head_order", merged(), lambda _: {"output": first})
+    assert fixed.where.startswith("output: 2 of 2 elements differ; 3 at [0, 0, 0], before the change 7, allowed ")
+    assert BY_NAME["head_order"].change(merged(residual=True)) is None
+
+
+def test_replies_may_differ_by_what_the_oracle_differs_beside_their_bounds() -> None:
+    """The oracle of the changed problem is moved by 0.9 of what the two bounds allow, so 1.9 of that is the limit."""
+    asked = problem()
+    changed = BY_NAME["batch_of_one"].change(asked)
+    assert changed is not None
+    sides = [side(each, honest) for each in (asked, changed)]
+    allowed = sides[0].expected.bounds["output"].tolerance[1:] + sides[1].expected.bounds["output"].tolerance
+    expected = sides[1].expected.reply["output"]
+    moved = replace(sides[1].expected, reply={"output": replace(expected, values=expected.values + 0.9 * allowed)})
+    for reach, found in ((1.8, "holds"), (2.0, "broken")):
+        reply = _rounded({"output": sides[0].actual["output"].float64()[1:] + reach * allowed})
+        assert relate(BY_NAME["batch_of_one"], sides[0], Side(changed, moved, reply)).found == found

@@ -1,11 +1,13 @@
 """
-Programs written for this test alone, that round where a profile says, in two orders of summation.
+Programs written for this test alone, that round where a profile says, in several orders of summation.
 
 None of them is a false alarm, and what is wrong by little is caught (docs/tolerance.md, sections 5 and 6).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,10 +37,11 @@ class Bug:
 CORRECT = Bug()
 
 
-def dot(a: Array, b: Array, acc: str) -> Array:
-    """Multiply a @ b one term after the other; every product and every sum is rounded."""
+def dot(a: Array, b: Array, acc: str, order: Sequence[int] | None = None, onto: Array | None = None) -> Array:
+    """Multiply a @ b one term after the other, onto what is there; every product and every sum is rounded."""
     total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
-    for i in range(a.shape[-1]):
+    total = total if onto is None else total + onto
+    for i in range(a.shape[-1]) if order is None else order:
         total = round_to(total + round_to(a[..., i, None] * b[..., i, None, :], acc), acc)
     return total
 
@@ -118,15 +121,26 @@ def linear(x: Array, weight: Array, bias: Array, profile: Profile) -> Array:
     return round_to(product + bias, profile.store)
 
 
-def mha(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> dict[str, Array]:
+def merged_heads(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> tuple[Array, Array | None]:
+    """The stored contexts side by side, and the weights."""
     params, heads = problem.params, problem.num_heads
     q, k, v = (
-        linear(x, params["w" + n], params["b" + n], profile).reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
+        activated(linear(x, params["w" + n], params["b" + n], profile), problem)
+        .reshape(*x.shape[:2], heads, -1)
+        .swapaxes(1, 2)
         for n, x in (("q", problem.query), ("k", problem.key), ("v", problem.value))
     )
     context, weights = attend(logits_of(q, k, problem, profile, bug), v, profile, bug)
-    merged = round_to(context, profile.store).swapaxes(1, 2).reshape(*problem.query.shape[:2], -1)
-    reply = {"output": linear(merged, params["wo"], params["bo"], profile)}
+    return round_to(context, profile.store).swapaxes(1, 2).reshape(*problem.query.shape[:2], -1), weights
+
+
+def activated(projected: Array, problem: Problem) -> Array:
+    return projected if problem.activation is None else np.maximum(projected, 0.0)
+
+
+def mha(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> dict[str, Array]:
+    merged, weights = merged_heads(problem, profile, attend, bug)
+    reply = {"output": linear(merged, problem.params["wo"], problem.params["bo"], profile)}
     if weights is None:
         return reply
     stored = round_to(weights, profile.store)
@@ -281,6 +295,84 @@ def test_a_capped_program_is_no_false_alarm_either(operator: str, name: str, att
                     assert result.rms <= 1.25, (family, kind, softcap, output)
                     budgets.append(result.budget)
     assert max(budgets) > 0.1
+
+
+ORDERS: dict[str, Sequence[int]] = {
+    "natural": range(HEADS * DIM),
+    "reversed": range(HEADS * DIM)[::-1],
+    "last head first": [h * DIM + i for h in reversed(range(HEADS)) for i in range(DIM)],
+    "heads in turn": [h * DIM + i for i in range(DIM) for h in range(HEADS)],
+}
+
+
+def head_by_head(merged: Array, weight: Array, acc: str) -> Array:
+    """The product of each head on its own, then their sum from the last head to the first."""
+    total = np.zeros((*merged.shape[:-1], weight.shape[-1]))
+    for h in reversed(range(HEADS)):
+        columns = slice(h * DIM, (h + 1) * DIM)
+        total = round_to(total + dot(merged[..., columns], weight[columns], acc), acc)
+    return total
+
+
+def joined(merged: Array, problem: Problem, profile: Profile) -> Iterator[Array]:
+    """The output in every order of summation: projected where that is asked for, then stored, then with the query."""
+    sums = [merged]
+    if (weight := problem.params.get("wo")) is not None:
+        sums = [dot(merged, weight, profile.acc, order) for order in ORDERS.values()]
+        sums.append(head_by_head(merged, weight, profile.acc))
+    for total in sums:
+        output = round_to(total, profile.store)
+        output = round_to(output + problem.params.get("bo", 0.0), profile.store)
+        yield round_to(output + problem.query, profile.store) if problem.residual else output
+
+
+REPLACED: dict[str, dict[str, Any]] = {
+    "heads": {},
+    "relu": {"activation": "relu"},
+    "residual": {"residual": True},
+    "relu, residual": {"activation": "relu", "residual": True},
+    "relu, residual, no output projection": {"activation": "relu", "residual": True},
+}
+
+
+def square(seed: int, dtype: str, family: str, kind: str, loud: float) -> Problem:
+    """A query as wide as the output, `loud` times as large, with projections that make up for it."""
+    problem, rng, width = make(seed, "mha", dtype, family, kind), np.random.default_rng(seed + 1), HEADS * DIM
+    params = dict(problem.params) | {"wq": round_to(problem.params["wq"] / loud, dtype)}
+    params |= {"wo": round_to(rng.standard_normal((width, width)) * width**-0.5, dtype)}
+    params |= {"bo": round_to(rng.standard_normal(width), dtype)}
+    return problem.but(query=round_to(problem.query * loud, dtype), params=params, outputs=("output",))
+
+
+@pytest.mark.parametrize("attend", [naive, online])
+@pytest.mark.parametrize("name", PROFILES)
+@pytest.mark.parametrize("what", REPLACED)
+def test_activation_and_residual_are_no_false_alarm_in_any_order_of_heads(what: str, name: str, attend: Attend) -> None:
+    profile = PROFILES[name]
+    budgets = []
+    for (seed, family), kind, loud in product(enumerate(FAMILIES), ("none", "bool"), (1.0, 32.0)):
+        problem = square(seed, name.split(maxsplit=1)[0], family, kind, loud).but(**REPLACED[what])
+        if "no output projection" in what:
+            problem = problem.but(params={n: each for n, each in problem.params.items() if n not in ("wo", "bo")})
+        answer = evaluate(problem, {}, profile.score)
+        expected, bound = answer.reply["output"].values, bound_reply(answer, profile)["output"]
+        for actual in joined(merged_heads(problem, profile, attend, CORRECT)[0], problem, profile):
+            budgets.append(over(actual, expected, bound.tolerance))
+            assert over(actual, expected, bound.worst) <= 1.0, (family, kind, loud)
+            assert rms(actual, expected, bound) <= 1.25, (family, kind, loud)
+    assert 0.1 < max(budgets) <= 1.0
+
+
+def test_a_sum_onto_the_residual_is_another_arithmetic() -> None:
+    """Every term is then rounded at the size of the query: the declared order, store and then add, errs less."""
+    profile = PROFILES["float32"]
+    problem = square(0, "float32", "plain", "none", 32.0).but(residual=True)
+    merged = merged_heads(problem, profile, naive, CORRECT)[0]
+    started = round_to(problem.query + problem.params["bo"], "float32")
+    actual = dot(merged, problem.params["wo"], "float32", onto=started)
+    answer = evaluate(problem)
+    bound = bound_reply(answer, profile)["output"]
+    assert over(actual, answer.reply["output"].values, bound.tolerance) > 1.0
 
 
 @pytest.mark.parametrize("fill", [-1e4, -1e9])
