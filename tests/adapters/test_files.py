@@ -1,6 +1,7 @@
 """What every adapter file must be, seen without importing one."""
 
 import ast
+import re
 import importlib.util
 import sys
 from pathlib import Path
@@ -106,3 +107,17 @@ def test_what_asks_for_numpy_alone_imports_nothing_else() -> None:
 
 def test_imports_of_helpers_are_seen() -> None:
     assert "ml_dtypes" in imported(FOLDER / "published_tf_mha.py")
+
+
+BRING_ML_DTYPES = {"jax", "keras", "tensorflow", "tf_keras", "flax", "equinox"}
+"""Frameworks that require ml_dtypes themselves."""
+
+
+def test_what_imports_ml_dtypes_asks_for_it_or_for_a_framework_that_brings_it() -> None:
+    asked = {
+        file.stem: {re.split(r"[<>=!~]", name)[0] for every in read_adapter(file).requires for name in every}
+        for file in FILES
+        if "ml_dtypes" in imported(file)
+    }
+    assert {"openvino_sdpa", "ort_attention", "jax_sdpa"} <= asked.keys()
+    assert [stem for stem, names in asked.items() if not names & (BRING_ML_DTYPES | {"ml_dtypes"})] == []
