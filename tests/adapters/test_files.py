@@ -1,8 +1,8 @@
 """What every adapter file must be, seen without importing one."""
 
 import ast
-import re
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
