@@ -1,5 +1,5 @@
 """
-Strict JSON: no NaN, no Infinity, no key twice.
+Strict JSON: no NaN, no Infinity, nothing that would become one, no key twice.
 
 Numbers that are not finite are the strings "inf", "-inf" and "nan", since JSON has none.
 """
@@ -60,13 +60,20 @@ def strict_json(text: "str | bytes") -> Any:
         ValueError: it is not that.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_key_twice)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not strict JSON: {error}") from None
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond float64")
+    return number
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

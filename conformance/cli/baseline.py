@@ -6,11 +6,11 @@ from pathlib import Path
 
 from conformance.cli.compare import load_baseline, tell
 from conformance.cli.errors import UsageError
-from conformance.engine.runlog import read_log
+from conformance.engine.run import load_run
 from conformance.gate.baseline import side_of_baseline, updated, within
 from conformance.gate.baseline_file import BaselineFile, write_baseline
 from conformance.gate.comparison import Comparison, compare, title
-from conformance.gate.side import LOG, Side, side_of
+from conformance.gate.side import Side, side_of
 
 
 class Memory:
@@ -48,7 +48,7 @@ class Memory:
         if self.path is None:
             return None
         self._whole = whole
-        self._run = side_of(str(folder), read_log(folder / LOG).records, folder, plain=False)
+        self._run = side_of(load_run(folder), plain=False)
         if self._old is None:
             return None
         base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole)

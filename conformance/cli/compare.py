@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
-from conformance.engine.runlog import RunLogError
+from conformance.engine.runlog import LOG, RunLogError
 from conformance.gate.baseline import side_of_baseline
 from conformance.gate.baseline_file import BaselineError, BaselineFile, read_baseline
 from conformance.gate.comparison import Comparison
 from conformance.gate.comparison import compare as compare_sides
 from conformance.gate.decide import CONFORMS, REJECTED
-from conformance.gate.side import LOG, AmbiguousRunError, Side, read_side
+from conformance.gate.side import AmbiguousRunError, Side, read_side
 from conformance.report.annotations import comparison_annotations
 from conformance.report.comparison import print_comparison, write_comparison
 from conformance.report.comparison_junit import write_comparison_junit
@@ -72,7 +72,8 @@ def load_side(path: Path) -> Side:
     if path.is_file():
         return side_of_baseline(load_baseline(path), str(path)) if path.name != LOG else load_side(path.parent)
     try:
-        if path.is_dir() and not (path / LOG).is_file():
+        path.stat()  # raises where there is nothing
+        if not (path / LOG).is_file():
             raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
         return read_side(path)
     except (RunLogError, AmbiguousRunError) as error:

@@ -11,8 +11,7 @@ from typing import Any
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import Offer
 from conformance.engine.header import case_record, environment_record, header, subject_record
-from conformance.engine.runlog import RunLog, RunLogError
-from conformance.report.run import LOG
+from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise

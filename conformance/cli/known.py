@@ -7,11 +7,10 @@ from pathlib import Path
 
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import existing
-from conformance.engine.runlog import Log, RunLogError, read_log
+from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decide import CONFORMS
 from conformance.gate.known_file import PACKAGED, read_known, shown
 from conformance.gate.known_update import additions, appended, propose
-from conformance.gate.side import LOG
 
 
 def update(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from conformance.engine.adapters import read_adapters
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.gate.formats import schema_text
 from conformance.judge.power import has_power
-from conformance.report import RunLogError, load_run, print_summary, write_reports
+from conformance.report import RunLogError, print_summary, write_reports
 from conformance.report.adapter_table import table
 from conformance.spec.case import Case
 from conformance.spec.digest import alone, distinct, duplicates
@@ -77,8 +77,7 @@ def schema(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace) -> int:
     """Write a run folder's reports again from its log."""
     try:
-        write_reports(arguments.folder)
-        print_summary(load_run(arguments.folder), sys.stdout)
+        print_summary(write_reports(arguments.folder), sys.stdout)
     except RunLogError as error:
         raise UsageError(str(error)) from error
     return CONFORMS

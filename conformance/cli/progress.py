@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from conformance.engine.job import Started
-from conformance.gate.decide import is_green
+from conformance.judge.verdict import is_green
 
 EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""

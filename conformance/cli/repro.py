@@ -19,11 +19,10 @@ from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
 from conformance.engine.reproduction import write_reproduction
-from conformance.engine.runlog import RunLogError, read_log
+from conformance.engine.runlog import LOG, RunLogError, read_log
 from conformance.engine.selection import adapter_file
 from conformance.gate.decide import CONFORMS
 from conformance.judge.expectation import Expectation
-from conformance.report.run import LOG
 from conformance.spec.digest import problem_digest
 from conformance.spec.glob import matches
 from conformance.spec.materialise import materialise

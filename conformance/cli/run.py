@@ -20,12 +20,13 @@ from conformance.engine.pool import Pool
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
-from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide, is_green
+from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.footer import Clock, footer
 from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
-from conformance.report import load_run, print_summary, write_reports
+from conformance.judge.verdict import is_green
+from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
 
@@ -98,8 +99,7 @@ def _judge(session: Session, pool: Pool, arguments: argparse.Namespace) -> bool:
 
 
 def _finish(folder: Path, decision: Decision, records: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> int:
-    write_reports(folder)
-    judged = load_run(folder)
+    judged = write_reports(folder)
     write_verdict(folder, decision, records)
     if arguments.junit is not None:
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)

@@ -6,11 +6,12 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
-from conformance.engine.judging import CONFORMING, Judged
+from conformance.engine.judging import Judged
 from conformance.judge.accounts import record_of
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.joint import diagnose
+from conformance.judge.verdict import CONFORMING
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 

@@ -9,12 +9,13 @@ from conformance.bridge.contract import Declaration
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
 from conformance.engine.job import Outcome
-from conformance.engine.judging import CONFORMING, Judge, Judged, judgement_record
+from conformance.engine.judging import Judge, Judged, judgement_record
 from conformance.judge import effective
 from conformance.judge.compare import budgets
 from conformance.judge.invariants import Invariant
 from conformance.judge.relations import Relation, Side, relate
 from conformance.judge.repetition import CLASSES, Repetition, Reply, repetition
+from conformance.judge.verdict import CONFORMING
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.problem import Array, Problem
 

@@ -22,17 +22,6 @@ from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem
 
-CONFORMING = ("pass", "dialect")
-GREEN = (*CONFORMING, "unsupported")
-
-
-def is_green(record: Mapping[str, Any]) -> bool:
-    """Whether the gate accepts one cell of the run log."""
-    verdict = record["verdict"]
-    if verdict in GREEN or "known" in record:
-        return True
-    return verdict == "inconclusive" and bool(record.get("uncalibrated"))
-
 
 @dataclass(frozen=True, eq=False)
 class Judged:

@@ -9,10 +9,11 @@ import numpy as np
 from conformance.bridge.messages import read_declaration
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
-from conformance.engine.judging import CONFORMING, Judge
+from conformance.engine.judging import Judge
 from conformance.judge.diagnose import Way, way_of
 from conformance.judge.evidence import Evidence
 from conformance.judge.repetition import CLASSES
+from conformance.judge.verdict import CONFORMING
 from conformance.spec.rounding import to_tensor
 
 Record = Mapping[str, Any]

@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from conformance.bridge.values import plain, strict_json
+from conformance.spec.wording import shown
 
-__all__ = ["SCHEMA", "Log", "RunLog", "RunLogError", "plain", "read_log"]
+LOG = "run.jsonl"
+"""Its name in a run folder."""
 
 SCHEMA = 1
 TYPES = ("header", "worker", "cell", "diagnosis", "footer")
@@ -129,7 +131,8 @@ def _record(place: str, line: bytes, *, first: bool) -> Record:
     except ValueError as error:
         raise RunLogError(f"{place}: {error}") from None
     if not isinstance(record, dict) or record.get("type") not in TYPES:
-        raise RunLogError(f"{place}: not a record of a run log")
+        found = record.get("type") if isinstance(record, dict) else record
+        raise RunLogError(f"{place}: not a record of a run log: {shown(found)}")
     if record.get("schema") != SCHEMA:
         raise RunLogError(f"{place}: schema {record.get('schema')!r}; this version reads schema {SCHEMA}")
     if (record["type"] == "header") is not first:

@@ -18,10 +18,8 @@ from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import (
-    CONFORMING,
     Judge,
     Judged,
-    is_green,
     judgement_record,
     save_arrays,
 )
@@ -34,6 +32,7 @@ from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.engine.watch import StopRun, Watch
 from conformance.judge.published import Finding, published_findings
+from conformance.judge.verdict import CONFORMING, is_green
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise

@@ -13,8 +13,9 @@ from hashlib import sha256
 from math import isfinite, isnan
 from typing import Any
 
+from conformance.engine.records import Key
 from conformance.gate.baseline_file import SCHEMA, BaselineFile, Budget, Entry, Place
-from conformance.gate.side import Circumstances, Key, Observed, Side
+from conformance.gate.side import Circumstances, Observed, Side
 
 DIGITS = 3
 """Significant digits of a budget: enough to see it drift, few enough to stay where it is."""

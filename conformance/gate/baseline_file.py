@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.bridge.values import strict_json
+from conformance.judge.verdict import Verdict
 
 SCHEMA = 1
 Budget = float | Literal["inf", "nan"]
@@ -28,7 +29,7 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    verdict: Literal["pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash"]
+    verdict: Verdict
     klass: str = Field("", alias="class")
     ways: list[str] = Field(default_factory=list)
     declared: dict[str, str] = Field(default_factory=dict)

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.engine.records import Key
 from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Change, change_of
 from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.groups import Group, group
 from conformance.gate.known import versions_hold
-from conformance.gate.side import Key, Observed, Side
+from conformance.gate.side import Observed, Side
 
 SCHEMA = 1
 """Of comparison.json (docs/comparing.md)."""

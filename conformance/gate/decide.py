@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.engine.judging import GREEN, is_green
-
-__all__ = ["GREEN", "Decision", "decide", "is_green"]
+from conformance.judge.verdict import is_green
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
 PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)

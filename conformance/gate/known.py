@@ -14,11 +14,12 @@ from typing import Any
 
 from packaging.specifiers import SpecifierSet
 
-from conformance.engine.judging import CONFORMING, Judged
+from conformance.engine.judging import Judged
 from conformance.gate.known_entry import Accept, Entry
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
+from conformance.judge.verdict import CONFORMING
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.glob import matches
 

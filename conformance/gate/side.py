@@ -1,24 +1,22 @@
 """One side of a comparison: what was observed of every case x subject, in which environment."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from conformance.engine.runlog import Record, RunLogError, read_log
+from conformance.engine.records import Cell, Diagnosis, Key, Subject
+from conformance.engine.run import Run, load_run
+from conformance.engine.runlog import LOG
+from conformance.judge.verdict import CONFORMING
 
-LOG = "run.jsonl"
-CONFORMING = ("pass", "dialect")
 AND = " & "
 """Between the ways of a cause that is several."""
 
 INVARIANT = "invariant"
 """The class of a fail that breaks a relation between replies."""
-
-Key = tuple[str, str]
-"""Case id, and the subject's name without its environment."""
 
 
 @dataclass(frozen=True)
@@ -104,55 +102,47 @@ def read_side(folder: Path) -> Side:
     Raises:
         RunLogError: its log is no run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
     """
-    log = read_log(folder / LOG)
-    command = _remedy(folder, log.records[0])
-    cut = () if log.complete else (f"{folder / LOG}: the run was cut before its end: {command}",)
-    try:
-        return side_of(str(folder), log.records, folder, cut)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RunLogError(
-            f"{folder / LOG}: a record lacks what this version expects ({error!r}); run it again"
-        ) from error
+    run = load_run(folder, whole=False)
+    cut = f"{folder / LOG}: the run was cut before its end: {_remedy(run)}"
+    return side_of(run, () if run.footer else (cut,))
 
 
-def _remedy(folder: Path, header: Record) -> str:
-    command = " ".join(header.get("command", ())) or "conformance run ..."
-    given = f" --out {folder}" if "--out" not in command else ""
+def _remedy(run: Run) -> str:
+    command = " ".join(run.header.command) or "conformance run ..."
+    given = f" --out {run.folder}" if "--out" not in command else ""
     return f"go on with `{command}{given} --resume`, or run it again"
 
 
-def side_of(
-    name: str, records: tuple[Record, ...], folder: Path, missing: tuple[str, ...] = (), *, plain: bool = True
-) -> Side:
+def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> Side:
     """
-    The side that the records of a run log tell; `plain` says that subjects are named without their environment.
+    The side that a run tells; `plain` says that subjects are named without their environment.
 
     Raises:
         AmbiguousRunError: two subjects have one plain name.
     """
-    header = records[0]
-    names = _plain_names(header["subjects"], name) if plain else {subject: subject for subject in header["subjects"]}
-    cells = [record for record in records if record["type"] == "cell"]
-    joint = _joint(records)
-    footer = records[-1] if records[-1]["type"] == "footer" else {}
-    gate, judge = footer.get("gate", {}), header.get("judge", "")
+    name, header = str(run.folder), run.header
+    names = _plain_names(header.subjects, name) if plain else {subject: subject for subject in header.subjects}
+    joint = _joint(run.diagnoses.values())
+    incomplete = run.footer.gate.incomplete if run.footer else ()
     return Side(
         name=name,
-        cases={case: short(about.get("digest", "")) for case, about in header["cases"].items()},
-        asked=_circumstances(header, records, names),
-        cells={(record["case"], names[record["subject"]]): observed(record, folder, judge, joint) for record in cells},
-        missing=(*missing, *(f"{name}: {text}" for text in gate.get("incomplete", ()))),
-        sources={case: about.get("source", "") for case, about in header["cases"].items()},
-        not_offered={each["adapter"]: ", ".join(each["missing"]) for each in header.get("not_offered", ())},
+        cases={case: short(about.digest) for case, about in header.cases.items()},
+        asked=_circumstances(run, names),
+        cells={
+            (cell.case, names[cell.subject]): observed(cell, run.folder, header.judge, joint)
+            for cell in run.cells.values()
+        },
+        missing=(*missing, *(f"{name}: {text}" for text in incomplete)),
+        sources={case: about.source for case, about in header.cases.items()},
+        not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
     )
 
 
-def _plain_names(subjects: Mapping[str, Record], side: str) -> dict[str, str]:
+def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
     """Names without environments, so that `x@cpu:base` here and `x@cpu:candidate` there are one subject."""
     plain = {}
     for name, about in subjects.items():
-        environment = about.get("environment", "default")
-        bare = name.removesuffix(f":{environment}")
+        bare = name.removesuffix(f":{about.environment}")
         plain[name] = bare.removesuffix("@cpu") if bare != name else name
     if len(set(plain.values())) < len(plain):
         twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
@@ -162,86 +152,75 @@ def _plain_names(subjects: Mapping[str, Record], side: str) -> dict[str, str]:
     return plain
 
 
-def _circumstances(header: Record, records: tuple[Record, ...], names: Mapping[str, str]) -> dict[str, Circumstances]:
-    place = header.get("platform", {})
+def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstances]:
+    place = run.header.platform
+    workers = {subject: each for each in run.workers if each.status == "ready" for subject in each.subjects}
     found = {}
-    for name, about in header["subjects"].items():
-        ready = [
-            record
-            for record in records
-            if record["type"] == "worker" and record["status"] == "ready" and name in record["subjects"]
-        ]
-        worker = ready[-1] if ready else {}
-        evidence = worker.get("evidence", {})
+    for name, about in run.header.subjects.items():
+        worker = workers.get(name)
+        evidence = worker.evidence if worker else {}
         machine = {
             "platform": f"{place.get('system')}-{place.get('machine')}",
             "cpu_features": " ".join(place.get("cpu_features", ())),
-            "device": evidence.get("device", about.get("device", "")),
+            "device": evidence.get("device", about.device),
             "threads": evidence.get("threads"),
         }
-        versions = {**evidence.get("versions", {}), **worker.get("versions", {})}
-        python = {"python": worker["python"]} if worker.get("python") else {}
-        found[names[name]] = Circumstances({**versions, **python}, machine, about.get("digest", ""))
+        versions = {**evidence.get("versions", {}), **(worker.versions if worker else {})}
+        python = {"python": worker.python} if worker and worker.python else {}
+        found[names[name]] = Circumstances({**versions, **python}, machine, about.digest)
     return found
 
 
 def observed(
-    record: Mapping[str, Any], folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
+    cell: Cell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
 ) -> Observed:
-    """What a cell's record says; `joint` has the way and the condition that explain it among the subject's others."""
-    way, condition = joint.get((record.get("case", ""), record.get("subject", "")), ("", ""))
-    error = record.get("error", {})
-    digests = record.get("digests", {})
-    tensors = record.get("tensors")
+    """What a cell says; `joint` has the way and the condition that explain it among the subject's others."""
+    way, condition = joint.get(cell.key, ("", ""))
+    ways = _ways(cell)
     return Observed(
-        verdict=record["verdict"],
-        budget=_number(record.get("budget")),
-        ways=tuple(dict.fromkeys((way, *_ways(record)) if way else _ways(record))),
-        declared={each["decision"]: each["name"] for each in record.get("declared", {}).get("dialect", ())},
-        klass=record.get("class", ""),
-        error=error.get("type", ""),
-        text=_line(error.get("message") or record.get("reason", "")),
-        bits=short(digests.get("outputs", "")),
-        problem=short(digests.get("problem", "")),
-        judge=short(digests.get("judge", judge)),
-        uncalibrated=bool(record.get("uncalibrated")),
-        looked="invariants" in record,
+        verdict=cell.verdict,
+        budget=cell.budget,
+        ways=tuple(dict.fromkeys((way, *ways) if way else ways)),
+        declared={each.decision: each.name for each in cell.dialect},
+        klass=cell.fail_class,
+        error=cell.error.kind if cell.error else "",
+        text=_line((cell.error.message if cell.error else "") or cell.reason),
+        bits=short(cell.digests.get("outputs", "")),
+        problem=short(cell.digests.get("problem", "")),
+        judge=short(cell.digests.get("judge", judge)),
+        uncalibrated=cell.uncalibrated,
+        looked=cell.invariants is not None,
         condition=condition,
-        known=record.get("known", {}).get("reason", ""),
-        since=record.get("known", {}).get("versions", {}),
-        rerun=record.get("rerun", ""),
-        tensors=folder / tensors if tensors else None,
+        known=cell.known.reason if cell.known else "",
+        since=cell.since,
+        rerun=cell.rerun,
+        tensors=folder / cell.tensors if cell.tensors else None,
     )
 
 
-def _joint(records: tuple[Record, ...]) -> dict[Key, tuple[str, str]]:
+def _joint(diagnoses: Iterable[Diagnosis]) -> dict[Key, tuple[str, str]]:
     """What the joint diagnosis of each subject says of its cells: `decision=name & decision=name`, and when."""
     found = {}
-    for record in records:
-        for cause in record["causes"] if record["type"] == "diagnosis" else ():
-            taken = [f"{decision}={name}" for decision, name in cause.get("decisions", {}).items()]
-            way = AND.join(taken) or f"arithmetic={cause.get('arithmetic', '')}"
-            for case in cause["cells"]:
-                found[case, record["subject"]] = (way, cause.get("condition", ""))
+    for diagnosis in diagnoses:
+        for cause in diagnosis.causes:
+            taken = [f"{decision}={name}" for decision, name in cause.decisions.items()]
+            way = AND.join(taken) or f"arithmetic={cause.arithmetic}"
+            for case in cause.cells:
+                found[case, diagnosis.subject] = (way, cause.condition)
     return found
 
 
-def _ways(record: Mapping[str, Any]) -> tuple[str, ...]:
-    if record.get("class") == INVARIANT:
-        broken = [each["name"] for each in record.get("invariants", ()) if each["found"] == "broken"]
-        return tuple(f"{INVARIANT}={name}" for name in broken)
-    if explanation := record.get("explanation"):
-        return (f"{explanation['decision']}={explanation['name']}", *record.get("ties", ()))
+def _ways(cell: Cell) -> tuple[str, ...]:
+    if cell.fail_class == INVARIANT:
+        return tuple(f"{INVARIANT}={each.name}" for each in cell.invariants or () if each.found == "broken")
+    if cell.explanation:
+        return (f"{cell.explanation.decision}={cell.explanation.name}", *cell.ties)
     return ()
 
 
 def short(digest: str) -> str:
     """Enough of a digest to tell two apart."""
     return digest.removeprefix("sha256:")[:16]
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _line(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.bridge.values import plain
 from conformance.gate.decide import INCOMPLETE, Decision
+from conformance.judge.verdict import CONFORMING
 
 SCHEMA = 1
 
@@ -17,7 +18,7 @@ def verdict(run: str, decision: Decision, records: Iterable[Mapping[str, Any]]) 
     for record in records:
         about = subjects.setdefault(record["subject"], {"counts": {}, "worst_budget": 0.0})
         about["counts"][record["verdict"]] = about["counts"].get(record["verdict"], 0) + 1
-        if record["verdict"] in ("pass", "dialect"):
+        if record["verdict"] in CONFORMING:
             about["worst_budget"] = max(about["worst_budget"], record.get("budget", 0.0))
     return {
         "schema": SCHEMA,

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from textwrap import shorten
 
+from conformance.engine.records import Key
 from conformance.gate.change import Change, effective
-from conformance.gate.side import AND, INVARIANT, Key, Observed
+from conformance.gate.side import AND, INVARIANT, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
 from conformance.judge.diagnose import CANONICAL

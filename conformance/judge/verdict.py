@@ -1,9 +1,15 @@
 """The words of a verdict, and which of two is graver. There is no default verdict."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
 
-GRAVITY = ("pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash")
+Verdict = Literal["pass", "dialect", "unsupported", "inconclusive", "fail", "error", "timeout", "crash"]
 """Every verdict, from the lightest to the gravest."""
+
+GRAVITY: tuple[Verdict, ...] = get_args(Verdict)
+CONFORMING = ("pass", "dialect")
+GREEN = (*CONFORMING, "unsupported")
+"""What is accepted as it is; so are `known` deviations and an inconclusive cell that is `uncalibrated`."""
 
 NOT_REFUSED = "not_refused"
 """The class of a fail that is not about numbers: there are some, where the call has a mistake."""
@@ -15,6 +21,13 @@ What kind of fail: `nondeterministic` or `order_dependent` if the same call has 
 variation explains it; else `impossible` if no implementation of the declared arithmetic can produce it, or if shape,
 dtype or the pattern of non-finite values is wrong; else `precision`.
 """
+
+
+def is_green(record: Mapping[str, Any]) -> bool:
+    """Whether the gate accepts one cell of the run log."""
+    if record["verdict"] in GREEN or "known" in record:
+        return True
+    return record["verdict"] == "inconclusive" and bool(record.get("uncalibrated"))
 
 
 def gravest(verdicts: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from conformance.engine.environments import our_own
 from conformance.engine.header import case_record, environment_record, header, subject_record
 from conformance.engine.job import Limits
 from conformance.engine.pool import Pool
-from conformance.engine.runlog import RunLog
+from conformance.engine.runlog import LOG, RunLog
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
@@ -33,9 +33,8 @@ from conformance.own.settling import settle, write_adapter
 from conformance.own.signature import read_signature
 from conformance.own.target import Target
 from conformance.own.telling import cause_lines, headline, settled_notes
-from conformance.report import Run, load_run, write_reports
+from conformance.report import Run, write_reports
 from conformance.report.findings import findings
-from conformance.report.run import LOG
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.glob import matches
@@ -135,9 +134,8 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
     decision = decide(session.records, session.missing, (), known.record(whole=False))
     log.append(footer(session, decision, clock))
     log.close()
-    write_reports(folder)
     write_verdict(folder, decision, session.records)
-    return Checked(request, load_run(folder), decision, (*notes, *alternatives.notes()))
+    return Checked(request, write_reports(folder), decision, (*notes, *alternatives.notes()))
 
 
 def _own(request: Request, folder: Path) -> tuple[list[Subject], tuple[str, ...], list[Case]]:

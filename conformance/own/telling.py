@@ -1,10 +1,10 @@
 """A check in plain words: the first lines on the terminal, and what a failing assertion says."""
 
+from conformance.engine.run import Run
 from conformance.own.causes import Cause
 from conformance.own.profiles import ordinary
 from conformance.own.settling import Settled
 from conformance.report.findings import counted
-from conformance.report.records import Run
 
 SHOWN = 8
 """So many causes; the report has them all."""

@@ -6,20 +6,20 @@ Everything here is a function of a run folder; nothing decides anything.
 
 from pathlib import Path
 
-from conformance.report.fields import RunLogError
+from conformance.engine.run import Run, load_run
+from conformance.engine.runlog import RunLogError
 from conformance.report.html import write_page
 from conformance.report.junit import write_junit
-from conformance.report.records import Run
-from conformance.report.run import load_run
 from conformance.report.summary import write_summary
 from conformance.report.terminal import print_summary
 
 __all__ = ["Run", "RunLogError", "load_run", "print_summary", "write_reports"]
 
 
-def write_reports(folder: Path) -> None:
-    """Write index.html, junit.xml and summary.md beside the log in `folder`."""
+def write_reports(folder: Path) -> Run:
+    """Write index.html, junit.xml and summary.md beside the log in `folder`; returns the run that it tells."""
     run = load_run(folder)
     write_page(run)
     write_junit(run, folder / "junit.xml")
     write_summary(run, folder / "summary.md")
+    return run

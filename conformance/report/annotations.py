@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from conformance.engine.run import Run
 from conformance.report.comparison import example, heading
 from conformance.report.conclusion import gate_notes
 from conformance.report.findings import counted, findings
-from conformance.report.records import Run
 
 FORMATS = ("github",)
 

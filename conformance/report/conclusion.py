@@ -4,15 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.report.findings import counted
-from conformance.report.records import (
-    CONFORMING,
-    UNJUDGED,
-    VERDICTS,
-    Cell,
-    Run,
-    Subject,
-)
+from conformance.engine.records import Cell, Subject
+from conformance.engine.run import Run
+from conformance.judge.verdict import CONFORMING
+from conformance.report.findings import counted, verdict_counts
+
+UNJUDGED = ("unsupported", "inconclusive")
+"""Verdicts that say nothing about the subject's numbers."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +58,10 @@ def _against(run: Run) -> list[str]:
     if failed:
         parts.append(f"{counted(failed, 'worker')} did not start")
     gate = run.footer.gate if run.footer else None
-    if gate and gate.dead:
-        parts.append(f"{_entries(len(gate.dead))} no longer needed")
-    if gate and gate.too_wide:
-        parts.append(f"{_entries(len(gate.too_wide))} too wide")
+    if gate and gate.known.dead:
+        parts.append(f"{_entries(len(gate.known.dead))} no longer needed")
+    if gate and gate.known.too_wide:
+        parts.append(f"{_entries(len(gate.known.too_wide))} too wide")
     return parts
 
 
@@ -78,8 +76,8 @@ def gate_notes(run: Run) -> list[tuple[str, str]]:
     gate = run.footer.gate
     kinds = {
         "incomplete": gate.incomplete,
-        "dead known deviation": gate.dead,
-        "known deviation too wide": gate.too_wide,
+        "dead known deviation": gate.known.dead,
+        "known deviation too wide": gate.known.too_wide,
         "problem": gate.problems,
     }
     return [(kind, text) for kind, texts in kinds.items() for text in texts]
@@ -99,13 +97,12 @@ def subject_lines(run: Run) -> list[SubjectLine]:
 
 
 def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
-    tally = Counter(cell.verdict for cell in cells)
     asked = len(run.asked(subject)) if subject.counted else len(cells)
-    judged = sum(number for verdict, number in tally.items() if verdict not in UNJUDGED)
+    judged = sum(cell.verdict not in UNJUDGED for cell in cells)
     budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]
     return SubjectLine(
         subject=subject,
-        counts={verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]},
+        counts=verdict_counts(cells),
         rejected=sum(cell.key in run.rejected for cell in cells),
         known=sum(cell.known is not None for cell in cells),
         missing=missing,

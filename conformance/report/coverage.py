@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.report.records import Cell, Run
+from conformance.engine.records import Cell
+from conformance.engine.run import Run
 
 DECLINED = "declined"
 NOT_REACHED = "not reached"
@@ -52,7 +53,7 @@ def coverage(run: Run) -> tuple[Row, ...]:
 def _count(reach: Reach, cell: Cell, feature: str) -> None:
     """An output that was asked for and that the subject does not have is declined, whatever became of the rest."""
     kind, _, name = feature.partition(" ")
-    if cell.verdict == "unsupported" or (kind == "output" and name in cell.record.get("dropped_outputs", ())):
+    if cell.verdict == "unsupported" or (kind == "output" and name in cell.dropped_outputs):
         reach.declined += 1
     else:
         reach.judged += 1

@@ -9,18 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from conformance.engine.records import Cell, Diagnosis, Key, Known, Tie
+from conformance.engine.run import Run
 from conformance.judge.causes import fewest
-from conformance.judge.verdict import NOT_REFUSED
+from conformance.judge.verdict import GRAVITY, NOT_REFUSED
 from conformance.oracle.variations import find
-from conformance.report.records import (
-    VERDICTS,
-    Cell,
-    Diagnosis,
-    Key,
-    Known,
-    Run,
-    Tie,
-)
 from conformance.spec.refusals import REFUSALS
 
 LOOK_FOR = {
@@ -200,7 +193,7 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     if cell.error is not None:
         return (cell.verdict, cell.error.kind, re.sub(r"\d+", "#", first_line(cell.error.message)))
     if cell.verdict == "fail":
-        return (cell.verdict, cell.fail_class, cell.record.get("mistake", ""))
+        return (cell.verdict, cell.fail_class, cell.mistake or "")
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
@@ -219,8 +212,8 @@ def _finding(cells: list[Cell], cause: str) -> Finding:
 
 def _without_cause(cell: Cell) -> tuple[str, str]:
     """Sentence and remedy where no decision is the cause: of a call that was to be refused, its mistake."""
-    if cell.fail_class == NOT_REFUSED:
-        refusal = REFUSALS[cell.record["mistake"]]
+    if cell.fail_class == NOT_REFUSED and cell.mistake is not None:
+        refusal = REFUSALS[cell.mistake]
         return refusal.sentence, refusal.remedy
     return what_happened(cell), LOOK_FOR.get(cell.fail_class, "")
 
@@ -229,7 +222,7 @@ def kind_of(cell: Cell) -> str:
     """The verdict, and of a fail its class; where no decision was searched for, the class says less."""
     if not cell.fail_class:
         return cell.verdict
-    searched = "" if cell.record.get("searched", True) else ", not searched"
+    searched = "" if cell.searched else ", not searched"
     return f"{cell.verdict}, {cell.fail_class}{searched}"
 
 
@@ -278,4 +271,4 @@ def share_text(share: float | None) -> str:
 def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
     """How many cells have each verdict that occurs, least grave first."""
     tally = Counter(cell.verdict for cell in cells)
-    return {verdict: tally[verdict] for verdict in VERDICTS if tally[verdict]}
+    return {verdict: tally[verdict] for verdict in GRAVITY if tally[verdict]}

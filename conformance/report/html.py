@@ -6,17 +6,18 @@ from the data that payload.py packs.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
 
 from conformance import __version__
+from conformance.bridge.values import strict_json
+from conformance.engine.records import Cell, Key
+from conformance.engine.run import Run
 from conformance.report import port_text, portrait
 from conformance.report.conclusion import gate_notes, headline, subject_lines
 from conformance.report.coverage import counted_subjects, coverage
-from conformance.report.fields import shown, strict_json
 from conformance.report.findings import (
     Finding,
     budget_text,
@@ -28,8 +29,7 @@ from conformance.report.findings import (
 )
 from conformance.report.frame import asset, environment, policy, script_of
 from conformance.report.payload import blobs, chunks, index, joined, script_json
-from conformance.report.records import Cell, Key, Run
-from conformance.report.run import load_run
+from conformance.spec.wording import shown
 
 NAME = "index.html"
 SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
@@ -61,16 +61,9 @@ MEANINGS = {
 }
 
 
-def write_html(folder: Path) -> Path:
-    """Write index.html for the run in `folder`; returns its path."""
-    return write_page(load_run(folder))
-
-
-def write_page(run: Run) -> Path:
-    """Write index.html for a run that was read."""
-    path = run.folder / NAME
-    path.write_text(page(run), encoding="utf-8", newline="\n")
-    return path
+def write_page(run: Run) -> None:
+    """Write index.html into the run folder."""
+    (run.folder / NAME).write_text(page(run), encoding="utf-8", newline="\n")
 
 
 def page(run: Run) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from conformance.engine.records import Case, Cell, Key
+from conformance.engine.run import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
 from conformance.report.findings import Finding, finding_of, finding_text, kind_of, what_happened
-from conformance.report.records import Case, Cell, Key, Run
-from conformance.report.run import load_run
 
 Findings = Mapping[Key, Finding]
 """The finding to which a rejected verdict belongs."""
@@ -26,9 +26,8 @@ BROKEN = frozenset({"error", "timeout", "crash"})
 """Verdicts that are JUnit errors: the test could not be carried out."""
 
 
-def write_junit(source: Run | Path, path: Path) -> None:
-    """Write the run, or the run in a folder, as JUnit XML to `path`."""
-    run = source if isinstance(source, Run) else load_run(source)
+def write_junit(run: Run, path: Path) -> None:
+    """Write the run as JUnit XML to `path`."""
     path.write_bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
 
 

@@ -15,14 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.engine.records import Case, Cell, Subject
+from conformance.engine.run import Run
+from conformance.judge.verdict import CONFORMING, GRAVITY
 from conformance.report.findings import budget_text, first_line, kind_of, what_happened
-from conformance.report.records import VERDICTS, Case, Cell, Run, Subject
 from conformance.report.tensors import pack
 
 REJECTED, KNOWN, UNCALIBRATED = 1, 2, 4
 """Marks of a cell in the index."""
 
-MISSING = len(VERDICTS)
+MISSING = len(GRAVITY)
 """Stands in the index where a verdict is owed and absent."""
 
 LARGEST_PAGE = 48 * 1024 * 1024
@@ -81,7 +83,7 @@ def index(run: Run) -> dict[str, Any]:
     rows = _rows(run, texts)
     return {
         "run": run.header.run,
-        "verdicts": [*VERDICTS, "missing"],
+        "verdicts": [*GRAVITY, "missing"],
         "subjects": [_subject(subject) for subject in run.header.subjects.values()],
         "cases": [_case(case) for case in run.header.cases.values()],
         "cells": [rows[name] for name in run.header.cases],
@@ -122,7 +124,7 @@ def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
     marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
     said = "" if cell.verdict == "pass" else _said(cell)
     return [
-        VERDICTS.index(cell.verdict),
+        GRAVITY.index(cell.verdict),
         budget_text(cell.budget),
         marks + UNCALIBRATED * cell.uncalibrated,
         texts.number(said),
@@ -137,7 +139,7 @@ def _said(cell: Cell) -> str:
 
 def _way(cell: Cell) -> str:
     """In which way a cell does not conform: equal ways are the same disagreement."""
-    if cell.verdict in ("pass", "dialect"):
+    if cell.verdict in CONFORMING:
         return ""
     if cell.explanation is not None:
         return f"{cell.verdict} {cell.explanation.decision}={cell.explanation.name}"

@@ -8,6 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.engine.records import Cell
+from conformance.engine.run import Run
+from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
 from conformance.report.findings import (
     Finding,
@@ -21,8 +24,6 @@ from conformance.report.findings import (
     unexplained_kind,
     what_happened,
 )
-from conformance.report.records import VERDICTS, Cell, Run
-from conformance.report.run import load_run
 
 SHOWN_CELLS = 20
 SHOWN_FINDINGS = 20
@@ -36,9 +37,8 @@ MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 ADDRESS = re.compile(r"https?://[^\s<>`|\\\"]+")
 
 
-def write_summary(source: Run | Path, path: Path) -> None:
-    """Write the run, or the run in a folder, as Markdown to `path`."""
-    run = source if isinstance(source, Run) else load_run(source)
+def write_summary(run: Run, path: Path) -> None:
+    """Write the run as Markdown to `path`."""
     text = "\n".join(summary(run)) + "\n"
     path.write_text(text.encode("utf-8", "replace").decode(), encoding="utf-8", newline="\n")
 
@@ -119,7 +119,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
-    verdicts = [verdict for verdict in VERDICTS if any(verdict in line.counts for line in lines)]
+    verdicts = [verdict for verdict in GRAVITY if any(verdict in line.counts for line in lines)]
     missing = any(line.missing for line in lines)
     head = ["Subject", *verdicts, *(["missing"] if missing else []), "rejected", "known", "judged", "worst budget"]
     yield "## Subjects"

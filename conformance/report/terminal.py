@@ -10,9 +10,10 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
+from conformance.engine.run import Run
+from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
 from conformance.report.findings import Finding, budget_text, counted, finding_text, findings, share_text
-from conformance.report.records import VERDICTS, Run
 
 SHOWN_FINDINGS = 12
 SHOWN_TIES = 3
@@ -55,7 +56,7 @@ def _count(line: SubjectLine, verdict: str) -> int:
 def _subject(line: SubjectLine, width: int) -> Text:
     text = Text(plain(line.subject.name).ljust(width), style="bold red" if line.rejected else "")
     text.append(f"  judged {share_text(line.share) or '-':>5}  worst budget {budget_text(line.worst) or '-':>5} ")
-    for verdict in (*VERDICTS, "missing"):
+    for verdict in (*GRAVITY, "missing"):
         if number := _count(line, verdict):
             text.append(f"  {number} {verdict}", style=STYLES[verdict])
     if line.known:

@@ -170,7 +170,7 @@ def empty(_: str) -> str:
     [
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "run.jsonl:1: schema 2; this version reads schema 1"),
         (empty, "run.jsonl:1: "),
-        (lambda text: text.replace('"subjects"', '"sbjects"', 1), "run.jsonl: a record lacks what this version"),
+        (lambda text: text.replace('"subjects"', '"sbjects"', 1), "run.jsonl:1: 'subjects' is required here"),
         (lambda _: None, "spoilt holds no run.jsonl: give a run folder"),
     ],
 )

@@ -19,7 +19,7 @@ from conformance.engine.slots import parse_slots
 from conformance.gate import decide
 from conformance.gate.known_file import read_known
 from conformance.judge.calibration import CALIBRATED
-from conformance.judge.verdict import GRAVITY
+from conformance.judge.verdict import GRAVITY, GREEN
 from conformance.spec.loader import load
 
 ROOT = Path(__file__).parents[2]
@@ -204,12 +204,12 @@ def test_verdicts_stand_in_the_order_of_gravity(path: Path) -> None:
 
 
 def test_verdicts_are_green_where_the_gate_is() -> None:
-    assert tuple(row[0] for row in rows(README, "verdict") if row[-1] == "green") == decide.GREEN
+    assert tuple(row[0] for row in rows(README, "verdict") if row[-1] == "green") == GREEN
     listed = re.search(
         r"^Accepted \(green\) are (.+?), and whatever", text_of(ROOT / "docs" / "exit-codes.md"), re.MULTILINE
     )
     assert listed
-    assert re.findall(r"`(\w+)`", listed[1]) == [*decide.GREEN, "inconclusive"]
+    assert re.findall(r"`(\w+)`", listed[1]) == [*GREEN, "inconclusive"]
 
 
 def test_the_run_log_has_every_verdict() -> None:

@@ -1,19 +1,28 @@
 """What is read off a cell's record, and how subjects of two environments meet."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.gate.side import AmbiguousRunError, observed, side_of
+from conformance.engine.records import Cell
+from conformance.engine.run import load_run
+from conformance.gate.side import AmbiguousRunError, Side, observed, side_of
 
+ASKED = {"suite": "a", "operator": "sdpa", "dtype": "float32"}
 HEADER = {
     "type": "header",
-    "cases": {"a": {"digest": "sha256:0123456789abcdef0", "source": "cases/a.yaml:3"}},
+    "run": "r",
+    "started": "now",
+    "cases": {"a": {**ASKED, "digest": "sha256:0123456789abcdef0", "source": "cases/a.yaml:3"}},
     "platform": {"system": "Linux", "machine": "x86_64", "cpu_features": ["avx2", "fma"]},
     "judge": "sha256:j",
 }
-SUBJECT = {"environment": "base", "device": "cpu", "digest": "sha256:a"}
+SCALE = {"decision": "scale", "name": "none", "sentence": "does not scale the logits"}
+CAUSE = {"sentence": "does not scale the logits", "cells": ["a"]}
+FOOTER = {"type": "footer", "exit_code": 0, "complete": True, "gate": {"conforms": True}}
+SUBJECT = {"adapter": "x", "environment": "base", "device": "cpu", "digest": "sha256:a"}
 
 
 def log(*names: str, **about: Any) -> tuple[dict[str, Any], ...]:
@@ -22,6 +31,7 @@ def log(*names: str, **about: Any) -> tuple[dict[str, Any], ...]:
     }
     worker = {
         "type": "worker",
+        "worker": "x",
         "status": "ready",
         "subjects": list(names),
         "python": "3.12.1",
@@ -29,35 +39,43 @@ def log(*names: str, **about: Any) -> tuple[dict[str, Any], ...]:
         "evidence": {"versions": {"numpy": "2.4.6"}, "threads": 1, "device": "cpu"},
     }
     cells = [{"type": "cell", "case": "a", "subject": name, "verdict": "pass"} for name in names]
-    return ({**HEADER, "subjects": subjects}, worker, *cells, {"type": "footer", "gate": {}} | about)
+    return ({**HEADER, "subjects": subjects}, worker, *cells, FOOTER | about)
 
 
 def read(record: dict[str, Any]) -> Any:
-    return observed({"verdict": "fail", **record}, Path("run"), "sha256:j")
+    cell = Cell.model_validate({"case": "a", "subject": "x", "verdict": "fail", **record})
+    return observed(cell, Path("run"), "sha256:j")
+
+
+def side(folder: Path, records: tuple[dict[str, Any], ...], *, plain: bool = True) -> Side:
+    folder.mkdir()
+    lines = (json.dumps({"schema": 1, **record}) + "\n" for record in records)
+    (folder / "run.jsonl").write_text("".join(lines), encoding="utf-8")
+    return side_of(load_run(folder), plain=plain)
 
 
 def test_an_explanation_comes_before_its_ties() -> None:
-    found = read({"explanation": {"decision": "scale", "name": "none"}, "ties": ["scale=squared"], "class": "semantic"})
+    found = read({"explanation": SCALE, "ties": ["scale=squared"], "class": "semantic"})
     assert found.ways == ("scale=none", "scale=squared")
     assert (found.looked, found.klass) == (False, "semantic")
 
 
 def test_a_broken_relation_stands_for_what_would_explain_the_changed_call() -> None:
     relations = [{"name": "key_order", "found": "holds"}, {"name": "poisoned_value", "found": "broken"}]
-    explained = {"explanation": {"decision": "scale", "name": "none"}, "ties": ["x=y"], "class": "invariant"}
+    explained = {"explanation": SCALE, "ties": ["x=y"], "class": "invariant"}
     found = read({**explained, "invariants": relations})
     assert (found.ways, found.looked) == (("invariant=poisoned_value",), True)
 
 
-def test_the_joint_diagnosis_comes_first_with_its_condition() -> None:
-    cause = {"decisions": {"scale": "none", "use[mask]": "ignored"}, "condition": "only in float16", "cells": ["a"]}
+def test_the_joint_diagnosis_comes_first_with_its_condition(tmp_path: Path) -> None:
+    cause = {"decisions": {"scale": "none", "use[mask]": "ignored"}, "condition": "only in float16"}
     records = log("x")
-    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [cause]}, records[-1])
-    cell = side_of("run", joined, Path("run")).cells["a", "x"]
+    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [CAUSE | cause]}, records[-1])
+    cell = side(tmp_path / "run", joined).cells["a", "x"]
     assert (cell.ways, cell.condition) == (("scale=none & use[mask]=ignored",), "only in float16")
-    coarse = {"arithmetic": "tf32", "profile": {"mm": "tf32"}, "cells": ["a"]}
-    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [coarse]}, records[-1])
-    assert side_of("run", joined, Path("run")).cells["a", "x"].ways == ("arithmetic=tf32",)
+    coarse = {"arithmetic": "tf32", "profile": {"mm": "tf32"}}
+    joined = (*records[:-1], {"type": "diagnosis", "subject": "x", "causes": [CAUSE | coarse]}, records[-1])
+    assert side(tmp_path / "coarse", joined).cells["a", "x"].ways == ("arithmetic=tf32",)
 
 
 def test_addresses_in_messages_do_not_differ_from_run_to_run() -> None:
@@ -65,28 +83,28 @@ def test_addresses_in_messages_do_not_differ_from_run_to_run() -> None:
     assert (found.error, found.text) == ("E", "at 0x… it fails more")
 
 
-def test_a_subject_is_named_without_its_environment() -> None:
-    base = side_of("base", log("torch.sdpa[math]@cpu:base"), Path("run"))
-    now = side_of("now", log("torch.sdpa[math]@cpu:candidate"), Path("run"))
-    default = side_of("default", log("torch.sdpa[math]"), Path("run"))
+def test_a_subject_is_named_without_its_environment(tmp_path: Path) -> None:
+    base = side(tmp_path / "base", log("torch.sdpa[math]@cpu:base"))
+    now = side(tmp_path / "now", log("torch.sdpa[math]@cpu:candidate"))
+    default = side(tmp_path / "default", log("torch.sdpa[math]"))
     assert list(base.cells) == list(now.cells) == list(default.cells) == [("a", "torch.sdpa[math]")]
     about = base.asked["torch.sdpa[math]"]
     assert about.versions == {"numpy": "2.4.6", "torch": "2.13.0", "python": "3.12.1"}
     machine = {"platform": "Linux-x86_64", "cpu_features": "avx2 fma", "device": "cpu", "threads": 1}
     assert about.machine == machine
     assert base.cases == {"a": "0123456789abcdef"}
-    assert list(side_of("full", log("x@cpu:base"), Path("run"), plain=False).cells) == [("a", "x@cpu:base")]
+    assert list(side(tmp_path / "full", log("x@cpu:base"), plain=False).cells) == [("a", "x@cpu:base")]
 
 
-def test_a_device_stays_in_the_name() -> None:
-    assert list(side_of("base", log("x@cuda:base"), Path("run")).asked) == ["x@cuda"]
+def test_a_device_stays_in_the_name(tmp_path: Path) -> None:
+    assert list(side(tmp_path / "base", log("x@cuda:base")).asked) == ["x@cuda"]
 
 
-def test_two_environments_in_one_run_are_ambiguous() -> None:
+def test_two_environments_in_one_run_are_ambiguous(tmp_path: Path) -> None:
     with pytest.raises(AmbiguousRunError, match="x was judged in several environments; run each into a folder of its"):
-        side_of("both", log("x@cpu:base", "x@cpu:candidate"), Path("run"))
+        side(tmp_path / "both", log("x@cpu:base", "x@cpu:candidate"))
 
 
-def test_what_the_gate_missed_is_missing() -> None:
-    found = side_of("base", log("x", gate={"incomplete": ["torch: did not start"]}), Path("run"))
-    assert found.missing == ("base: torch: did not start",)
+def test_what_the_gate_missed_is_missing(tmp_path: Path) -> None:
+    found = side(tmp_path / "base", log("x", gate={"conforms": False, "incomplete": ["torch: did not start"]}))
+    assert found.missing == (f"{tmp_path / 'base'}: torch: did not start",)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.engine.records import Cell
+from conformance.engine.runlog import LOG
 from conformance.judge.conditions import Condition
 from conformance.report import Run
 from conformance.report.findings import rejected_cells
-from conformance.report.records import Cell
-from conformance.report.run import LOG
 
 OUTCOMES = ("right", "tie", "unexplained", "wrong", "survived")
 

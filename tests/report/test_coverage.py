@@ -1,36 +1,23 @@
 """Which features a subject judged, declined, or was never asked for."""
 
-from dataclasses import replace
 from pathlib import Path
 
+from conformance.engine.records import Case, Cell, Header, Subject
+from conformance.engine.run import Run
 from conformance.report.coverage import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
-from conformance.report.records import Case, Cell, Header, Run, Subject
 
-
-def subject(name: str, *, counted: bool = True) -> Subject:
-    return replace(SUBJECT, name=name, counted=counted)
-
-
-SUBJECT = Subject(
-    "",
-    adapter="a",
-    variant="",
-    device="cpu",
-    environment="default",
-    operators=("sdpa",),
-    framework="a",
-    counted=True,
-    offered=True,
-)
 CASES = {
-    "one": Case("one", "s", "sdpa", "float32", features=("dtype float32", "output output", "output weights")),
-    "two": Case("two", "s", "sdpa", "float64", features=("dtype float64", "output output")),
+    "one": Case(
+        suite="s", operator="sdpa", dtype="float32", features=("dtype float32", "output output", "output weights")
+    ),
+    "two": Case(suite="s", operator="sdpa", dtype="float64", features=("dtype float64", "output output")),
 }
 
 
 def run(*cells: Cell) -> Run:
-    subjects = {each.name: each for each in (subject("a"), subject("b"), subject("a[dense]", counted=False))}
-    header = Header("run", "now", CASES, subjects)
+    counted = {"a": True, "b": True, "a[dense]": False}
+    subjects = {name: Subject(adapter="a", operators=("sdpa",), counted=each) for name, each in counted.items()}
+    header = Header(run="run", started="now", cases=CASES, subjects=subjects)
     return Run(Path(), header, (), {cell.key: cell for cell in cells}, None)
 
 
@@ -40,10 +27,10 @@ def texts(read: Run) -> dict[str, dict[str, str]]:
 
 def test_judged_declined_and_not_reached_are_told_apart() -> None:
     read = run(
-        Cell("one", "a", "fail", record={"dropped_outputs": ["weights"]}),
-        Cell("two", "a", "unsupported"),
-        Cell("two", "b", "pass"),
-        Cell("one", "a[dense]", "pass"),
+        Cell(case="one", subject="a", verdict="fail", dropped_outputs=("weights",)),
+        Cell(case="two", subject="a", verdict="unsupported"),
+        Cell(case="two", subject="b", verdict="pass"),
+        Cell(case="one", subject="a[dense]", verdict="pass"),
     )
     assert counted_subjects(read) == ("a", "b")
     assert texts(read) == {
@@ -55,6 +42,8 @@ def test_judged_declined_and_not_reached_are_told_apart() -> None:
 
 
 def test_what_is_declined_is_counted_beside_what_is_judged() -> None:
-    read = coverage(run(Cell("one", "a", "pass"), Cell("two", "a", "unsupported")))
+    read = coverage(
+        run(Cell(case="one", subject="a", verdict="pass"), Cell(case="two", subject="a", verdict="unsupported"))
+    )
     output = next(row for row in read if row.feature == "output output")
     assert output.reach["a"] == Reach(judged=1, declined=1)

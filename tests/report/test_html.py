@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from conformance.report.html import shown_value, web_address, write_html
+from conformance.report import html, load_run
+from conformance.report.html import shown_value, web_address
 
 
 class Page(HTMLParser):
@@ -57,11 +58,7 @@ def opened(page: Page) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def page(demonstration: Path) -> Page:
-    return Page(write_html(demonstration).read_text(encoding="utf-8"))
-
-
-def test_the_page_stands_beside_the_log(demonstration: Path) -> None:
-    assert write_html(demonstration) == demonstration / "index.html"
+    return Page(html.page(load_run(demonstration)))
 
 
 def test_nothing_is_fetched(page: Page) -> None:
@@ -123,7 +120,7 @@ def test_the_record_of_a_cell_is_in_the_chunk_of_its_case(page: Page) -> None:
 
 
 def test_nothing_from_the_run_becomes_markup(hostile_run: Path, hostile: str) -> None:
-    text = write_html(hostile_run).read_text(encoding="utf-8")
+    text = html.page(load_run(hostile_run))
     page = Page(text)
     assert "alert(1)" not in "".join(part for tag, attributes, part in page.raw if "type" not in attributes)
     assert [tag for tag, _ in page.elements].count("script") == 3
@@ -138,7 +135,7 @@ def test_a_cell_names_why_its_arrays_are_absent(build: ModuleType, tmp_path: Pat
     subject = builder.subject("torch.mha")
     for number, path in enumerate(("tensors/none.npz", "../outside.npz")):
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", rejected=True, tensors=path)
-    _, parts = opened(Page(write_html(builder.write()).read_text(encoding="utf-8")))
+    _, parts = opened(Page(html.page(load_run(builder.write()))))
     notes = [json.loads(parts[f"case-{number}"])["cells"]["0"]["tensors_note"] for number in (0, 1)]
     assert notes == ["none.npz is not in the run folder", "../outside.npz is outside the run folder"]
 
@@ -148,14 +145,14 @@ def test_what_is_missing_has_its_own_mark(build: ModuleType, tmp_path: Path) -> 
     builder.case("shapes/one")
     builder.cell(builder.case("shapes/two"), builder.subject("torch.mha"))
     builder.footed = False
-    page = Page(write_html(builder.write()).read_text(encoding="utf-8"))
+    page = Page(html.page(load_run(builder.write())))
     index, _ = opened(page)
     assert index["verdicts"][index["cells"][0][0][1]] == "missing"
     assert "Undecided: the run was cut" in page.text
 
 
 def test_an_empty_run_is_a_page_too(build: ModuleType, tmp_path: Path) -> None:
-    assert "<h1>" in write_html(build.RunBuilder(tmp_path).write()).read_text(encoding="utf-8")
+    assert "<h1>" in html.page(load_run(build.RunBuilder(tmp_path).write()))
 
 
 def test_only_web_addresses_become_links() -> None:

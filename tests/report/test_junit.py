@@ -13,7 +13,7 @@ from conformance.report.junit import junit, legal, write_junit
 @pytest.fixture(scope="module")
 def root(demonstration: Path, tmp_path_factory: pytest.TempPathFactory) -> ET.Element:
     path = tmp_path_factory.mktemp("junit") / "junit.xml"
-    write_junit(demonstration, path)
+    write_junit(load_run(demonstration), path)
     return ET.parse(path).getroot()  # noqa: S314 - our own file
 
 
@@ -114,7 +114,7 @@ def test_a_cut_run_is_red(build: ModuleType, tmp_path: Path) -> None:
 
 
 def test_hostile_text_parses_and_control_characters_are_replaced(hostile_run: Path, tmp_path: Path) -> None:
-    write_junit(hostile_run, tmp_path / "junit.xml")
+    write_junit(load_run(hostile_run), tmp_path / "junit.xml")
     root = ET.parse(tmp_path / "junit.xml").getroot()  # noqa: S314 - our own file
     failure = root.find(".//failure")
     assert failure is not None

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.report import RunLogError, run, tensors, write_reports
+from conformance.engine import runlog
+from conformance.report import RunLogError, tensors, write_reports
 
 
 def test_every_report_is_written(demonstration: Path) -> None:
@@ -43,7 +44,7 @@ def test_of_a_large_run_every_line_and_every_array_is_read_once(
     folder = build.large(tmp_path)
     lines = (folder / "run.jsonl").read_text(encoding="utf-8").count("\n")
     read: Counter[str] = Counter()
-    for module, name in ((run, "strict_json"), (tensors, "blob")):
+    for module, name in ((runlog, "strict_json"), (tensors, "blob")):
         monkeypatch.setattr(module, name, counting(read, name, getattr(module, name)))
     write_reports(folder)
     assert read == {"strict_json": lines, "blob": 200}

@@ -14,7 +14,7 @@ from conformance.report.summary import block, code, summary, words, write_summar
 @pytest.fixture(scope="module")
 def text(demonstration: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("summary") / "summary.md"
-    write_summary(demonstration, path)
+    write_summary(load_run(demonstration), path)
     return path.read_text(encoding="utf-8")
 
 
@@ -65,7 +65,7 @@ def test_a_conforming_run_is_told_in_green(build: ModuleType, tmp_path: Path) ->
 
 
 def test_hostile_text_is_escaped(hostile_run: Path, tmp_path: Path) -> None:
-    write_summary(hostile_run, tmp_path / "summary.md")
+    write_summary(load_run(hostile_run), tmp_path / "summary.md")
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")
     html = MarkdownIt("commonmark").enable(["table"]).render(text)
     assert "<script" not in html

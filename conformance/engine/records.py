@@ -1,0 +1,256 @@
+"""
+What a run log says (docs/run-log.md), as frozen records; what nobody here asks for is passed over.
+
+Numbers that the log writes as "inf", "-inf" or "nan" are floats here; a key that did not apply is None or empty.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, field_validator
+
+from conformance.bridge.values import real
+from conformance.judge.verdict import Verdict
+from conformance.spec import refusals
+
+Number = Annotated[float, BeforeValidator(real)]
+
+Key = tuple[str, str]
+"""A cell's place: case and subject."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Case(_Record):
+    """One expanded case: what was asked."""
+
+    name: str = ""
+    suite: str
+    operator: str
+    dtype: str
+    tags: tuple[str, ...] = ()
+    summary: str = ""
+    yaml: str = ""
+    source: str = ""
+    digest: str = ""
+    features: tuple[str, ...] = ()
+
+    @property
+    def theme(self) -> str:
+        """First segment of the suite."""
+        return self.suite.split("/", 1)[0]
+
+
+class Subject(_Record):
+    """One adapter x variant x device x environment: what was judged."""
+
+    name: str = ""
+    adapter: str
+    variant: str = ""
+    device: str = ""
+    environment: str = "default"
+    operators: tuple[str, ...] = ()
+    framework: str = ""
+    counted: StrictBool = True
+    offered: StrictBool = True
+    digest: str = ""
+
+
+class NotOffered(_Record):
+    """An adapter that could not be judged here, and the extra that would add it."""
+
+    adapter: str
+    missing: tuple[str, ...] = ()
+    extra: str = ""
+
+
+class Header(_Record):
+    """What a run set out to do."""
+
+    run: str
+    started: str
+    cases: Mapping[str, Case]
+    subjects: Mapping[str, Subject]
+    command: tuple[str, ...] = ()
+    device: str = ""
+    judge: str = ""
+    versions: Mapping[str, str] = {}
+    platform: Mapping[str, Any] = {}
+    not_offered: tuple[NotOffered, ...] = ()
+
+    @field_validator("cases", "subjects")
+    @classmethod
+    def _named(cls, entries: Mapping[str, _Record]) -> Mapping[str, _Record]:
+        return {name: entry.model_copy(update={"name": name}) for name, entry in entries.items()}
+
+
+class Worker(_Record):
+    """One started worker process: what really ran, or why it did not."""
+
+    name: Annotated[str, Field(alias="worker")]
+    subjects: tuple[str, ...]
+    status: Literal["ready", "failed"]
+    environment: str = ""
+    device: str = ""
+    python: str = ""
+    versions: Mapping[str, str] = {}
+    evidence: Mapping[str, Any] = {}
+    start_seconds: Number | None = None
+    reason: str = ""
+    stderr: str = ""
+
+
+class Output(_Record):
+    """How one output of a cell compared."""
+
+    name: Annotated[str, Field(alias="output")]
+    verdict: Verdict
+    fail_class: Annotated[str, Field(alias="class")] = ""
+    budget: Number | None = None
+    max_error: Number | None = None
+    bound: Number | None = None
+    at: tuple[StrictInt, ...] = ()
+    message: str = ""
+
+
+class Explanation(_Record):
+    """The semantic decision that explains a failure, in words, and what to change."""
+
+    decision: str
+    name: str
+    sentence: str
+    remedy: str = ""
+    budget: Number | None = None
+
+
+class Deviation(_Record):
+    """One declared non-canonical decision with the link that documents it."""
+
+    decision: str
+    name: str
+    source: str = ""
+
+
+class Known(_Record):
+    """The known deviation that accepts a verdict."""
+
+    reason: str
+    link: str = ""
+    entry: str = ""
+
+
+class Failure(_Record):
+    """An exception, or the end of a process, in words."""
+
+    kind: Annotated[str, Field(alias="type")] = "error"
+    message: str = ""
+    traceback: str = ""
+
+
+class Relation(_Record):
+    """A relation between this reply and that to a changed call, and whether it holds."""
+
+    name: str
+    found: str
+
+
+class Cell(_Record):
+    """
+    The verdict of one case x subject.
+
+    since: the versions for which the known deviation holds. record: the line of the log as it stands.
+    """
+
+    case: str
+    subject: str
+    verdict: Verdict
+    fail_class: Annotated[str, Field(alias="class")] = ""
+    budget: Number | None = None
+    reason: str = ""
+    outputs: tuple[Output, ...] = ()
+    explanation: Explanation | None = None
+    ties: tuple[str, ...] = ()
+    dialect: Annotated[tuple[Deviation, ...], Field(validation_alias=AliasPath("declared", "dialect"))] = ()
+    known: Known | None = None
+    since: Annotated[Mapping[str, str], Field(validation_alias=AliasPath("known", "versions"))] = {}
+    error: Failure | None = None
+    uncalibrated: StrictBool = False
+    searched: StrictBool = True
+    mistake: refusals.Name | None = None
+    dropped_outputs: tuple[str, ...] = ()
+    invariants: tuple[Relation, ...] | None = None
+    digests: Mapping[str, str] = {}
+    seconds: Mapping[str, Number] = {}
+    tensors: str = ""
+    rerun: str = ""
+    record: Annotated[Mapping[str, Any], Field(repr=False)] = {}
+
+    @property
+    def key(self) -> Key:
+        """Case and subject."""
+        return (self.case, self.subject)
+
+
+class Tie(_Record):
+    """Another cause that explains the same verdicts as well; separated_by: a case that would tell, or ""."""
+
+    sentence: str
+    remedy: str = ""
+    condition: str = ""
+    separated_by: str = ""
+
+
+class Cause(_Record):
+    """
+    What explains verdicts of one subject together.
+
+    sentence: what it does, after "it". condition: under which it shows, in words, or "". cells: case ids, the simplest
+    first. decisions: those that are taken otherwise than declared; none for coarser arithmetic, which has its name.
+    """
+
+    sentence: str
+    cells: tuple[str, ...]
+    remedy: str = ""
+    condition: str = ""
+    decisions: Mapping[str, str] = {}
+    arithmetic: str = ""
+    ties: tuple[Tie, ...] = ()
+
+
+class Diagnosis(_Record):
+    """Why one subject fails, over all its verdicts; unexplained: case ids that no cause explains."""
+
+    subject: str
+    causes: tuple[Cause, ...] = ()
+    unexplained: tuple[str, ...] = ()
+
+
+class KnownList(_Record):
+    """How the list of known deviations fared."""
+
+    live: StrictInt = 0
+    dead: tuple[str, ...] = ()
+    too_wide: tuple[str, ...] = ()
+    not_reached: tuple[str, ...] = ()
+
+
+class Gate(_Record):
+    """The gate's decision over the whole run."""
+
+    conforms: StrictBool
+    rejected: frozenset[Key] = frozenset()
+    known: KnownList = KnownList()
+    incomplete: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class Footer(_Record):
+    """The end of a run that was not cut."""
+
+    finished: str = ""
+    exit_code: StrictInt
+    complete: StrictBool
+    gate: Gate
+    timing: Mapping[str, Number] = {}

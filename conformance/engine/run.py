@@ -1,0 +1,126 @@
+"""
+A run folder that was read.
+
+The log is the truth and is believed only where it is whole: a line that is cut, a cell that stands twice, a schema,
+record type or verdict that is not known is refused, with file and line. Only the footer may be absent: then the run
+was cut, loads as incomplete, and nothing calls it green.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from conformance.engine.records import Case, Cell, Diagnosis, Footer, Header, Key, Subject, Worker
+from conformance.engine.runlog import LOG, Record, RunLogError, read_log
+from conformance.judge.verdict import is_green
+from conformance.spec.wording import faults
+
+AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that was read; `footer` is None where the run was cut."""
+
+    folder: Path
+    header: Header
+    workers: tuple[Worker, ...]
+    cells: Mapping[Key, Cell]
+    footer: Footer | None
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the log has its footer, and the footer says nothing is missing."""
+        return self.footer is not None and self.footer.complete
+
+    @property
+    def conforms(self) -> bool:
+        """Whether the gate said so; a run without a footer never does."""
+        return self.footer is not None and self.footer.gate.conforms
+
+    @cached_property
+    def rejected(self) -> frozenset[Key]:
+        """The cells that the gate does not accept; of a cut run, those that no gate could."""
+        if self.footer is not None:
+            return self.footer.gate.rejected
+        return frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
+
+    def asked(self, subject: Subject) -> tuple[Case, ...]:
+        """The cases of the subject's operators, in the order of the header."""
+        return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
+
+    @cached_property
+    def missing(self) -> frozenset[Key]:
+        """Cells that a counted subject owes and the log does not have."""
+        owed = (
+            (case.name, subject.name)
+            for subject in self.header.subjects.values()
+            if subject.counted and subject.offered
+            for case in self.asked(subject)
+        )
+        return frozenset(key for key in owed if key not in self.cells)
+
+
+def load_run(folder: Path, *, whole: bool = True) -> Run:
+    """
+    Read the log of a run folder.
+
+    whole: refuse a last line that is cut; else it is left out.
+
+    Raises:
+        RunLogError: there is none, or it cannot be believed.
+    """
+    path = folder / LOG
+    if not path.is_file():
+        raise RunLogError(f"{path}: no run log here; a run folder is what `conformance run` writes")
+    log = read_log(path)
+    if whole and log.length < path.stat().st_size:
+        where = f"{path}:{len(log.records) + 1}"
+        raise RunLogError(f"{where}: the line is cut off; the run stopped while writing it (resume the run)")
+    records = ((f"{path}:{line}", record) for line, record in enumerate(log.records, start=1))
+    return _assemble(folder, _read(Header, *next(records)), records)
+
+
+def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]]) -> Run:
+    workers: list[Worker] = []
+    cells: dict[Key, Cell] = {}
+    diagnoses: dict[str, Diagnosis] = {}
+    footer: Footer | None = None
+    for where, record in records:
+        if footer is not None:
+            raise RunLogError(f"{where}: a record after the footer")
+        match record["type"]:
+            case "worker":
+                workers.append(_read(Worker, where, record))
+            case "cell":
+                _add(cells, _read(Cell, where, {**record, "record": record}), header, where)
+            case "diagnosis":
+                diagnosis = _read(Diagnosis, where, record)
+                diagnoses[diagnosis.subject] = diagnosis
+            case _:
+                footer = _read(Footer, where, record)
+    return Run(folder, header, tuple(workers), cells, footer, diagnoses)
+
+
+def _add(cells: dict[Key, Cell], cell: Cell, header: Header, where: str) -> None:
+    if cell.key in cells:
+        raise RunLogError(f"{where}: a second verdict for {cell.case} on {cell.subject}")
+    if cell.case not in header.cases:
+        raise RunLogError(f"{where}: the header does not name the case {cell.case!r}")
+    if cell.subject not in header.subjects:
+        raise RunLogError(f"{where}: the header does not name the subject {cell.subject!r}")
+    cells[cell.key] = cell
+
+
+def _read(kind: type[AnyRecord], where: str, record: Record) -> AnyRecord:
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        fault = faults(error, record, lambda _: ())[0]
+        at = f" (at {'.'.join(map(str, fault.path))})" if len(fault.path) > 1 else ""
+        raise RunLogError(f"{where}: {fault.message}{at}") from None
