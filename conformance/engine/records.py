@@ -37,18 +37,11 @@ class Case(_Record):
     digest: str = ""
     features: tuple[str, ...] = ()
 
-    @property
-    def theme(self) -> str:
-        """First segment of the suite."""
-        return self.suite.split("/", 1)[0]
-
 
 class Subject(_Record):
     """One adapter x variant x device x environment: what was judged."""
 
     name: str = ""
-    adapter: str
-    variant: str = ""
     device: str = ""
     environment: str = "default"
     operators: tuple[str, ...] = ()
@@ -105,13 +98,7 @@ class Worker(_Record):
 class Output(_Record):
     """How one output of a cell compared."""
 
-    name: Annotated[str, Field(alias="output")]
     verdict: Verdict
-    fail_class: Annotated[str, Field(alias="class")] = ""
-    budget: Number | None = None
-    max_error: Number | None = None
-    bound: Number | None = None
-    at: tuple[StrictInt, ...] = ()
     message: str = ""
 
 
@@ -122,7 +109,6 @@ class Explanation(_Record):
     name: str
     sentence: str
     remedy: str = ""
-    budget: Number | None = None
 
 
 class Deviation(_Record):
@@ -230,10 +216,8 @@ class Diagnosis(_Record):
 class KnownList(_Record):
     """How the list of known deviations fared."""
 
-    live: StrictInt = 0
     dead: tuple[str, ...] = ()
     too_wide: tuple[str, ...] = ()
-    not_reached: tuple[str, ...] = ()
 
 
 class Gate(_Record):

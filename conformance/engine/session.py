@@ -17,12 +17,7 @@ from conformance.engine.cells import Cell, Refused, make_cell
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
-from conformance.engine.judging import (
-    Judge,
-    Judged,
-    judgement_record,
-    save_arrays,
-)
+from conformance.engine.judging import Judge, Judged, judgement_record, save_arrays
 from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
@@ -88,7 +83,6 @@ class Session:
         self._looks: dict[str, SecondLook] = {}
         self._subset = subset_of(self.cases, self.closeness.subset)
         self._versions: dict[str, Mapping[str, str]] = {}
-        self._plans: dict[str, str] = {}
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._not_run: list[Key] = []
         self._first: set[int] = set()

@@ -65,10 +65,6 @@ class Evidence:
         """The declared dialect with the change over it."""
         return with_change(self.declared.dialect, change)
 
-    def reached_by(self, change: Change) -> bool:
-        """Whether every way of the change can be another answer in this call, at a glance."""
-        return all(_reaches(self.problem, way) for way in change)
-
     def explained_by(self, change: Change) -> bool:
         """Whether the failing reply lies within its bound under the change."""
         if len(change) == 1 and change[0] in self.found:

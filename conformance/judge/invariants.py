@@ -35,15 +35,14 @@ class Invariant:
     """
     A change and the relation that follows.
 
-    sentence: what an implementation does that breaks it, after "it". reshapes: the changed call has another shape.
-    moves: the reply must be another one wherever the oracle says so; else it must follow.
+    sentence: what an implementation does that breaks it, after "it". moves: the reply must be another one wherever the
+    oracle says so; else it must follow.
     """
 
     name: str
     sentence: str
     change: Change
     follow: Follow = _alike
-    reshapes: bool = False
     moves: bool = False
 
 
@@ -130,14 +129,12 @@ INVARIANTS: tuple[Invariant, ...] = (
         "gives another reply to an item of the batch when it is asked alone",
         _last_item,
         _of_last_item,
-        reshapes=True,
     ),
     Invariant(
         "padded_key",
         "gives another reply when a key is appended that the mask hides",
         with_padded_key,
         _with_key_appended,
-        reshapes=True,
     ),
     Invariant(
         "last_key",

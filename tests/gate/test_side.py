@@ -22,7 +22,7 @@ HEADER = {
 SCALE = {"decision": "scale", "name": "none", "sentence": "does not scale the logits"}
 CAUSE = {"sentence": "does not scale the logits", "cells": ["a"]}
 FOOTER = {"type": "footer", "exit_code": 0, "complete": True, "gate": {"conforms": True}}
-SUBJECT = {"adapter": "x", "environment": "base", "device": "cpu", "digest": "sha256:a"}
+SUBJECT = {"environment": "base", "device": "cpu", "digest": "sha256:a"}
 
 
 def log(*names: str, **about: Any) -> tuple[dict[str, Any], ...]:

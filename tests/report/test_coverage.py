@@ -16,7 +16,7 @@ CASES = {
 
 def run(*cells: Cell) -> Run:
     counted = {"a": True, "b": True, "a[dense]": False}
-    subjects = {name: Subject(adapter="a", operators=("sdpa",), counted=each) for name, each in counted.items()}
+    subjects = {name: Subject(operators=("sdpa",), counted=each) for name, each in counted.items()}
     header = Header(run="run", started="now", cases=CASES, subjects=subjects)
     return Run(Path(), header, (), {cell.key: cell for cell in cells}, None)
 
