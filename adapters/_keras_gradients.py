@@ -1,10 +1,4 @@
-"""
-Gradients of a Keras layer by its inputs and parameters, on TensorFlow and JAX: shared by the keras adapters.
-
-On PyTorch they are left out. In a row without an attended key the gradients that Keras gets are seq_len_k times too
-large there: its fill swallows the logarithm of the sum from which PyTorch's CPU kernel recomputes the weights
-(measured, torch 2.13), and no decision has a word for that.
-"""
+"""Gradients of a Keras layer by its inputs and parameters, on every backend: shared by the keras adapters."""
 
 from typing import Any
 
@@ -28,7 +22,8 @@ def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[
     others = {name: value for name, value in arguments.items() if name not in INPUTS}
     wanted = keras.ops.convert_to_tensor(to_numpy(grad_output))
     names = [name for name in PARAMETERS if name in call.params]
-    output, slopes, params = by_vjp(layer, inputs, others, wanted)
+    by = by_vjp if keras.backend.backend() == "jax" else by_autograd
+    output, slopes, params = by(layer, inputs, others, wanted)
     found = {"output": output, **{f"grad_{name}": slope for name, slope in slopes.items()}}
     found |= {f"grad_{name}": slope for name, slope in zip(names, params, strict=True)}
     return as_in_the_call(call, {name: keras.ops.convert_to_numpy(each) for name, each in found.items()})
@@ -56,3 +51,15 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
     params = [variable.value for variable in layer.trainable_variables]
     found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
     return found
+
+
+def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
+    """On PyTorch: torch.autograd.grad of a call of the layer."""
+    import torch  # noqa: PLC0415 - only its variant has PyTorch
+
+    for tensor in inputs.values():
+        tensor.requires_grad_()
+    output = layer(**inputs, **others)
+    params = [variable.value for variable in layer.trainable_variables]
+    slopes = torch.autograd.grad(output, [*inputs.values(), *params], wanted)
+    return output, dict(zip(inputs, slopes, strict=False)), list(slopes[len(inputs) :])

@@ -7,7 +7,7 @@ What this adapter translates, and nothing else:
 * value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
 * use_causal_mask: top-left aligned
 * dropout: given to the layer, inactive outside training
-* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit
+* gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
 """
@@ -49,7 +49,6 @@ VARIANTS = {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
         "REQUIRES": ["keras>=3", "torch"],
-        "OUTPUTS": ["output", "weights"],
         "EXTRA": "keras,torch",
     },
 }

@@ -12,7 +12,7 @@ from conformance.oracle.roundings import Roundings, roundings
 from conformance.oracle.rows import ORDINARY, Rows, Softmax, rows
 from conformance.oracle.softmaxes import no_worst, of_softmax, softmax_of, undecided
 from conformance.oracle.steps import State, Steps
-from conformance.oracle.worst import Worst, logit_error, magnitudes, worst
+from conformance.oracle.worst import Worst, capped_error, logit_error, magnitudes, worst
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
 
@@ -58,7 +58,7 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     entering = operands(state, steps, rounds)
     sizes = magnitudes(entering)
     error = logit_error(state, entering, rounds, sizes)
-    filling = exact_logits(state)
+    filling = exact_logits(state, capped_error(state, entering, rounds, sizes), rounds)
     if any(variation.decision == "mask_fill" for variation in answer.variations):
         filling = fill(state, steps, rounds, error)
     attended = rows(state, entering, rounds, filling.known, filling.rounded, taken)

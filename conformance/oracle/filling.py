@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.oracle.operands import step_of
+from conformance.oracle.operands import finite, step_of
 from conformance.oracle.roundings import Roundings
 from conformance.oracle.steps import State, Steps
 from conformance.spec.problem import Array
@@ -33,9 +33,17 @@ class Filling:
     undecided: Array
 
 
-def exact_logits(state: State) -> Filling:
-    """No fill: only rows that are declared uniform have logits that do not matter."""
+def exact_logits(state: State, error: Array, rounds: Roundings) -> Filling:
+    """
+    No fill: logits do not err in rows that are declared uniform, and where a bias swallows them.
+
+    That is where a bias is so large (the finite minimum of float32) that the sum with a product that errs by `error`
+    is the bias, in float64 and so in every coarser dtype. A bias that is itself rounded on entry errs.
+    """
     known = np.broadcast_to(state.absorbed[..., None], state.allowed.shape)
+    if state.bias is not None and not rounds.entry:
+        size = np.abs(finite(state.capped)) + error
+        known = known | ((state.bias + size == state.bias) & (state.bias - size == state.bias))
     return Filling(known, np.zeros((1, 1, 1, 1)), np.zeros(state.absorbed.shape, dtype=bool))
 
 

@@ -217,8 +217,9 @@ def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) ->
     probs = np.where(closed, frozen, arithmetic.rounded(exponentials / total, "soft"))
     context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
     fresh = scores(state, query, key, scale, arithmetic)[0]
-    again = weights(fresh, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
-    again = np.where(closed, frozen, again)
+    again = recomputed(state, fresh, top, total, arithmetic)
+    lost = (state.dead | state.absorbed)[..., None] & (not state.normalises)
+    again = np.where(closed, np.where(lost, 1.0, frozen), again)
     by_value = arithmetic.dot(arithmetic.rounded(again, "prob").swapaxes(-1, -2), grad)
     by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")
     mean = arithmetic.total(grad * context, "acc")
@@ -231,14 +232,36 @@ def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) ->
     return Backward(by_query, by_key, by_value, by_scores, by_probs, mean, again, context)
 
 
+def recomputed(state: State, fresh: Array, top: Array, total: Array, arithmetic: Arithmetic) -> Array:
+    """
+    The weights of the backward pass, exp(s - lse) with lse = top + log(total).
+
+    Where top is so large that adding the logarithm leaves it as it is, lse cannot tell the sum: the weights are
+    exp(s - top), divided by the sum if that is kept elsewhere.
+    """
+    again = weights(fresh, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
+    swallowing = top + np.log(2.0) == top
+    if not swallowing.any():
+        return again
+    alike = weights(fresh, top, arithmetic) / (total if state.normalises else 1.0)
+    return np.where(swallowing, alike, again)
+
+
 def scores(state: State, query: Array, key: Array, scale: float, arithmetic: Arithmetic) -> tuple[Array, Array]:
     """Logits as the softmax sees them, -inf where not attended, and their derivative by the scaled products."""
     scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "score")
     scaled, slope = capped(state, arithmetic.rounded(scaled * scale, "score"), arithmetic)
     visible = attended(state)
     if state.bias is not None:
-        scaled = arithmetic.rounded(scaled + np.where(visible, state.bias, 0.0), "score")
+        bias = np.where(visible, state.bias, 0.0)
+        total = scaled + bias
+        scaled = np.where(swallowed(scaled, bias), total, arithmetic.rounded(total, "score"))
     return np.where(visible, scaled, -np.inf), slope
+
+
+def swallowed(logits: Array, bias: Array) -> Array:
+    """Where a bias is so large that every logit of that size leaves the sum as it is, which is then exact."""
+    return np.asarray((bias + 2.0 * np.abs(logits) == bias) & (bias - 2.0 * np.abs(logits) == bias))
 
 
 def attended(state: State) -> Array:

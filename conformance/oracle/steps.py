@@ -25,7 +25,8 @@ class State:
     bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
     cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
     softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
-    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. context: probs .
+    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. normalises:
+    whether a backward pass still divides by the sum of a row whose logits swallow its logarithm. context: probs .
     value. output, weights: the reply.
     """
 
@@ -44,6 +45,7 @@ class State:
     dead: Array
     absorbed: Array
     passes: bool
+    normalises: bool
     context: Array
     output: Array
     weights: Array
@@ -83,6 +85,7 @@ def begin(problem: Problem) -> State:
         dead=nothing,
         absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
         passes=False,
+        normalises=True,
         context=nothing,
         output=nothing,
         weights=nothing,

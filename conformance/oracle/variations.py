@@ -7,6 +7,7 @@ the first is named first.
 
 from conformance.oracle import (
     other_appended,
+    other_backward,
     other_caps,
     other_fills,
     other_habits,
@@ -39,6 +40,7 @@ TABLE: tuple[Variation, ...] = (
     *other_habits.ROWS,
     *other_readings.ROWS,
     *other_replies.ROWS,
+    *other_backward.ROWS,
 )
 
 CANONICAL_NAMES: dict[str, str] = {
@@ -87,6 +89,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "always_attended": "what masks allow",
     "position_bias": "as given",
     "query_key_norm": "none",
+    "recomputed_weights": "normalised",
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 
@@ -126,7 +129,9 @@ def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
     slots = dict.fromkeys(group.slot for group in problem.groups)
     found = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
-    return tuple(v for v in found if keeps_gradients(v, problem)) if problem.differentiated else found
+    if not problem.differentiated:
+        return tuple(v for v in found if v.decision != other_backward.RECOMPUTED)
+    return tuple(v for v in found if keeps_gradients(v, problem))
 
 
 def keeps_gradients(variation: Variation, problem: Problem) -> bool:
@@ -137,7 +142,7 @@ def keeps_gradients(variation: Variation, problem: Problem) -> bool:
     fully masked row has other weights. One that leaves the problem as it is says nothing.
     """
     if variation.problem is None:
-        return variation.decision == "fully_masked_row" or variation.key in LOW_FILLS
+        return variation.decision in ("fully_masked_row", other_backward.RECOMPUTED) or variation.key in LOW_FILLS
     varied = variation.problem(problem)
     arrays = ("query", "key", "value", "params", "num_heads", "num_kv_heads")
     return varied is not problem and all(getattr(varied, name) is getattr(problem, name) for name in arrays)

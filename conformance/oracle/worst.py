@@ -45,11 +45,16 @@ def logit_error(state: State, operands: Operands, rounds: Roundings, sizes: Arra
     c (gamma_d G + eq (|k| + ek) + |q| ek) + 2 (score + scale) |a| + [bias] (score |s| + entry |bias|) + 4 eta. A cap
     bends the error before the bias (`caps`). sizes: G.
     """
-    error = worst_capped(state, scaled_error(state, operands, rounds, sizes), rounds)
+    error = capped_error(state, operands, rounds, sizes)
     if state.bias is not None:
         sums = np.abs(finite(state.capped + state.bias))
         error = error + rounds.score * sums + rounds.entry * np.abs(finite(state.bias))
     return np.asarray(error)
+
+
+def capped_error(state: State, operands: Operands, rounds: Roundings, sizes: Array) -> Array:
+    """How far a logit may be off before anything is added, (b, h, q, k)."""
+    return worst_capped(state, scaled_error(state, operands, rounds, sizes), rounds)
 
 
 def scaled_error(state: State, operands: Operands, rounds: Roundings, sizes: Array) -> Array:

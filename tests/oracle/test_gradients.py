@@ -236,3 +236,65 @@ def test_a_sum_of_biases_is_never_finer_than_the_accumulator() -> None:
     profile = Profile.uniform("float32").but(acc="float16")
     accumulated = bound_reply(answer, profile)["grad_bo"].sigma
     assert np.array_equal(bound_reply(answer, profile.but(bias_sum="float32"))["grad_bo"].sigma, accumulated)
+
+
+LOWEST = -float(np.finfo(np.float32).max)
+
+
+def lowest_row(bias: float = LOWEST) -> Problem:
+    """One query whose three logits 2, 3, 5 all get `bias`; values 0, 3, 9 and a gradient of 1."""
+    return Problem(
+        operator="sdpa",
+        dtype="float32",
+        num_heads=1,
+        num_kv_heads=1,
+        head_dim=1,
+        value_dim=1,
+        query=np.ones((1, 1, 1, 1)),
+        key=np.array([2.0, 3.0, 5.0]).reshape(1, 1, 3, 1),
+        value=np.array([0.0, 3.0, 9.0]).reshape(1, 1, 3, 1),
+        groups=(Group("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
+        scale=1.0,
+        outputs=("output", "grad_query", "grad_key", "grad_value"),
+        grad_output=np.ones((1, 1, 1, 1)),
+    )
+
+
+def test_a_row_of_the_lowest_number_is_a_mean_on_the_way_back_too_by_hand() -> None:
+    # Weights 1/3, O = 4, dP = (0, 3, 9), dS = (-4, -1, 5) / 3: dq = (-8 - 3 + 25) / 3.
+    reply = {name: expected.values.ravel() for name, expected in evaluate(lowest_row()).reply.items()}
+    np.testing.assert_allclose(reply["output"], [4.0], rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_query"], [14.0 / 3.0], rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_key"], np.array([-4.0, -1.0, 5.0]) / 3.0, rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_value"], np.full(3, 1.0 / 3.0), rtol=1e-14)
+
+
+def test_a_row_whose_sum_is_lost_has_gradients_as_many_times_too_large_as_it_has_keys() -> None:
+    right = evaluate(lowest_row()).reply
+    wrong = evaluate(lowest_row(), {"recomputed_weights": "unnormalised"}).reply
+    for name in lowest_row().outputs:
+        factor = 1.0 if name == "output" else 3.0
+        np.testing.assert_allclose(wrong[name].values, factor * right[name].values, rtol=1e-14)
+    dead = PROBLEMS["holes"].but(groups=(allowed(dead=True),))
+    added = {"mask_fill": "minus_1e9"}
+    mean = evaluate(dead, added, "float32").reply["grad_query"].values
+    lost = evaluate(dead, {**added, "recomputed_weights": "unnormalised"}, "float32").reply["grad_query"].values
+    np.testing.assert_allclose(lost[0, :, 2], KEYS * mean[0, :, 2], rtol=1e-12)
+    np.testing.assert_array_equal(lost[1], mean[1])
+
+
+def test_a_bias_that_swallows_logits_leaves_them_without_an_error() -> None:
+    bounds = bound_reply(evaluate(lowest_row()), Profile.uniform("float32"))
+    for name, bound in bounds.items():
+        assert bound.judged.all(), name
+        assert (bound.tolerance < 1e-4).all(), name
+        assert bound.coverage == 1.0, name
+    ordinary = bound_reply(evaluate(lowest_row(-1e9)), Profile.uniform("float32"))["output"]
+    assert ordinary.coverage == 0.0  # float32 has one number in 64 there, float64 all of them: which weights is open
+
+
+def test_weights_that_are_recomputed_are_asked_about_only_where_gradients_are() -> None:
+    keys = {variation.key for variation in candidates(lowest_row())}
+    assert "recomputed_weights=unnormalised" in keys
+    forward = {variation.key for variation in candidates(lowest_row().but(outputs=("output",)))}
+    assert "recomputed_weights=unnormalised" not in forward
