@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from conformance.cli.options import add_annotations, add_junit, add_provisioning, add_skip_budget, at_least_none
+from conformance.cli import options
 from conformance.cli.words import Commands, Parser, command
 
 
@@ -17,11 +17,11 @@ def add_compare(commands: Commands) -> None:
     )
     parser.add_argument("base", type=Path, metavar="BASE", help="a run folder, or a baseline file")
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="the run folder that is judged against it")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/compare-<UTC>-<id>)")
-    add_skip_budget(parser)
-    add_junit(parser)
-    add_annotations(parser)
-    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    options.add_out(parser, "where to write (default: reports/compare-<UTC>-<id>)")
+    options.add_skip_budget(parser)
+    options.add_junit(parser)
+    options.add_annotations(parser)
+    options.add_exit_zero(parser)
     parser.set_defaults(command="compare:compare")
 
 
@@ -51,32 +51,19 @@ def add_upgrade(commands: Commands) -> None:
         metavar="NAME==VERSION",
         help="of a name the first is base, the second candidate; one alone against what is installed or locked",
     )
-    parser.add_argument(
-        "--both", action="append", default=[], metavar="NAME==VERSION", help="a pin of both sides; may be repeated"
+    options.add_repeated(parser, "--both", metavar="NAME==VERSION", told="a pin of both sides; may be repeated")
+    options.add_subjects(
+        parser, "a subject, a glob, or the path of an adapter file (default: all that require what changes)"
     )
-    parser.add_argument(
-        "-a",
-        "--subject",
-        action="append",
-        default=[],
-        metavar="SUBJECT",
-        help="a subject, a glob, or the path of an adapter file (default: all that require what changes)",
-    )
-    parser.add_argument(
-        "-k", "--case", action="append", default=[], metavar="GLOB", help="only cases with such ids; may be repeated"
-    )
-    parser.add_argument(
-        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
-    )
-    add_provisioning(parser)
-    parser.add_argument(
-        "--skip-budget", type=at_least_none, default=0, metavar="N", help="cells that may lose support (default: 0)"
-    )
-    parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: reports/upgrade-<UTC>-<id>)")
-    add_junit(parser)
-    add_annotations(parser)
-    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    options.add_cases(parser)
+    options.add_case_files(parser)
+    options.add_provisioning(parser)
+    options.add_skip_budget(parser)
+    options.add_known_lists(parser)
+    options.add_out(parser, "where to write (default: reports/upgrade-<UTC>-<id>)")
+    options.add_junit(parser)
+    options.add_annotations(parser)
+    options.add_exit_zero(parser)
     parser.set_defaults(command="upgrade:upgrade")
 
 
@@ -93,13 +80,9 @@ def add_bisect(commands: Commands) -> None:
     parser.add_argument("--package", required=True, metavar="NAME", help="the distribution whose releases are tried")
     parser.add_argument("--good", required=True, metavar="VERSION", help="a release that is as it should be")
     parser.add_argument("--bad", required=True, metavar="VERSION", help="a release that is not, older or newer")
-    parser.add_argument(
-        "--both", action="append", default=[], metavar="NAME==VERSION", help="a pin beside the package; may be repeated"
-    )
-    parser.add_argument(
-        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
-    )
-    add_provisioning(parser)
+    options.add_repeated(parser, "--both", metavar="NAME==VERSION", told="a pin beside the package; may be repeated")
+    options.add_case_files(parser)
+    options.add_provisioning(parser)
     parser.set_defaults(command="bisect:bisect_releases")
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from conformance.cli import options
 from conformance.cli.words import Commands, Parser, command
 
 
@@ -10,8 +11,8 @@ def add_list(commands: Commands) -> None:
     parser = command(commands, "list", "list cases or adapters", "list adapters")
     kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
     cases = command(kinds, "cases", "list the ids of all cases", "list cases -k 'causal/*'")
-    cases.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
-    cases.add_argument("-k", "--case", action="append", default=[], metavar="GLOB", help="only such ids")
+    options.add_paths(cases)
+    options.add_cases(cases, "only such ids")
     cases.set_defaults(command="look:list_cases")
     adapters = command(kinds, "adapters", "list subjects, and what is missing for the others", "list adapters")
     adapters.add_argument("--table", action="store_true", help="what every adapter covers, as a Markdown table")
@@ -21,7 +22,7 @@ def add_list(commands: Commands) -> None:
 def add_validate(commands: Commands) -> None:
     """Case files."""
     parser = command(commands, "validate", "check case files and run nothing", "validate cases/masks --strict")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    options.add_paths(parser)
     parser.add_argument("--strict", action="store_true", help="also refuse cases that are equal or of no use")
     parser.set_defaults(command="look:validate")
 
@@ -29,7 +30,7 @@ def add_validate(commands: Commands) -> None:
 def add_audit(commands: Commands) -> None:
     """What cases tell apart."""
     parser = command(commands, "audit", "show which variations the cases tell apart from canonical", "audit cases")
-    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help="suite files or folders")
+    options.add_paths(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
     parser.set_defaults(command="audit:audit")
 
@@ -39,17 +40,8 @@ def add_explain(commands: Commands) -> None:
     example = "explain 'masks/key_padding/trailing[operator=sdpa]'"
     parser = command(commands, "explain", "show everything that one case asks, and of whom", example)
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
-    parser.add_argument(
-        "--cases", action="append", default=[], type=Path, metavar="CASE_PATH", help="suite files or folders"
-    )
-    parser.add_argument(
-        "-a",
-        "--subject",
-        action="append",
-        default=[],
-        metavar="SUBJECT",
-        help="only these: a subject, a glob, or the path of an adapter file; may be repeated",
-    )
+    options.add_case_files(parser)
+    options.add_subjects(parser, "only these: a subject, a glob, or the path of an adapter file; may be repeated")
     parser.add_argument("--json", action="store_true", help="print JSON, with every distance")
     parser.set_defaults(command="explain:explain")
 
@@ -81,13 +73,6 @@ def add_repro(commands: Commands) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob")
     parser.add_argument("subject", metavar="SUBJECT", help="the name of a subject, or a glob")
-    parser.add_argument(
-        "--cases",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="CASE_PATH",
-        help="suite files or folders (default: those of the run)",
-    )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="a new folder (default: repro-<case>-<subject>)")
+    options.add_case_files(parser, "suite files or folders (default: those of the run)")
+    options.add_out(parser, "a new folder (default: repro-<case>-<subject>)")
     parser.set_defaults(command="repro:repro")

@@ -2,9 +2,50 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from conformance.cli.words import Parser
+
+RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"
+
+
+def add_repeated(parser: Parser, *flags: str, metavar: str, told: str, kind: Callable[[str], Any] = str) -> None:
+    """An option that may be given several times."""
+    parser.add_argument(*flags, action="append", default=[], type=kind, metavar=metavar, help=told)
+
+
+def add_paths(parser: Parser, told: str = "suite files or folders") -> None:
+    """Case files, by position."""
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help=told)
+
+
+def add_case_files(parser: Parser, told: str = "suite files or folders") -> None:
+    """Case files, by option."""
+    add_repeated(parser, "--cases", kind=Path, metavar="CASE_PATH", told=told)
+
+
+def add_subjects(
+    parser: Parser, told: str = "a subject, a glob (* and ?), or the path of an adapter file; may be repeated"
+) -> None:
+    """Which subjects."""
+    add_repeated(parser, "-a", "--subject", metavar="SUBJECT", told=told)
+
+
+def add_cases(parser: Parser, told: str = "only cases with such ids; may be repeated") -> None:
+    """Which cases."""
+    add_repeated(parser, "-k", "--case", metavar="GLOB", told=told)
+
+
+def add_known_lists(parser: Parser, told: str = "more known deviations") -> None:
+    """Lists of known deviations."""
+    add_repeated(parser, "--known", kind=Path, metavar="FILE", told=told)
+
+
+def add_out(parser: Parser, told: str = RUN_FOLDER) -> None:
+    """The folder that is written."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help=told)
 
 
 def add_skip_budget(parser: Parser) -> None:
@@ -24,10 +65,13 @@ def add_annotations(parser: Parser) -> None:
     parser.add_argument("--annotations", choices=("github",), help="also print what is rejected as workflow commands")
 
 
-def add_probing(parser: Parser) -> None:
-    """Options of the commands that ask subjects for their dialect."""
-    parser.set_defaults(paths=[], case=[], resume=False)
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=PYTHON", help="in another interpreter too")
+def add_exit_zero(parser: Parser) -> None:
+    """No red exit code."""
+    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+
+
+def add_workers(parser: Parser) -> None:
+    """Where workers compute, how many, how long."""
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
     parser.add_argument(
         "-j",
@@ -36,12 +80,23 @@ def add_probing(parser: Parser) -> None:
         default=(os.cpu_count() or 1) + 1,
         help="workers alive at once (default: cores + 1)",
     )
-    parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds that one call may take (default: 60)"
-    )
-    parser.add_argument("--known", type=Path, action="append", default=[], metavar="FILE", help="more known deviations")
+    add_timeout(parser, 60)
+
+
+def add_timeout(parser: Parser, default: int) -> None:
+    """How long one call may take."""
+    told = f"seconds that one call may take (default: {default})"
+    parser.add_argument("--timeout", type=seconds, default=float(default), metavar="S", help=told)
+
+
+def add_probing(parser: Parser) -> None:
+    """Options of the commands that ask subjects for their dialect."""
+    parser.set_defaults(paths=[], case=[], resume=False)
+    add_repeated(parser, "--env", metavar="NAME=PYTHON", told="in another interpreter too")
+    add_workers(parser)
+    add_known_lists(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found here, as JSON")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: reports/<UTC>-<id>)")
+    add_out(parser)
 
 
 def add_provisioning(parser: Parser) -> None:
@@ -52,17 +107,7 @@ def add_provisioning(parser: Parser) -> None:
     parser.add_argument(
         "--python", metavar="PYTHON", help="makes the environments, and has what counts as installed (default: ours)"
     )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
-    parser.add_argument(
-        "-j",
-        "--jobs",
-        type=at_least_one,
-        default=(os.cpu_count() or 1) + 1,
-        help="workers alive at once (default: cores + 1)",
-    )
-    parser.add_argument(
-        "--timeout", type=seconds, default=60.0, metavar="S", help="seconds that one call may take (default: 60)"
-    )
+    add_workers(parser)
 
 
 def at_least_none(text: str) -> int:
