@@ -1,13 +1,11 @@
 """`conformance check`: a function of the user's own, without an adapter written by hand."""
 
 import argparse
-import datetime as dt
-import secrets
 import sys
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
-from conformance.cli.folder import point_latest
+from conformance.cli.folder import new_folder, point_latest
 from conformance.cli.progress import Progress
 from conformance.engine.watch import Watch
 from conformance.gate.decide import CONFORMS
@@ -66,8 +64,7 @@ def _judged(arguments: argparse.Namespace) -> Checked:
 
 def _folder(out: Path | None) -> Path:
     """The run folder, made here."""
-    name = f"{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    folder = out or Path("reports") / name
+    folder = out or new_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -1,12 +1,11 @@
 """The command that tells what changed between two runs, or between a baseline and a run."""
 
 import argparse
-import datetime as dt
-import secrets
 import sys
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
+from conformance.cli.folder import new_folder
 from conformance.engine.runlog import LOG, RunLogError
 from conformance.gate.baseline import side_of_baseline
 from conformance.gate.baseline_file import BaselineError, BaselineFile, read_baseline
@@ -22,9 +21,7 @@ from conformance.report.comparison_page import write_comparison_page
 
 def compare(arguments: argparse.Namespace) -> int:
     """Compare what was given, write the page, and return the exit code."""
-    out = (
-        arguments.out or Path("reports") / f"compare-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    )
+    out = arguments.out or new_folder("compare-")
     found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
     tell_ci(found, arguments)
     if found.exit_code == REJECTED and arguments.exit_zero:

@@ -10,11 +10,14 @@ from typing import Any
 
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import Offer
-from conformance.engine.header import case_record, environment_record, header, subject_record
+from conformance.engine.header import header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.spec.case import Case
-from conformance.spec.digest import problem_digest
-from conformance.spec.materialise import materialise
+
+
+def new_folder(kind: str = "") -> Path:
+    """A folder that nobody has: reports/<kind><UTC>-<id>."""
+    return Path("reports") / f"{kind}{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 def open_folder(
@@ -26,19 +29,9 @@ def open_folder(
     Raises:
         UsageError: there is nothing to resume, what was asked has changed since, or a run stands there already.
     """
-    now = dt.datetime.now(tz=dt.UTC)
-    name = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    folder = arguments.out or Path("reports") / name
-    first = header(
-        folder.name,
-        f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        ["conformance", *sys.argv[1:]],
-        arguments.device,
-        {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
-        {subject.name: subject_record(subject) for subject in offer.subjects},
-        {name: environment_record(found) for name, found in offer.used.items()},
-        offer.not_offered,
-    )
+    folder = arguments.out or new_folder()
+    command = ["conformance", *sys.argv[1:]]
+    first = header(folder.name, command, arguments.device, cases, offer.subjects, offer.used, offer.not_offered)
     try:
         if arguments.resume:
             log, records = RunLog.resume(folder / LOG)

@@ -1,7 +1,6 @@
 """Progress on stderr: a moving line on a terminal, a line now and then elsewhere."""
 
 import time
-from types import TracebackType
 from typing import IO, Any, Self
 
 from rich.console import Console
@@ -53,8 +52,6 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
             self._bar.stop()

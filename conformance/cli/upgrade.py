@@ -2,8 +2,6 @@
 
 import argparse
 import contextlib
-import datetime as dt
-import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 from conformance.cli import provisioning
 from conformance.cli.compare import compare_folders, tell_ci
 from conformance.cli.errors import UsageError
+from conformance.cli.folder import new_folder
 from conformance.cli.parser import build_parser
 from conformance.cli.run import run
 from conformance.engine.adapters import Subject
@@ -36,9 +35,7 @@ def upgrade(arguments: argparse.Namespace) -> int:
         print(note)
     if not kept:
         raise UsageError("nothing is left to judge")
-    out = (
-        arguments.out or Path("reports") / f"upgrade-{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    )
+    out = arguments.out or new_folder("upgrade-")
     requires = [choice for subject in kept for choice in subject.requires]
     made = _provisioned(recipes(python, requires, sides, locked))
     for side, environment in zip(SIDES, made, strict=True):

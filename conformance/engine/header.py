@@ -1,9 +1,10 @@
 """The first record of a run: what was asked, of whom, and where."""
 
+import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case
+from conformance.spec.digest import problem_digest
 from conformance.spec.features import asked
+from conformance.spec.materialise import materialise
 
 _FEATURES = (
     "sse4_2",
@@ -32,6 +35,11 @@ _FEATURES = (
 """The instruction sets that change how dot products are rounded."""
 
 
+def utc_now() -> str:
+    """The time, as the run log writes it."""
+    return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def cpu_features() -> list[str]:
     """Which of the instruction sets that matter this machine has; empty where the system does not say."""
     try:
@@ -43,8 +51,7 @@ def cpu_features() -> list[str]:
     return [feature for feature in _FEATURES if feature in flags]
 
 
-def case_record(case: Case, digest: str) -> dict[str, Any]:
-    """A case for the run log."""
+def _case(case: Case) -> dict[str, Any]:
     return {
         "suite": case.suite,
         "operator": case.operator,
@@ -54,12 +61,11 @@ def case_record(case: Case, digest: str) -> dict[str, Any]:
         "yaml": case.yaml,
         "source": case.source,
         "features": list(asked(case)),
-        "digest": digest,
+        "digest": problem_digest(materialise(case)),
     }
 
 
-def subject_record(subject: Subject) -> dict[str, Any]:
-    """A subject for the run log."""
+def _subject(subject: Subject) -> dict[str, Any]:
     return {
         "adapter": subject.adapter.name,
         "variant": subject.variant,
@@ -74,8 +80,8 @@ def subject_record(subject: Subject) -> dict[str, Any]:
     }
 
 
-def environment_record(environment: Environment) -> dict[str, Any]:
-    """An environment for the run log: its interpreter, and every distribution that is installed in it."""
+def _environment(environment: Environment) -> dict[str, Any]:
+    """Its interpreter, and every distribution that is installed in it."""
     return {
         "python": environment.python,
         "version": environment.version,
@@ -91,19 +97,18 @@ def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -
 
 def header(
     run: str,
-    started: str,
     command: Sequence[str],
     device: str,
-    cases: Mapping[str, dict[str, Any]],
-    subjects: Mapping[str, dict[str, Any]],
-    environments: Mapping[str, dict[str, Any]],
-    not_offered: Sequence[dict[str, Any]],
+    cases: Iterable[Case],
+    subjects: Iterable[Subject],
+    environments: Mapping[str, Environment],
+    not_offered: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The header record."""
+    """The header record of a run that begins now."""
     return {
         "type": "header",
         "run": run,
-        "started": started,
+        "started": utc_now(),
         "command": list(command),
         "versions": {
             "conformance": __version__,
@@ -118,8 +123,8 @@ def header(
         },
         "device": device,
         "judge": judge_digest(),
-        "cases": dict(cases),
-        "subjects": dict(subjects),
-        "environments": dict(environments),
+        "cases": {case.id: _case(case) for case in cases},
+        "subjects": {subject.name: _subject(subject) for subject in subjects},
+        "environments": {name: _environment(found) for name, found in environments.items()},
         "not_offered": list(not_offered),
     }

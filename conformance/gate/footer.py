@@ -1,10 +1,10 @@
 """The last record of a run: what it came to, and what it took."""
 
-import datetime as dt
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from conformance.engine.header import utc_now
 from conformance.engine.session import Session
 from conformance.gate.decide import INCOMPLETE, Decision
 
@@ -25,7 +25,7 @@ def footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]
     """The footer record (docs/run-log.md)."""
     return {
         "type": "footer",
-        "finished": f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "finished": utc_now(),
         "exit_code": decision.exit_code,
         "complete": decision.exit_code != INCOMPLETE,
         "counts": dict(decision.counts),

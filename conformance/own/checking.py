@@ -5,12 +5,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from conformance import places
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.environments import our_own
-from conformance.engine.header import case_record, environment_record, header, subject_record
+from conformance.engine.header import header
 from conformance.engine.job import Limits
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import LOG, RunLog
@@ -36,7 +35,6 @@ from conformance.own.telling import cause_lines, headline, settled_notes
 from conformance.report import Run, write_reports
 from conformance.report.findings import findings
 from conformance.spec.case import Case
-from conformance.spec.digest import problem_digest
 from conformance.spec.glob import matches
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
@@ -60,18 +58,19 @@ class Request:
     globs: tuple[str, ...] = ()
     timeout: float = TIMEOUT
 
-    def rerun(self, case: str) -> str:
-        """The command that checks one case again, quoted for a shell."""
+    @property
+    def command(self) -> list[str]:
+        """The command that checks again."""
         words = ["conformance", "check", self.target.given]
         for option, value in (("--as", self.like), ("--operator", self.operator), ("--profile", self.profile)):
             words += [option, value] if value else []
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
-        return shlex.join([*words, "-k", case])
+        return words
 
-    def again(self, key: tuple[str, str]) -> str:
-        """The same for the cell of a case and a subject."""
-        return self.rerun(key[0])
+    def rerun(self, case: str) -> str:
+        """The command that checks one case again, quoted for a shell."""
+        return shlex.join([*self.command, "-k", case])
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         raise CheckError(f"{folder} holds a run already: choose another --out")
     subjects, notes, chosen = _borrowed(request, folder) if request.like else _own(request, folder)
     log = RunLog.create(folder / LOG)
-    log.append(_header(request, folder, subjects, chosen))
+    log.append(header(folder.name, request.command, "cpu", chosen, subjects, {"default": our_own()}))
     alternatives = Alternatives()
     session = Session(
         cases=chosen,
@@ -173,17 +172,3 @@ def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
     if not found:
         raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
     return found
-
-
-def _header(request: Request, folder: Path, subjects: Sequence[Subject], cases: Sequence[Case]) -> dict[str, Any]:
-    now = dt.datetime.now(tz=dt.UTC)
-    return header(
-        folder.name,
-        f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        shlex.split(request.rerun("*"))[:-2],
-        "cpu",
-        {case.id: case_record(case, problem_digest(materialise(case))) for case in cases},
-        {subject.name: subject_record(subject) for subject in subjects},
-        {"default": environment_record(our_own())},
-        (),
-    )
