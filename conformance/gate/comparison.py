@@ -11,6 +11,7 @@ from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.groups import Group, group
 from conformance.gate.known import versions_hold
 from conformance.gate.side import Observed, Side
+from conformance.spec.counting import are, counted
 
 SCHEMA = 1
 """Of comparison.json (docs/comparing.md)."""
@@ -68,14 +69,14 @@ class Comparison:
         if not self.compared:
             return "Nothing was compared: the two sides have no case and subject in common"
         if self.compared == self.silent:
-            return f"Nothing was compared: {_number(self.silent, 'verdict')}, none of them a reply on either side"
+            return f"Nothing was compared: {counted(self.silent, 'verdict')}, none of them a reply on either side"
         return self._told()
 
     def _told(self) -> str:
         if not self.groups:
             subjects = len(_subjects(self.candidate))
             red = f", {self.red:,} of them red on both sides" if self.red else ""
-            return f"Unchanged: {_number(self.unchanged, 'verdict')} on {_number(subjects, 'subject')}{red}"
+            return f"Unchanged: {counted(self.unchanged, 'verdict')} on {counted(subjects, 'subject')}{red}"
         first = (self.rejected or self.groups)[0]
         others = len(self.groups) - 1
         more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
@@ -209,15 +210,7 @@ def _absent(side: Side, other: Side) -> list[str]:
     if not owed:
         return []
     case, subject = owed[0]
-    return [f"{side.name}: {_verdicts(len(owed))} missing, first {case} on {subject}: run it again"]
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _verdicts(number: int) -> str:
-    return "1 verdict is" if number == 1 else f"{number:,} verdicts are"
+    return [f"{side.name}: {are(len(owed), 'verdict')} missing, first {case} on {subject}: run it again"]
 
 
 def _same_machine(subject: str, before: Observed | None, base: Side, candidate: Side) -> bool:

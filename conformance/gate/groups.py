@@ -7,6 +7,7 @@ from typing import Any
 from conformance.gate.change import KINDS, Change
 from conformance.gate.side import Observed, Side
 from conformance.gate.ways import Ways, ways_of
+from conformance.spec.counting import counted
 
 
 @dataclass(frozen=True)
@@ -138,5 +139,5 @@ def _past(text: str) -> str:
 
 def _number(changes: tuple[Change, ...]) -> str:
     cases, subjects = len({c.case for c in changes}), len({c.subject for c in changes})
-    told = f"{cases:,} case{'' if cases == 1 else 's'}"
+    told = counted(cases, "case")
     return told if subjects == 1 else f"{told} on {subjects} subjects"

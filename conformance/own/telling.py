@@ -4,7 +4,7 @@ from conformance.engine.run import Run
 from conformance.own.causes import Cause
 from conformance.own.profiles import ordinary
 from conformance.own.settling import Settled
-from conformance.report.findings import counted
+from conformance.spec.counting import counted
 
 SHOWN = 8
 """So many causes; the report has them all."""

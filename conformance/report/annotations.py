@@ -12,7 +12,8 @@ from typing import Any
 from conformance.engine.run import Run
 from conformance.report.comparison import example, heading
 from conformance.report.conclusion import gate_notes
-from conformance.report.findings import counted, findings
+from conformance.report.findings import findings
+from conformance.spec.counting import counted
 
 FORMATS = ("github",)
 

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.bridge.values import plain as json_values
-from conformance.report.findings import budget_text, counted
+from conformance.report.numbers import budget_text
 from conformance.report.summary import block, code, words
 from conformance.report.terminal import plain
+from conformance.spec.counting import counted
 
 NAME = "comparison.json"
 SHOWN_CELLS = 5

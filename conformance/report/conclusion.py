@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from conformance.engine.records import Cell, Subject
 from conformance.engine.run import Run
 from conformance.judge.verdict import CONFORMING
-from conformance.report.findings import counted, verdict_counts
+from conformance.report.verdicts import verdict_counts
+from conformance.spec.counting import are, counted
 
 UNJUDGED = ("unsupported", "inconclusive")
 """Verdicts that say nothing about the subject's numbers."""
@@ -59,14 +60,10 @@ def _against(run: Run) -> list[str]:
         parts.append(f"{counted(failed, 'worker')} did not start")
     gate = run.footer.gate if run.footer else None
     if gate and gate.known.dead:
-        parts.append(f"{_entries(len(gate.known.dead))} no longer needed")
+        parts.append(f"{are(len(gate.known.dead), 'known deviation')} no longer needed")
     if gate and gate.known.too_wide:
-        parts.append(f"{_entries(len(gate.known.too_wide))} too wide")
+        parts.append(f"{are(len(gate.known.too_wide), 'known deviation')} too wide")
     return parts
-
-
-def _entries(number: int) -> str:
-    return "1 known deviation is" if number == 1 else f"{number:,} known deviations are"
 
 
 def gate_notes(run: Run) -> list[tuple[str, str]]:

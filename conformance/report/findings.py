@@ -5,15 +5,16 @@ Every report is written from these records, so they all say the same.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from conformance.engine.records import Cell, Diagnosis, Key, Known, Tie
 from conformance.engine.run import Run
 from conformance.judge.causes import fewest
-from conformance.judge.verdict import GRAVITY, NOT_REFUSED
+from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
+from conformance.report.verdicts import first_line, kind_of, what_happened
+from conformance.spec.counting import counted
 from conformance.spec.refusals import REFUSALS
 
 LOOK_FOR = {
@@ -62,11 +63,6 @@ class KnownGroup:
     def subjects(self) -> tuple[str, ...]:
         """Who deviates."""
         return tuple(dict.fromkeys(cell.subject for cell in self.cells))
-
-
-def counted(number: int, noun: str) -> str:
-    """`number` with its noun in the right form: 1 verdict, 2,000 verdicts."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def findings(run: Run) -> list[Finding]:
@@ -218,26 +214,6 @@ def _without_cause(cell: Cell) -> tuple[str, str]:
     return what_happened(cell), LOOK_FOR.get(cell.fail_class, "")
 
 
-def kind_of(cell: Cell) -> str:
-    """The verdict, and of a fail its class; where no decision was searched for, the class says less."""
-    if not cell.fail_class:
-        return cell.verdict
-    searched = "" if cell.searched else ", not searched"
-    return f"{cell.verdict}, {cell.fail_class}{searched}"
-
-
-def what_happened(cell: Cell) -> str:
-    """One line on a cell: the exception, else the reason, else the verdict."""
-    if cell.error is not None:
-        return f"{cell.error.kind}: {first_line(cell.error.message)}"
-    return first_line(cell.reason) or kind_of(cell)
-
-
-def first_line(text: str) -> str:
-    """The first line that says anything."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
-
-
 def known_groups(run: Run) -> list[KnownGroup]:
     """The accepted verdicts by the known deviation that accepts them, the widest first."""
     groups: dict[Known, list[Cell]] = {}
@@ -246,29 +222,3 @@ def known_groups(run: Run) -> list[KnownGroup]:
             groups.setdefault(cell.known, []).append(cell)
     known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
     return sorted(known, key=lambda group: -len(group.cells))
-
-
-def budget_text(budget: float | None) -> str:
-    """A budget as people read it: two significant digits, in plain notation where that is short."""
-    if budget is None:
-        return ""
-    if budget != budget or abs(budget) == float("inf"):  # noqa: PLR0124 - only nan differs from itself
-        return str(budget)
-    if 0 < budget < 0.005:  # noqa: PLR2004 - would read 0.00
-        return "<0.01"
-    if budget < 10:  # noqa: PLR2004 - from here on decimals say nothing
-        return f"{budget:.2f}"
-    return f"{budget:.0f}" if budget < 10_000 else f"{budget:.0e}".replace("e+0", "e").replace("e+", "e")  # noqa: PLR2004
-
-
-def share_text(share: float | None) -> str:
-    """A share as a percentage; 100 % only where nothing is left out."""
-    if share is None:
-        return ""
-    return f"{int(share * 100)} %"
-
-
-def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
-    """How many cells have each verdict that occurs, least grave first."""
-    tally = Counter(cell.verdict for cell in cells)
-    return {verdict: tally[verdict] for verdict in GRAVITY if tally[verdict]}

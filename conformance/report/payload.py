@@ -18,8 +18,9 @@ from typing import Any
 from conformance.engine.records import Case, Cell, Subject
 from conformance.engine.run import Run
 from conformance.judge.verdict import CONFORMING, GRAVITY
-from conformance.report.findings import budget_text, first_line, kind_of, what_happened
+from conformance.report.numbers import budget_text
 from conformance.report.tensors import pack
+from conformance.report.verdicts import first_line, kind_of, what_happened
 
 REJECTED, KNOWN, UNCALIBRATED = 1, 2, 4
 """Marks of a cell in the index."""

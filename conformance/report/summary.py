@@ -12,18 +12,10 @@ from conformance.engine.records import Cell
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
-from conformance.report.findings import (
-    Finding,
-    budget_text,
-    counted,
-    findings,
-    kind_of,
-    known_groups,
-    rejected_cells,
-    share_text,
-    unexplained_kind,
-    what_happened,
-)
+from conformance.report.findings import Finding, findings, known_groups, rejected_cells, unexplained_kind
+from conformance.report.numbers import budget_text, share_text
+from conformance.report.verdicts import kind_of, what_happened
+from conformance.spec.counting import counted
 
 SHOWN_CELLS = 20
 SHOWN_FINDINGS = 20

@@ -13,7 +13,9 @@ from rich.text import Text
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
-from conformance.report.findings import Finding, budget_text, counted, finding_text, findings, share_text
+from conformance.report.findings import Finding, finding_text, findings
+from conformance.report.numbers import budget_text, share_text
+from conformance.spec.counting import counted
 
 SHOWN_FINDINGS = 12
 SHOWN_TIES = 3

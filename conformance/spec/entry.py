@@ -169,22 +169,6 @@ def _input_faults(case: Case, entry: document.Entry, suite: Path, root: Path, fa
         if literal is not None and sized:
             yield from nested(literal, shape, lambda value: not_a_number(value, case.dtype), ("inputs", name))
     if entry.inputs.file is not None:
-        yield from _file_faults(case, entry.inputs.file, suite, root, sized=sized)
-
-
-def _file_faults(case: Case, name: str, suite: Path, root: Path, *, sized: bool) -> Iterator[Fault]:
-    path = ("inputs", "file")
-    if (refused := files.refusal(name, suite, root)) is not None:
-        yield Fault(path, refused)
-        return
-    try:
-        found = files.shapes(suite.parent / name)
-    except ValueError as error:
-        yield Fault(path, str(error))
-        return
-    expected = case.input_shapes | case.parameter_shapes
-    for array, shape in found.items():
-        if array not in expected:
-            yield Fault(path, f"{name} has an array {array!r}; expected some of {', '.join(expected)}")
-        elif sized and shape != expected[array]:
-            yield Fault(path, f"{array} in {name} has shape {shape}; expected {expected[array]}")
+        expected = case.input_shapes | case.parameter_shapes
+        at = ("inputs", "file")
+        yield from files.faults(at, entry.inputs.file, list(expected), expected if sized else None, suite, root)

@@ -22,21 +22,4 @@ def faults(
         values = frozen(getattr(model, name))
         yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))
     if model.file is not None:
-        yield from _file_faults(model.file, shapes, suite, root)
-
-
-def _file_faults(name: str, shapes: Mapping[str, tuple[int, ...]] | None, suite: Path, root: Path) -> Iterator[Fault]:
-    path = ("published", "file")
-    if (refused := files.refusal(name, suite, root)) is not None:
-        yield Fault(path, refused)
-        return
-    try:
-        found = files.shapes(suite.parent / name)
-    except ValueError as error:
-        yield Fault(path, str(error))
-        return
-    for array, shape in found.items():
-        if array not in NAMES:
-            yield Fault(path, f"{name} has an array {array!r}; expected some of {', '.join(NAMES)}")
-        elif shapes is not None and shape != shapes[array]:
-            yield Fault(path, f"{array} in {name} has shape {shape}; expected {shapes[array]}")
+        yield from files.faults(("published", "file"), model.file, NAMES, shapes, suite, root)

@@ -9,7 +9,8 @@ import pytest
 
 from conformance.report import load_run
 from conformance.report.conclusion import gate_notes, headline, subject_lines
-from conformance.report.findings import budget_text, finding_text, findings, known_groups, share_text
+from conformance.report.findings import finding_text, findings, known_groups
+from conformance.report.numbers import budget_text, share_text
 
 
 def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:

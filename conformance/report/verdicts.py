@@ -1,0 +1,33 @@
+"""Verdicts in words: of one cell what happened, of several how many there are."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from conformance.engine.records import Cell
+from conformance.judge.verdict import GRAVITY
+
+
+def kind_of(cell: Cell) -> str:
+    """The verdict, and of a fail its class; where no decision was searched for, the class says less."""
+    if not cell.fail_class:
+        return cell.verdict
+    searched = "" if cell.searched else ", not searched"
+    return f"{cell.verdict}, {cell.fail_class}{searched}"
+
+
+def what_happened(cell: Cell) -> str:
+    """One line on a cell: the exception, else the reason, else the verdict."""
+    if cell.error is not None:
+        return f"{cell.error.kind}: {first_line(cell.error.message)}"
+    return first_line(cell.reason) or kind_of(cell)
+
+
+def first_line(text: str) -> str:
+    """The first line that says anything."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+
+
+def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
+    """How many cells have each verdict that occurs, least grave first."""
+    tally = Counter(cell.verdict for cell in cells)
+    return {verdict: tally[verdict] for verdict in GRAVITY if tally[verdict]}
