@@ -105,14 +105,13 @@ def on_the_way_asked(facts: Facts) -> str | None:
     return asked[0] if asked else None
 
 
-def attention_dialect(facts: Facts) -> tuple[Deviation, ...]:
+def attention_dialect() -> tuple[Deviation, ...]:
     """
     What the operator's page says otherwise than canonical.
 
     Weights, zero or not, are multiplied by the values; -inf is added to the logits of masked keys; query and key are
     each multiplied by the square root of the scale.
     """
-    del facts
     return (
         Deviation("nonfinite_value", "leaks", OPERATOR),
         Deviation("nonfinite_key", "leaks", OPERATOR),

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from conformance.bridge import Profile
+
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
 SHAPES = frozenset(
@@ -58,6 +60,11 @@ def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
         ran[providers[0]] = Counter()
     taken = {node.name for node in session.get_inputs()}
     return list(session.run(None, {name: array for name, array in inputs.items() if name in taken}))
+
+
+def ort_profile(dtype: str) -> Profile:
+    """The arithmetic of onnxruntime's own operators: float16 rounds after each step."""
+    return Profile.naive(dtype) if dtype == "float16" else Profile.uniform(dtype)
 
 
 def ort_devices() -> list[str]:

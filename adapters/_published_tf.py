@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from conformance.bridge import Declaration, Deviation, Facts, Profile
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile
 
+from ._arrays import to_numpy
 from ._published import TUTORIAL
 
 tf.config.set_visible_devices([], "GPU")
@@ -26,6 +27,19 @@ def attention(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any]:
         logits += mask * -1e9
     probs = tf.nn.softmax(logits, axis=-1)
     return tf.matmul(probs, value), probs
+
+
+def tensors(call: Call) -> tuple[Any, Any, Any, Any]:
+    """Query, key, value and mask, float32 or None."""
+    query, key, value = (tf.constant(to_numpy(tensor)) for tensor in (call.query, call.key, call.value))
+    mask = tf.cast(tf.constant(to_numpy(call.arguments["mask"])), tf.float32) if call.arguments else None
+    return query, key, value, mask
+
+
+def reply(call: Call, output: Any, probs: Any) -> dict[str, Any]:
+    """What was asked for."""
+    found = {"output": output, "weights": probs}
+    return {name: found[name].numpy() for name in call.facts.outputs}
 
 
 def declare(facts: Facts) -> Declaration:

@@ -95,7 +95,7 @@ def declare(facts: Facts) -> Declaration:
     single = Profile.uniform(facts.dtype).but(pre=facts.dtype)
     half = Profile.naive(facts.dtype).but(soft=facts.dtype, sum=facts.dtype)
     profile = half if facts.dtype in ("float16", "bfloat16") else single
-    return Declaration(profile, attention_dialect(facts), "onnx/reference/ops/op_attention.py")
+    return Declaration(profile, attention_dialect(), "onnx/reference/ops/op_attention.py")
 
 
 def sdpa(call: Call) -> dict[str, Any]:

@@ -44,22 +44,15 @@ from typing import Any
 
 import torch
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, Unsupported, framework_call
+from conformance.bridge import Call, Facts, Tensor, Unsupported, framework_call
 
 from ._onnx import run
 from ._torch import mha_layer, mha_state, wants_weights
-from ._torch_export import Function, session_of, torch_export_evidence
+from ._torch_export import Function, declare, evidence, session_of
+
+__all__ = ["declare", "evidence", "mha"]
 
 MASKS = ("key_padding_mask", "attn_mask")
-
-
-def declare(facts: Facts) -> Declaration:
-    """What torch documents of the source call; the decomposed graph rounds after every operator."""
-    if facts.dtype == "float16":
-        return Declaration(Profile.naive("float16"), evidence="measured: docs/tolerance.md, section 5")
-    return Declaration(
-        Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: docs/tolerance.md, section 5"
-    )
 
 
 def mha(call: Call) -> dict[str, Any]:
@@ -108,8 +101,3 @@ def source(facts: Facts, flags: Mapping[str, Any], inputs: Mapping[str, Any]) ->
         return torch.func.functional_call(layer, state, (query, key, given.get("value", key)), arguments)
 
     return call_layer
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return torch_export_evidence()

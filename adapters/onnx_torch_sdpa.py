@@ -42,19 +42,12 @@ from typing import Any
 
 from torch.nn.functional import scaled_dot_product_attention
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Tensor, framework_call
+from conformance.bridge import Call, Tensor, framework_call
 
 from ._onnx import run
-from ._torch_export import session_of, torch_export_evidence
+from ._torch_export import declare, evidence, session_of
 
-
-def declare(facts: Facts) -> Declaration:
-    """What torch documents of the source call; the decomposed graph rounds after every operator."""
-    if facts.dtype == "float16":
-        return Declaration(Profile.naive("float16"), evidence="measured: docs/tolerance.md, section 5")
-    return Declaration(
-        Profile.uniform(facts.dtype).but(scale="float32"), evidence="measured: docs/tolerance.md, section 5"
-    )
+__all__ = ["declare", "evidence", "sdpa"]
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -83,8 +76,3 @@ def mask_axes(mask: Tensor) -> str:
     if len(mask.shape) == len("qk"):
         return "qk"
     return "b11k" if mask.shape[1:3] == (1, 1) else "bhqk"
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return torch_export_evidence()

@@ -40,22 +40,24 @@ SLOTS = {
     "unidirectional": {"role": "causal", "alignment": "top_left"},
 }
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from onnx import helper
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
 from ._node import OLD_OPSET, contrib_dialect, microsoft, model
-from ._ort import ort_devices, ort_evidence, run_model
+from ._ort import ort_devices, ort_evidence, ort_profile, run_model
 
 
 def declare(facts: Facts) -> Declaration:
     """What ContribOperators.md says: the fill of the mask."""
-    profile = Profile.naive("float16") if facts.dtype == "float16" else Profile.uniform(facts.dtype)
-    return Declaration(profile, contrib_dialect(facts, "mask_index"), "measured: docs/tolerance.md, section 5")
+    return Declaration(
+        ort_profile(facts.dtype), contrib_dialect(facts, "mask_index"), "measured: docs/tolerance.md, section 5"
+    )
 
 
 def mha(call: Call) -> dict[str, Any]:
@@ -97,8 +99,4 @@ def nodes(call: Call, inputs: dict[str, Any]) -> list[Any]:
 
 
 devices = ort_devices
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return ort_evidence("onnx")
+evidence = partial(ort_evidence, "onnx")

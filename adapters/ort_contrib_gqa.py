@@ -35,23 +35,23 @@ SLOTS = {
     "local_window_size": {"role": "window", "alignment": "past"},
 }
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
 from ._node import OLD_OPSET, PASTS, PRESENTS, merged, microsoft, model, past, split
-from ._ort import ort_devices, ort_evidence, run_model
+from ._ort import ort_devices, ort_evidence, ort_profile, run_model
 
 BLOCK = 8
 
 
 def declare(facts: Facts) -> Declaration:
     """Canonical, as far as ContribOperators.md says anything."""
-    profile = Profile.naive("float16") if facts.dtype == "float16" else Profile.uniform(facts.dtype)
-    return Declaration(profile, evidence="measured: docs/tolerance.md, section 5")
+    return Declaration(ort_profile(facts.dtype), evidence="measured: docs/tolerance.md, section 5")
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -102,8 +102,4 @@ def window(call: Call) -> int:
 
 
 devices = ort_devices
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return ort_evidence("onnx")
+evidence = partial(ort_evidence, "onnx")

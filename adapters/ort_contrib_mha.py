@@ -39,19 +39,21 @@ SLOTS = {
     "unidirectional": {"role": "causal", "alignment": "past"},
 }
 
+from functools import partial
 from typing import Any
 
-from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
+from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
 from ._node import OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
-from ._ort import ort_devices, ort_evidence, run_model
+from ._ort import ort_devices, ort_evidence, ort_profile, run_model
 
 
 def declare(facts: Facts) -> Declaration:
     """What ContribOperators.md says: the fill of the mask."""
-    profile = Profile.naive("float16") if facts.dtype == "float16" else Profile.uniform(facts.dtype)
-    return Declaration(profile, contrib_dialect(facts, "key_padding_mask"), "measured: docs/tolerance.md, section 5")
+    return Declaration(
+        ort_profile(facts.dtype), contrib_dialect(facts, "key_padding_mask"), "measured: docs/tolerance.md, section 5"
+    )
 
 
 def sdpa(call: Call) -> dict[str, Any]:
@@ -80,8 +82,4 @@ def sdpa(call: Call) -> dict[str, Any]:
 
 
 devices = ort_devices
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return ort_evidence("onnx")
+evidence = partial(ort_evidence, "onnx")

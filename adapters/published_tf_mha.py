@@ -40,9 +40,8 @@ import tensorflow as tf
 
 from conformance.bridge import Call, framework_call
 
-from ._arrays import to_numpy
 from ._published import weights
-from ._published_tf import attention, declare, evidence
+from ._published_tf import attention, declare, evidence, reply, tensors
 
 __all__ = ["declare", "evidence", "mha"]
 
@@ -75,8 +74,7 @@ class MultiHeadAttention:
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     layer = MultiHeadAttention(call.facts.sizes["num_heads"], weights(call))
-    query, key, value = (tf.constant(to_numpy(tensor)) for tensor in (call.query, call.key, call.value))
-    mask = tf.cast(tf.constant(to_numpy(call.arguments["mask"])), tf.float32) if call.arguments else None
+    query, key, value, mask = tensors(call)
     with framework_call():
         found = layer.call(value, key, query, mask)
-    return {name: found[("output", "weights").index(name)].numpy() for name in call.facts.outputs}
+    return reply(call, *found)

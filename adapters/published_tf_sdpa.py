@@ -32,20 +32,16 @@ SLOTS = {
 
 from typing import Any
 
-import tensorflow as tf
-
 from conformance.bridge import Call, framework_call
 
-from ._arrays import to_numpy
-from ._published_tf import attention, declare, evidence
+from ._published_tf import attention, declare, evidence, reply, tensors
 
 __all__ = ["declare", "evidence", "sdpa"]
 
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call."""
-    query, key, value = (tf.constant(to_numpy(tensor)) for tensor in (call.query, call.key, call.value))
-    mask = tf.cast(tf.constant(to_numpy(call.arguments["mask"])), tf.float32) if call.arguments else None
+    inputs = tensors(call)
     with framework_call():
-        found = attention(query, key, value, mask)
-    return {name: found[("output", "weights").index(name)].numpy() for name in call.facts.outputs}
+        found = attention(*inputs)
+    return reply(call, *found)

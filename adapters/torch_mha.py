@@ -137,8 +137,4 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 devices = torch_devices
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return torch_evidence()
+evidence = torch_evidence

@@ -129,8 +129,4 @@ def _decline_on_cuda(call: Call) -> None:
 
 
 devices = torch_devices
-
-
-def evidence() -> dict[str, Any]:
-    """What runs."""
-    return torch_evidence()
+evidence = torch_evidence
