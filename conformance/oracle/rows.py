@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.oracle.bound import SIGMAS
 from conformance.oracle.caps import capped_variance, slope
 from conformance.oracle.operands import Operands, finite, squared
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
 from conformance.oracle.steps import State
 from conformance.spec.problem import Array
+
+LARGE = 300.0
+"""Logarithm at which exponentials are cut off: no weight moves by as much."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,23 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         exp_error=exp_error,
         terms=terms,
         mean_key=mean_key,
-        var_logit=np.where(weighty, np.where(live, var_logit, 0.0) + var_exp, 0.0),
+        var_logit=np.where(weighty, _reaching(np.where(live, var_logit, 0.0) + var_exp, probs), 0.0),
         var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
         var_sum=np.where(terms > 0, var_sum, 0.0),
         lost=np.where(reachable, lost, 0.0),
         axis=taken.axis,
     )
+
+
+def _reaching(variances: Array, probs: Array) -> Array:
+    """
+    The variance with which SIGMAS deviations reach what a logit that errs by SIGMAS of its own does to its weight.
+
+    (e^(8 sd) - 1)^2 / 64 in place of sd^2: the same where errors are small, more where a logit may err by a part of 1
+    (half precision, large logits). A weight moves by 1 at most.
+    """
+    reach = np.expm1(np.minimum(SIGMAS * np.sqrt(variances), LARGE))
+    return np.asarray((np.minimum(reach, 1.0 / np.maximum(probs, np.finfo(np.float64).tiny)) / SIGMAS) ** 2)
 
 
 def _reachable(state: State, weighty: Array) -> Array:

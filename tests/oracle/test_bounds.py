@@ -162,7 +162,8 @@ def test_in_float64_the_oracle_errs_as_well() -> None:
     entry = case.but(dtype="float32")  # numbers that float32 holds: nothing is rounded on entry
     _, coarse = answered(entry, FLOAT32)
     for name in ("output", "weights"):
-        np.testing.assert_allclose(alike[name].sigma, 2 * ratio * coarse[name].sigma, rtol=1e-9)
+        # what an error of a logit does to its weight is not quite linear, in the larger unit
+        np.testing.assert_allclose(alike[name].sigma, 2 * ratio * coarse[name].sigma, rtol=1e-5)
         np.testing.assert_allclose(alike[name].worst, 2 * ratio * coarse[name].worst, rtol=1e-3)
 
 
