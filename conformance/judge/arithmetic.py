@@ -8,13 +8,17 @@ from statistics import fmean
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
+from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.oracle.bound import Bound
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Array
+from conformance.spec.rounding import round_to
 
+STORED = ("float32", "float16", "bfloat16")
+"""What results may be rounded to."""
 CERTAIN = 4.0
 """A standard deviation of so many tolerances would have shown."""
 ENOUGH = 16
@@ -67,13 +71,21 @@ class Arithmetic:
         It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
         """
         profile = self.of(cell.profile)
-        if profile is None or cell.actual is None:
+        if profile is None or cell.actual is None or not self._rounds_as(cell.profile, cell.actual, cell):
             return None
         expected = expect(cell.problem, cell.declared.dialect, profile)
         compared = compare_all(expected, cell.actual, profile)
         if any(each.verdict == "fail" for each in compared):
             return None
         return max(float(each.numbers["rms"]) for each in compared)
+
+    def _rounds_as(self, profile: Profile, actual: Mapping[str, Tensor], cell: Evidence) -> bool:
+        """Whether it rounds results to the type on whose numbers they lie: nothing else puts all of them there."""
+        to = self.fields.get("store", profile.store)
+        seen = [dtype for dtype in STORED if UNIT[dtype] > UNIT[profile.store] and lies_on(dtype, actual, cell)]
+        if set(self.fields) == {"store"} and to not in seen:
+            return False
+        return all(UNIT[to] >= UNIT[dtype] for dtype in seen)
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
@@ -99,6 +111,20 @@ class Arithmetic:
         return bool(several.all())
 
 
+def lies_on(dtype: str, actual: Mapping[str, Tensor], cell: Evidence) -> bool:
+    """Whether an output lies on the numbers of a narrower `dtype` alone, where what is expected lies beside them."""
+    for name, expected in cell.declared.reply.items():
+        got = actual[name].float64()
+        if got.shape != expected.values.shape:
+            continue
+        with np.errstate(invalid="ignore"):
+            shown = np.isfinite(got) & np.isfinite(expected.values)
+            shown &= round_to(expected.values, dtype) != round_to(expected.values, expected.dtype)
+        if np.sum(shown) >= ENOUGH and np.array_equal(round_to(got[shown], dtype), got[shown]):
+            return True
+    return False
+
+
 def hardly_within(bound: Bound, coarser: Bound, shown: Array) -> bool:
     """Whether coarser arithmetic, by its own bound, would show in so many of these elements that one is beyond."""
     return int(np.sum(shown & (coarser.sigma > CERTAIN * bound.tolerance))) >= ENOUGH
@@ -122,6 +148,7 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
     Arithmetic("scale_in_float32", "holds the scale in float32", "multiply the query instead", {"scale": "float32"}),
     Arithmetic("softmax_in_float32", "computes the softmax in float32", "", _softmax("float32")),
     Arithmetic("scores_in_float32", "computes logits and softmax in float32", "", _scores("float32")),
+    Arithmetic("results_in_float32", "rounds results to float32, those of projections too", "", {"store": "float32"}),
     Arithmetic("in_float32", "computes in float32 throughout", "", {**_everywhere("float32"), "store": "float32"}),
     Arithmetic("tf32_operands", "rounds the operands of matrix products to tf32", TF32, {"mm": "tf32"}),
     *(
@@ -135,6 +162,7 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
             ("scores_and_softmax_in_{}", "computes logits and softmax in {}", "", {**_scores(dtype), "prob": dtype}),
             ("biases_in_{}", "sums the gradients of biases in {}", "", {"bias_sum": dtype}),
             ("{}_accumulation", "accumulates dot products in {}", "", {"acc": dtype}),
+            ("results_in_{}", "rounds results to {}, those of projections too", "", {"store": dtype}),
             ("in_{}", "computes in {} throughout", "", {**_everywhere(dtype), "store": dtype}),
         )
     ),

@@ -6,8 +6,10 @@ import pytest
 
 from conformance.judge.evidence import Evidence
 from conformance.judge.joint import diagnose
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.rounding import round_to
 
-from .test_joint import IGNORED, REVERSED, SIZES, cell, padded, plain
+from .test_joint import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
 
 
 def unheard(batch: int, queries: int, keys: int) -> Evidence:
@@ -49,3 +51,11 @@ def test_unsteady_replies_make_chance_of_a_cause_and_are_not_told_again() -> Non
     found = diagnose([by_chance], unsteady=conforming)
     assert found.causes == ()
     assert found.unexplained == (by_chance,)
+
+
+def test_coarse_arithmetic_of_two_calls_is_chance_where_more_fail_in_another_dtype() -> None:
+    """The bound of rounded weights holds what is wrong by as little; in float32 it would show as well."""
+    half = [plain(*size, "float16") for size in SIZES[:1]]
+    coarse = [reply(each, round_to(evaluate(each).reply["output"].values, "bfloat16")) for each in half]
+    assert len(diagnose(coarse).causes) == 1
+    assert diagnose([*coarse, *(unheard(*size) for size in SIZES)]).causes == ()

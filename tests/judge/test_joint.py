@@ -9,7 +9,7 @@ import pytest
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.judge.accounts import record_of
-from conformance.judge.arithmetic import ARITHMETIC
+from conformance.judge.arithmetic import ARITHMETIC, lies_on
 from conformance.judge.candidates import Candidate, different
 from conformance.judge.cell import judge
 from conformance.judge.conditions import Condition, always
@@ -236,6 +236,25 @@ def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
     assert (record["arithmetic"], record["profile"]) == ("weights_in_bfloat16", {"prob": "bfloat16"})
     assert record["sentence"] == "would conform if it rounds the weights to bfloat16 before they meet the values"
     assert (record["condition"], len(record["cells"])) == ("only with a mask", 5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str) -> None:
+    """Coarse weights give errors of the same size, but no results that all lie there."""
+    whole = [plain(*size) for size in SIZES]
+    cells = [reply(each, round_to(evaluate(each).reply["output"].values, dtype)) for each in whole]
+    (record,) = record_of(diagnose(cells))["causes"]
+    assert (record["arithmetic"], record["ties"]) == (f"results_in_{dtype}", [])
+    assert record["sentence"] == f"would conform if it rounds results to {dtype}, those of projections too"
+
+
+def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> None:
+    """Values of one and two and a weight that takes all: the result lies on the numbers of any type."""
+    exact = plain(2, 17, 7)
+    exact = exact.but(query=exact.query * 1e4, value=round_to(np.sign(exact.value) + 1.5, "float16"))
+    actual = {"output": to_tensor(round_to(evaluate(exact).reply["output"].values, "bfloat16"), "float32")}
+    assert not lies_on("float16", actual, cell(exact, {}))
+    assert not lies_on("bfloat16", actual, cell(exact, {}))
 
 
 def test_arithmetic_that_explains_few_of_what_fails_is_no_cause() -> None:

@@ -175,3 +175,12 @@ def first_head_for_all(query: Array, key: Array, value: Array, mask: Array | Non
     """
     result = attend(query, key, value, mask)
     return np.repeat(result[:, :1], result.shape[1], axis=1)
+
+
+def result_rounded_to_float16(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The result is handed on in float16, whatever came in.
+
+    Right: results_in_float16
+    """
+    return attend(query, key, value, mask).astype(np.float16).astype(query.dtype)
