@@ -55,10 +55,10 @@ def _load(file: SuiteFile) -> Loaded:
     try:
         text = file.path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return Loaded(None, file, (), (Mistake(file.shown, 1, 1, f"cannot be read: {error}"),))
-    document = syntax.read(text, file.shown)
+        return Loaded(None, file, (), (Mistake(file.place, 1, 1, f"cannot be read: {error}"),))
+    document = syntax.read(text, file.place)
     if document.node is None:
-        empty = Mistake(file.shown, 1, 1, "the file is empty; expected format, suite, summary and cases")
+        empty = Mistake(file.place, 1, 1, "the file is empty; expected format, suite, summary and cases")
         return Loaded(None, file, (), document.mistakes or (empty,))
     return _Reader(file, document).read()
 
@@ -153,7 +153,7 @@ class _Reader:
     def note(self, layers: Sequence[yaml.Node], found: Iterable[Fault]) -> None:
         for fault in found:
             line, column = syntax.find(layers, fault.path, at_key=fault.at_key)
-            self.mistakes.append(Mistake(self.file.shown, line, column, fault.message))
+            self.mistakes.append(Mistake(self.file.place, line, column, fault.message))
 
 
 def _placed(fault: Fault, expansion: Expansion) -> Fault:
@@ -176,7 +176,7 @@ def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
     for one in loaded:
         if one.suite is not None and first.setdefault(one.suite, one.file) is not one.file:
             message = f"suite {one.suite!r} is also the name of {first[one.suite].shown}"
-            yield Mistake(one.file.shown, 1, 1, message)
+            yield Mistake(one.file.place, 1, 1, message)
 
 
 try:

@@ -26,6 +26,12 @@ class SuiteFile:
         """Its path from the folder that holds the case folder."""
         return f"{self.root.name}/{self.path.relative_to(self.root).as_posix()}"
 
+    @property
+    def place(self) -> str:
+        """Its path as an editor opens it from the working folder, if it lies below that; else as it is shown."""
+        here = Path.cwd().resolve()
+        return self.path.relative_to(here).as_posix() if self.path.is_relative_to(here) else self.shown
+
 
 def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> list[SuiteFile]:
     """The suite files that `paths` mean, each once, in the order of their names."""

@@ -147,3 +147,10 @@ def test_a_file_that_is_not_text_is_a_mistake(write: Write) -> None:
     (root / "t.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CaseFileErrors, match=r"^cases/t\.yaml:1:1: cannot be read: "):
         load([root], root)
+
+
+def test_a_mistake_is_placed_as_an_editor_opens_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write({"a/u.yaml": "suite: a/v\n"})
+    monkeypatch.chdir(root / "a")
+    with pytest.raises(CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' lies in cases/a/u\.yaml; expected 'a/u'"):
+        load([root], root)
