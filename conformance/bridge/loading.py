@@ -9,12 +9,26 @@ import ast
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "_conformance_adapter"
+
+
+class _FromSource(SourceFileLoader):
+    """
+    Compiles the file as it is now, whatever bytecode lies beside it, and leaves none.
+
+    Bytecode counts as fresh by a modification time in seconds and a size: too coarse for a file that is edited and
+    judged again at once, as `digest` would not be.
+    """
+
+    def path_stats(self, path: "str | bytes") -> "Mapping[str, Any]":
+        """What says that bytecode is stale: none is looked for."""
+        raise OSError(f"{path!r} is compiled each time")
 
 
 class _Helpers:
@@ -30,7 +44,7 @@ class _Helpers:
         file = self.folder / f"{name}.py"
         if package != PACKAGE or not name.startswith("_") or not file.is_file():
             return None
-        return importlib.util.spec_from_file_location(fullname, file)
+        return importlib.util.spec_from_file_location(fullname, file, loader=_FromSource(fullname, str(file)))
 
 
 def load(path: Path) -> ModuleType:
@@ -46,8 +60,8 @@ def load(path: Path) -> ModuleType:
     sys.modules[PACKAGE] = package
     sys.meta_path.insert(0, _Helpers(path.parent))
     name = f"{PACKAGE}.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
+    if path.suffix != ".py" or spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python source file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

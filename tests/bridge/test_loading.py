@@ -1,5 +1,7 @@
 """An adapter finds its helpers, and stands in for nobody."""
 
+import os
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,22 @@ def test_an_adapter_named_like_its_framework_does_not_shadow_it(folder: Path) ->
 def test_an_adapter_is_no_helper(folder: Path) -> None:
     assert loaded(folder / "other.py", "m") == "ModuleNotFoundError: No module named '_conformance_adapter.numpy'"
     assert loaded(folder / "absolute.py", "m") == "ModuleNotFoundError: No module named '_shared'"
+
+
+def test_a_file_is_compiled_as_it_is_now(folder: Path) -> None:
+    """Bytecode is fresh by seconds and size: an edit of two letters within a second went unseen."""
+    adapter, helper = folder / "absolute.py", folder / "_deep.py"
+    adapter.write_text("from ._deep import ANSWER\nMINE = 17\n", encoding="utf-8")
+    py_compile.compile(str(adapter))
+    py_compile.compile(str(helper))
+    for file, edit in ((adapter, ("17", "19")), (helper, ("42", "23"))):
+        written = file.stat()
+        file.write_text(file.read_text(encoding="utf-8").replace(*edit), encoding="utf-8")
+        os.utime(file, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert loaded(adapter, "m.MINE, m.ANSWER") == "19 23"
+    (folder / "__pycache__").rename(folder / "gone")
+    assert loaded(adapter, "m.MINE, m.ANSWER") == "19 23"
+    assert not (folder / "__pycache__").exists()
 
 
 def test_what_is_no_python_source_is_refused(folder: Path) -> None:
