@@ -22,9 +22,12 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
     """
     What is wrong already with plain cases, or with ordinary masks: the one variation that explains most of them.
 
-    Arithmetic and decisions without consensus are read beside it, and it is judged like any other mistake.
+    Else what explains most of those with ordinary masks that fail. Arithmetic and decisions without consensus are read
+    beside it, and it is judged like any other mistake.
     """
-    for group in (_plain(answers, BASIS), [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]):
+    ordinary_ = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
+    failing = [answer for answer in ordinary_ if not _explained({}, [answer], declared, profile)]
+    for group in (_plain(answers, BASIS), ordinary_, failing):
         small = sorted(group, key=lambda answer: answer[0].reply_limit)[:ENOUGH]
         if small and _explained({}, small, declared, profile) <= len(small) / 2:
             return _cause(small, declared, profile)
