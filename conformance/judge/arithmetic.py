@@ -8,7 +8,6 @@ from statistics import fmean
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
@@ -71,7 +70,7 @@ class Arithmetic:
         It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
         """
         profile = self.of(cell.profile)
-        if profile is None or cell.actual is None or not self._rounds_as(cell.profile, cell.actual, cell):
+        if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
         expected = expect(cell.problem, cell.declared.dialect, profile)
         compared = compare_all(expected, cell.actual, profile)
@@ -79,13 +78,14 @@ class Arithmetic:
             return None
         return max(float(each.numbers["rms"]) for each in compared)
 
-    def _rounds_as(self, profile: Profile, actual: Mapping[str, Tensor], cell: Evidence) -> bool:
-        """Whether it rounds results to the type on whose numbers they lie: nothing else puts all of them there."""
-        to = self.fields.get("store", profile.store)
-        seen = [dtype for dtype in STORED if UNIT[dtype] > UNIT[profile.store] and lies_on(dtype, actual, cell)]
-        if set(self.fields) == {"store"} and to not in seen:
-            return False
-        return all(UNIT[to] >= UNIT[dtype] for dtype in seen)
+    @property
+    def rounds_results(self) -> bool:
+        """Whether it is this and nothing else."""
+        return set(self.fields) == {"store"}
+
+    def stores_in(self, dtype: str) -> bool:
+        """Whether it rounds results to `dtype`, or to what is coarser."""
+        return "store" in self.fields and UNIT[self.fields["store"]] >= UNIT[dtype]
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
@@ -111,10 +111,10 @@ class Arithmetic:
         return bool(several.all())
 
 
-def lies_on(dtype: str, actual: Mapping[str, Tensor], cell: Evidence) -> bool:
-    """Whether an output lies on the numbers of a narrower `dtype` alone, where what is expected lies beside them."""
+def lies_on(dtype: str, cell: Evidence) -> bool:
+    """Whether an output of a failing reply lies on the numbers of a narrower `dtype`, and what is expected does not."""
     for name, expected in cell.declared.reply.items():
-        got = actual[name].float64()
+        got = cell.actual[name].float64() if cell.actual else expected.values
         if got.shape != expected.values.shape:
             continue
         with np.errstate(invalid="ignore"):
@@ -175,7 +175,10 @@ def tightest(cells: Sequence[Evidence], among: Sequence[Arithmetic] = ARITHMETIC
     The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
 
     The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
+    Where all replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
     """
+    narrower = [dtype for dtype in STORED if all(lies_on(dtype, cell) for cell in cells)]
+    among = [each for each in among if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
     most = max((len(seen) for seen in found.values()), default=0)
     off = {

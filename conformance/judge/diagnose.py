@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from conformance.bridge.profile import Profile
+from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.closer import is_closer
 from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, compare, differs, has_rms_gate, root_mean_square
@@ -18,7 +18,7 @@ from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
-from conformance.oracle.variation import Dialect, Reply
+from conformance.oracle.variation import Dialect, Expected, Reply
 from conformance.oracle.variations import CANONICAL_NAMES, candidates
 from conformance.spec.problem import GRADIENT, Problem
 
@@ -30,6 +30,9 @@ FRUITLESS = 16
 
 OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
 """Decisions about rows without a number and about numbers that are none."""
+
+ROUNDINGS = 8.0
+"""A suspect may be off by so many roundings where what is declared is exact, as in a row of zeros."""
 
 CANONICAL = "canonical"
 Way = tuple[str, str]
@@ -255,7 +258,9 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     try:
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
-        bounds = {name: _flat(bound, _growth(declared, answer, name)) for name, bound in declared.bounds.items()}
+        bounds = {
+            name: _flat(bound, declared.reply[name], answer.reply[name]) for name, bound in declared.bounds.items()
+        }
     used = [0.0]
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
@@ -265,15 +270,14 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     return max(used)
 
 
-def _growth(declared: Expectation, answer: Answer, name: str) -> float:
-    """How many times larger the largest number is than declared, at least 1."""
-    one, other = (
-        float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
-        for values in (declared.reply[name].values, answer.reply[name].values)
-    )
-    return max(1.0, other / one) if one else 1.0
+def _flat(bound: Bound, declared: Expected, other: Expected) -> Bound:
+    """The largest tolerance for all, times the growth of the largest number, at least some roundings of that."""
+    one, most = _largest(declared), _largest(other)
+    tolerance = float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
+    grown = max(1.0, most / one) if one else 1.0
+    flat = np.full_like(bound.hard, max(grown * tolerance, ROUNDINGS * UNIT[other.dtype] * most))
+    return Bound(flat, np.zeros_like(flat), flat, bound.judged, bound.spread, np.zeros_like(flat))
 
 
-def _flat(bound: Bound, times: float) -> Bound:
-    largest = np.full_like(bound.hard, times * np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
-    return Bound(largest, np.zeros_like(largest), largest, bound.judged, bound.spread, np.zeros_like(largest))
+def _largest(expected: Expected) -> float:
+    return float(np.max(np.abs(expected.values), initial=0.0, where=np.isfinite(expected.values)))

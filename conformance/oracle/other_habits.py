@@ -133,7 +133,11 @@ ROWS: tuple[Variation, ...] = (
         _distance_bias,
     ),
     problem_row(
-        "scale", "eighth", "scales by 1/8 whatever head_dim is", "multiply the query by 8 / sqrt(head_dim)", _eighth
+        "scale",
+        "eighth",
+        "scales by 1/8 whatever head_dim is",
+        "multiply the query, in a layer wq and bq, by 8 / sqrt(head_dim)",
+        _eighth,
     ),
     Variation(
         "query_key_norm",

@@ -1,9 +1,12 @@
 """Variations that are slips of a kernel which takes keys, queries or a head in pieces."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from conformance.oracle.other_masks import causal, each_group
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import ProblemMap, StepsMap, Variation
+from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
 BLOCKS = (16, 32, 64)
@@ -27,19 +30,40 @@ def _tail_dropped(block: int) -> ProblemMap:
     return apply
 
 
-def _not_rescaled(block: int) -> StepsMap:
-    """Online softmax in which the sum so far keeps its scale when the maximum rises."""
+def _unrescaled(block: int, *, output: bool, total: bool) -> StepsMap:
+    """Online softmax in which what was summed so far keeps its scale when the maximum rises."""
 
     def apply(steps: Steps, _: str) -> Steps:
         def weigh(state: State) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
             with np.errstate(invalid="ignore"):  # a weight of zero times a maximum that rose beyond all numbers
-                probs = state.probs * _risen(state.logits, block)
+                grown = state.probs * _risen(state.logits, block)
+                probs = grown if output else state.probs
+                if total:
+                    probs = probs / np.where(state.dead[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
             return ordinary(state.but(probs=probs)).but(probs=state.probs)
 
         ordinary = next(step.apply for step in steps if step.name == "weigh")
         return replace_step(steps, "weigh", weigh)
+
+    return apply
+
+
+def _zeros_attended(block: int) -> StepsMap:
+    """Keys and values are filled up with zeros to whole blocks: each has a logit of zero, and takes weight."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        def softmax(state: State) -> State:
+            keys = state.logits.shape[-1]
+            if keys % block == 0:
+                return ordinary(state)
+            zeros = np.zeros((*state.logits.shape[:-1], -keys % block))
+            filled = ordinary(state.but(logits=np.concatenate([state.logits, zeros], axis=-1)))
+            return filled.but(logits=state.logits, probs=filled.probs[..., :keys])
+
+        ordinary = next(step.apply for step in steps if step.name == "softmax")
+        return replace_step(steps, "softmax", softmax)
 
     return apply
 
@@ -71,6 +95,19 @@ def _cut(width: int) -> ProblemMap:
     return apply
 
 
+def _place_in_block(block: int) -> ProblemMap:
+    """A causal flag of which every block of keys is the first."""
+
+    def folded(problem: Problem, group: Group) -> Group:
+        if group.offset is None or problem.seq_len_k <= block:
+            return group
+        first = causal(problem.seq_len_q, block, group.offset)
+        blocks = -(-problem.seq_len_k // block)
+        return replace(group, values=np.tile(first, blocks)[..., : problem.seq_len_k])
+
+    return each_group(folded)
+
+
 def _last_query_zero(steps: Steps, _: str) -> Steps:
     def zero(state: State) -> State:
         queries = state.context.shape[-2]
@@ -89,46 +126,57 @@ def _first_head(steps: Steps, _: str) -> Steps:
 
 ROWS: tuple[Variation, ...] = (
     *(
-        Variation(
+        problem_row(
             "key_tail",
             f"dropped_{block}",
             f"drops the keys after the last whole block of {block}",
             "pad the keys, masked, to whole blocks",
-            "problem",
-            problem=_tail_dropped(block),
+            _tail_dropped(block),
         )
         for block in BLOCKS
     ),
     *(
-        Variation(
-            "online_softmax",
-            f"not_rescaled_{block}",
-            f"does not rescale the sum so far when the maximum rises after a block of {block} keys",
-            "",
-            "steps",
-            steps=_not_rescaled(block),
-            bounded=False,
+        unbounded_row(
+            "key_tail",
+            f"zeros_{block}",
+            f"fills the keys up with zeros to whole blocks of {block}, and does not mask them",
+            "pad the keys, masked, to whole blocks",
+            _zeros_attended(block),
         )
         for block in BLOCKS
     ),
-    Variation(
+    *(
+        unbounded_row(
+            "online_softmax",
+            f"{name}_{block}",
+            f"does not rescale {what} so far when the maximum rises after a block of {block} keys",
+            "",
+            _unrescaled(block, output=output, total=total),
+        )
+        for name, what, output, total in (
+            ("not_rescaled", "the weighted values", True, False),
+            ("total_not_rescaled", "the sum of exponentials", False, True),
+            ("nothing_rescaled", "the weighted values and the sum of exponentials", True, True),
+        )
+        for block in BLOCKS
+    ),
+    problem_row(
         "head_dim",
         "cut_64",
         "reads no more than 64 numbers of a head in the product of query and key",
         "keep heads at 64 or less",
-        "problem",
-        problem=_cut(64),
+        _cut(64),
     ),
-    Variation(
-        "query_tail", "zero", "leaves the last query at zero", "", "steps", steps=_last_query_zero, bounded=False
+    *(
+        problem_row(
+            "causal_alignment",
+            f"key_in_block_{block}",
+            f"compares the query with the place of a key in its block of {block}: later blocks show their future",
+            "pass the mask",
+            _place_in_block(block),
+        )
+        for block in BLOCKS
     ),
-    Variation(
-        "head_result",
-        "first",
-        "returns the result of the first head for every head",
-        "",
-        "steps",
-        steps=_first_head,
-        bounded=False,
-    ),
+    unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
+    unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),
 )

@@ -10,7 +10,7 @@ from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Group, Problem
 
 
-def _each(change: Callable[[Problem, Group], Group]) -> ProblemMap:
+def each_group(change: Callable[[Problem, Group], Group]) -> ProblemMap:
     """Change every group; the same problem where no group changes."""
 
     def apply(problem: Problem) -> Problem:
@@ -30,7 +30,7 @@ def _causal(shift: Callable[[Problem], int]) -> ProblemMap:
         offset = group.offset + by
         return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, offset), offset=offset)
 
-    return _each(moved)
+    return each_group(moved)
 
 
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
@@ -61,7 +61,7 @@ def _window(left: int, right: int) -> ProblemMap:
             return group
         return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
-    return _each(moved)
+    return each_group(moved)
 
 
 def _window_unshifted(problem: Problem) -> Problem:
@@ -76,7 +76,7 @@ def _rows(change: Callable[[Array], Array], concerns: Callable[[Problem], bool])
             return group
         return replace(group, values=change(group.values))
 
-    return _each(changed)
+    return each_group(changed)
 
 
 def _beside_one_row(problem: Problem) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from conformance.oracle.other_masks import window
 from conformance.oracle.steps import State, Steps, replace_step
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
+
+PROJECTED = {"q": "query", "k": "key", "v": "value"}
 
 LEFT_OUT = "left_out"
 """What stands for the mask of keys that are left out."""
@@ -76,11 +79,11 @@ def _output_bias_times(count: Callable[[Problem], int]) -> ProblemMap:
     return apply
 
 
-def _weights_of(source: str, target: str) -> ProblemMap:
-    """Project one argument with the weight and bias of another, where both are of one shape."""
+def _taken_from(source: str, target: str, names: str) -> ProblemMap:
+    """Project one argument with the weight and bias of another, or its bias alone, where both are of one shape."""
 
     def apply(problem: Problem) -> Problem:
-        found = {name + target: problem.params[name + source] for name in ("w", "b") if name + source in problem.params}
+        found = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
         fits = all(name in problem.params and problem.params[name].shape == found[name].shape for name in found)
         return problem.but(params={**problem.params, **found}) if found and fits else problem
 
@@ -127,7 +130,7 @@ ROWS: tuple[Variation, ...] = (
         "scale",
         "half_of_one_over",
         "scales by half of 1 / head_dim, as head_dim ** -1 / 2 without brackets does",
-        "multiply the query by 2 sqrt(head_dim)",
+        "multiply the query, in a layer wq and bq, by 2 sqrt(head_dim)",
         _half_of_one_over,
     ),
     problem_row("arguments", "query_as_key", "takes the query for the key too", "", _taken_for("query", ("key",))),
@@ -167,11 +170,26 @@ ROWS: tuple[Variation, ...] = (
             ("bo_twice", "twice", "halve bo", lambda _: 2),
         )
     ),
-    problem_row(
-        "projection_order", "wq_for_key", "projects the key with the weights of the query", "", _weights_of("q", "k")
+    *(
+        problem_row(
+            "projection_order",
+            f"w{source}_for_{PROJECTED[target]}",
+            f"projects the {PROJECTED[target]} with the weights of the {PROJECTED[source]}",
+            "",
+            _taken_from(source, target, "wb"),
+        )
+        for source, target in permutations(PROJECTED, 2)
     ),
-    problem_row(
-        "projection_order", "wk_for_value", "projects the value with the weights of the key", "", _weights_of("k", "v")
+    *(
+        problem_row(
+            "projection_bias",
+            f"b{source}_for_{PROJECTED[target]}",
+            f"adds the bias of the {PROJECTED[source]} where it projects the {PROJECTED[target]}",
+            "",
+            _taken_from(source, target, "b"),
+        )
+        for source, target in permutations(PROJECTED, 2)
+        if target != "k"  # softmax cancels it
     ),
     problem_row(
         "projection_order",

@@ -178,7 +178,11 @@ def _value_bias_in_dead_rows(steps: Steps, _: str) -> Steps:
 ROWS: tuple[Variation, ...] = (
     problem_row("scale", "inverted", "divides by the scale", "pass the inverse of the scale", _scale_inverted),
     problem_row(
-        "softmax_base", "two", "takes powers of two for those of e", "multiply the query by log2(e)", _base_two
+        "softmax_base",
+        "two",
+        "takes powers of two for those of e",
+        "multiply the query, in a layer wq and bq, by log2(e)",
+        _base_two,
     ),
     problem_row(
         "causal_alignment",

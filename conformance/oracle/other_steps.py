@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.oracle.other_replies import averaged
 from conformance.oracle.steps import State, Steps, merge_heads, replace_step
-from conformance.oracle.variation import HeadsMap, Variation, steps_row
+from conformance.oracle.variation import HeadsMap, Variation, steps_row, unbounded_row
 from conformance.spec.problem import Array
 
 
@@ -117,6 +117,17 @@ def _weights_before_softmax(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", lambda state: state.but(weights=state.scaled))
 
 
+def _masked_logits(steps: Steps, _: str) -> Steps:
+    return replace_step(steps, "weights", lambda state: state.but(weights=state.logits))
+
+
+def _weights_of_first_head(steps: Steps, _: str) -> Steps:
+    """Their mean is that of the first, as each is."""
+    return replace_step(
+        steps, "weights", lambda state: state.but(weights=np.broadcast_to(state.probs[:, :1], state.probs.shape))
+    )
+
+
 def _weights_summed(steps: Steps, _: str) -> Steps:
     """As many times the weights as there are heads: their mean is their sum."""
     return replace_step(steps, "weights", lambda state: state.but(weights=state.probs * state.problem.num_heads))
@@ -208,7 +219,7 @@ ROWS: tuple[Variation, ...] = (
     steps_row(
         "head_merge",
         "untransposed",
-        "reshapes heads and positions without a transposition",
+        "reshapes heads and positions without a transposition when it merges the heads",
         "",
         lambda steps, _: _merged_by(steps, _merge_without_transpose),
     ),
@@ -218,6 +229,23 @@ ROWS: tuple[Variation, ...] = (
         "returns the scaled products as weights, before bias, mask and softmax",
         "apply the softmax yourself",
         _weights_before_softmax,
+    ),
+    unbounded_row(
+        "returned_weights",
+        "masked_logits",
+        "returns the logits as weights, after bias and mask and before the softmax",
+        "apply the softmax yourself",
+        _masked_logits,
+    ),
+    Variation(
+        "returned_weights",
+        "of_first_head",
+        "returns the weights of the first head, where their mean or each is promised",
+        "",
+        "steps",
+        steps=_weights_of_first_head,
+        reply=averaged,
+        bounded=False,
     ),
     Variation(
         "returned_weights",

@@ -1,14 +1,17 @@
 """Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from operator import itemgetter
 
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
 from conformance.judge.expectation import expect
+from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
-from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_ordinary, is_plain
+from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain
 from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
 
 FIRST = 3
@@ -25,9 +28,10 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
     Else what explains most of those with ordinary masks that fail. Arithmetic and decisions without consensus are read
     beside it, and it is judged like any other mistake.
     """
-    ordinary_ = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
-    failing = [answer for answer in ordinary_ if not _explained({}, [answer], declared, profile)]
-    for group in (_plain(answers, BASIS), ordinary_, failing):
+    masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
+    closed = [answer for answer in masked if not is_open(answer[0].case, answer[0].route.problem)]
+    failing = [answer for answer in closed if not _explained({}, [answer], declared, profile)]
+    for group in (_plain(answers, BASIS), masked, failing):
         small = sorted(group, key=lambda answer: answer[0].reply_limit)[:ENOUGH]
         if small and _explained({}, small, declared, profile) <= len(small) / 2:
             return _cause(small, declared, profile)
@@ -48,9 +52,16 @@ def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, s
     return best if count > len(answers) / 2 else {}
 
 
-def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
-    """The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one."""
-    return {dtype: _best(_plain(answers, dtype), dtype, dialect) for dtype in CANDIDATES}
+def calibrated(answers: Answers, declared: Dialect, cause: Dialect) -> dict[str, str]:
+    """
+    The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one.
+
+    They are read beside the cause, or without it where that explains as many. A dtype in which none conforms is left
+    out.
+    """
+    dialects = [declared, {**declared, **cause}] if cause else [declared]
+    found = {dtype: _best(_plain(answers, dtype), dtype, dialects) for dtype in CANDIDATES}
+    return {dtype: name for dtype, name in found.items() if name is not None}
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
@@ -62,31 +73,44 @@ def _plain(answers: Answers, dtype: str) -> Answers:
     ]
 
 
-def _best(plain: Answers, dtype: str, dialect: Dialect) -> str:
-    best: tuple[str, Answers] = fallback(dtype), ()
-    for name in CANDIDATES[dtype]:
+@dataclass(frozen=True)
+class _Read:
+    """A profile, the dialect beside which it was tried, and the answers that conform under both."""
+
+    name: str
+    dialect: Dialect
+    answers: Answers
+
+
+def _best(plain: Answers, dtype: str, dialects: Sequence[Dialect]) -> str | None:
+    best: _Read | None = None
+    for name, dialect in product(CANDIDATES[dtype], dialects):
         profile = PROFILES[name](dtype)
         found = [(cell, outcome) for cell, outcome in plain if conforms(cell, outcome, dialect, profile)]
-        if len(found) > len(best[1]) and not _too_near(best, dtype, dialect, profile):
-            best = name, found
-    return best[0]
+        if not found or (best and (len(found) <= len(best.answers) or _too_near(best, dtype, profile))):
+            continue
+        best = _Read(name, dialect, found)
+    return best.name if best else None
 
 
-def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: Profile) -> bool:
+def _too_near(best: _Read, dtype: str, coarser: Profile) -> bool:
     """Whether replies that conform to finer arithmetic are nearer than those of coarser arithmetic would be."""
-    name, found = best
-    for cell, _ in found:
-        near, far = (
-            expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile).bounds["output"]
-            for profile in (PROFILES[name](dtype), coarser)
-        )
+    profiles = (PROFILES[best.name](dtype), coarser)
+    for cell, _ in best.answers:
+        try:
+            near, far = (
+                expect(cell.route.problem, {**cell.route.dialect, **best.dialect}, profile).bounds["output"]
+                for profile in profiles
+            )
+        except UnderivedBound:  # beside such a cause the finest that explains most is as much as can be said
+            return False
         if hardly_within(near, far, far.judged):
             return True
     return False
 
 
 def fallback(dtype: str) -> str:
-    """Where nothing conforms the function is wrong: the coarsest for half precision, so that its cause is seen."""
+    """Where nothing conforms, the function is wrong: the coarsest for half precision, so that its cause is seen."""
     return CANDIDATES[dtype][-1] if dtype in HALF else ordinary(dtype)
 
 

@@ -28,6 +28,8 @@ class Cause:
     def __str__(self) -> str:
         if self.explained:
             return f"it {self.sentence}"
+        if self.kind.startswith("fail"):
+            return f"no cause found ({self.kind}): {self.sentence}"
         return self.sentence if self.sentence.startswith(self.kind) else f"{self.kind}: {self.sentence}"
 
 

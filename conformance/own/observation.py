@@ -11,8 +11,8 @@ from typing import Literal
 
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
-from conformance.judge.expectation import Expectation, expect
-from conformance.oracle.bounds import UnderivedBound
+from conformance.judge.expectation import expect
+from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
 from conformance.own.declaring import Declared
@@ -105,22 +105,15 @@ def _fits(answers: Answers, profiles: Mapping[str, Profile], declared: Dialect, 
 
 
 def _matters(problem: Problem, decision: str, declared: Dialect, profile: Profile) -> bool:
-    """Whether any way of a decision gives another answer here, as far as bounds are derived."""
-    plain = _expected(problem, declared, profile)
-    others = (_expected(problem, {**declared, **_dialect(way)}, profile) for way in WAYS[decision] if way is not None)
-    return plain is not None and any(other is not None and _separates(plain, other) for other in others)
-
-
-def _expected(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation | None:
-    """None where no bound is derived: a cause that is evident, beside a way of this decision, may have none."""
-    try:
-        return expect(problem, dialect, profile)
-    except UnderivedBound:
-        return None
-
-
-def _separates(one: Expectation, other: Expectation) -> bool:
-    return any(differs(one.reply[name], other.reply[name], one.bounds[name]) for name in one.reply)
+    """Whether any way of a decision gives another answer here, by the bounds that hold without it and any cause."""
+    bounds = expect(problem, {}, profile).bounds
+    plain = evaluate(problem, declared, profile.score).reply
+    others = (
+        evaluate(problem, {**declared, **_dialect(way)}, profile.score).reply
+        for way in WAYS[decision]
+        if way is not None
+    )
+    return any(differs(plain[name], other[name], bounds[name]) for other in others for name in bounds)
 
 
 def _dialect(way: Way) -> dict[str, str]:

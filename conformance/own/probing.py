@@ -13,6 +13,7 @@ from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.judge.cell import compare_all
+from conformance.judge.diagnose import Case as Suspect
 from conformance.judge.expectation import expect
 from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
@@ -86,11 +87,13 @@ def is_open(case: Case, problem: Problem) -> bool:
 
 
 def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
-    """Whether a reply lies within the bound under a dialect and a profile."""
+    """Whether a reply lies within the bound under a dialect and a profile, be it one that is good to name a suspect."""
+    problem, both = cell.route.problem, {**cell.route.dialect, **dialect}
     try:
-        expected = expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile)
+        expected = expect(problem, both, profile)
     except UnderivedBound:
-        return False
+        declared = expect(problem, cell.route.dialect, profile)
+        return Suspect(problem, declared, profile, outcome.outputs).held_by(both)
     return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.own.adapter_text import ADAPTER, DECLARED, FUNCTION, adapter_text, function_text
-from conformance.own.calibration import calibrated, evident_cause, profiles_named
+from conformance.own.calibration import calibrated, evident_cause, fallback, profiles_named
 from conformance.own.declaring import Declared
 from conformance.own.observation import Observed, observe
 from conformance.own.planning import plan_of
@@ -22,11 +22,16 @@ OBSERVED = "observed by conformance check"
 
 @dataclass(frozen=True)
 class Settled:
-    """The names of the profiles by dtype, and what was observed beside what is declared."""
+    """
+    The names of the profiles by dtype, and what was observed beside what is declared.
+
+    read: of the profiles, those that were read off replies or given.
+    """
 
     signature: Signature
     declared: Declared
     profiles: Mapping[str, str]
+    read: Mapping[str, str]
     observed: Observed
 
     def files(self, target: Target) -> dict[str, str]:
@@ -48,13 +53,14 @@ def settle(
 ) -> Settled:
     """Ask the function plain cases and those without consensus, and settle what it is judged under."""
     said = meant(profile, CANDIDATES) if profile else {}
-    before = Settled(signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, Observed({}))
+    before = Settled(signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, Observed({}))
     with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
         subject = write_adapter(Path(folder), before.files(target))
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
     cause = evident_cause(answers, declared.dialect, PROFILES[said.get(BASIS, ordinary(BASIS))](BASIS))
-    names = {**calibrated(answers, {**declared.dialect, **cause}), **said}
-    return Settled(signature, declared, names, observe(answers, profiles_named(names), declared, cause))
+    read = {**calibrated(answers, declared.dialect, cause), **said}
+    names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
+    return Settled(signature, declared, names, read, observe(answers, profiles_named(names), declared, cause))
 
 
 def write_adapter(folder: Path, files: Mapping[str, str]) -> Subject:

@@ -6,6 +6,7 @@ from conformance.own.profiles import ordinary
 from conformance.own.settling import Settled
 from conformance.spec.counting import counted
 
+VARIES = "one way here and another there, where either is fine but not both (another mistake can do that)"
 SHOWN = 8
 """So many causes; the report has them all."""
 SHOWN_TIES = 3
@@ -20,12 +21,12 @@ def settled_notes(settled: Settled) -> tuple[str, ...]:
         notes.append(f"left at its default, since check does not know it: {', '.join(signature.defaults)}")
     if signature.mask is None:
         notes.append("it takes no mask: cases that need one are left out")
-    named = settled.profiles.items()
+    named = settled.read.items()
     notes += [f"arithmetic: {dtype} is judged as {name}" for dtype, name in named if name != ordinary(dtype)]
     for decision, name in observed.dialect.items():
         notes.append(f"observed: {decision}={name} (fine; --declare {decision}={name} pins it down)")
     if observed.varies:
-        notes.append(f"varies where there is no consensus, and must not: {'; '.join(observed.varies)}")
+        notes.append(f"{VARIES}: {'; '.join(observed.varies)}")
     return tuple(notes)
 
 
@@ -36,8 +37,17 @@ def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool)
         left = len(run.cells) - judged
         return f"{given} conforms: {counted(judged, 'call')} judged, {left:,} left out that it does not take."
     if causes:
-        return f"{given} does not conform: {counted(len(causes), 'cause')} in {counted(judged, 'call')}."
+        return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
+
+
+def _found(causes: tuple[Cause, ...]) -> str:
+    """How many causes, and how many verdicts have none."""
+    named = sum(cause.explained for cause in causes)
+    left = counted(sum(cause.count for cause in causes if not cause.explained), "verdict")
+    if not named:
+        return f"{left} without a known cause"
+    return counted(named, "cause") + (f", and {left} without one," if named < len(causes) else "")
 
 
 def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:

@@ -97,13 +97,14 @@ DIAGNOSES: dict[str, str] = {
         "ignores key_padding_mask, only with seq_len_q != seq_len_k; fix: do not rely on key_padding_mask"
     ),
     "missing_scale_for_one_item": (
-        "does not scale the logits, only with batch = 1; fix: multiply the query by 1/sqrt(head_dim)"
+        "does not scale the logits, only with batch = 1; "
+        "fix: multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)"
     ),
     "reversed_values_with_a_mask": "weighs the values in reversed order of the keys, only with a mask",
     "next_head_in_float16": "weighs the values of the next head, only in float16",
     "missing_scale_and_reversed_values": (
         "weighs the values in reversed order of the keys, and does not scale the logits; "
-        "fix: multiply the query by 1/sqrt(head_dim)"
+        "fix: multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)"
     ),
     "tf32": (
         "would conform if it rounds the operands of matrix products to tf32; "

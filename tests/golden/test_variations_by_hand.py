@@ -622,12 +622,31 @@ def test_keys_after_the_last_block_are_dropped() -> None:
     assert output(even(values, 1), "key_tail=dropped_32") == [8.0]
 
 
+def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:
+    values = [[[[float(n)] for n in range(17)]]]
+    assert output(even(values, 1), "key_tail=zeros_16") == [136 / 32]
+    assert output(even(values, 1), "key_tail=zeros_64") == [136 / 64]
+    assert output(even([[[[3.0]] * 32]], 1), "key_tail=zeros_32") == [3.0]
+    hidden = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(hidden, "key_tail=zeros_16") == pytest.approx([0.0, (3 * 4 + 8) / (4 + 14)])
+
+
+def test_a_causal_flag_looks_at_the_place_of_a_key_in_its_block() -> None:
+    flag = Group("flag", ("causal",), "flag", causal(2, 17, 0), offset=0)
+    problem = even([[[[float(n)] for n in range(17)]]], 2, flag)
+    assert output(problem) == [0.0, 0.5]
+    assert output(problem, "causal_alignment=key_in_block_16") == pytest.approx([16 / 2, 17 / 3])
+    assert output(problem, "causal_alignment=key_in_block_32") == output(problem)
+
+
 def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
     # sixteen weights of 1/32 and one of a half: the sum of the first block is sixteen times too large
     problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
     assert output(problem) == pytest.approx([0.5])
     assert output(problem, "online_softmax=not_rescaled_16") == pytest.approx([8.0])
     assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
+    assert output(problem, "online_softmax=total_not_rescaled_16") == pytest.approx([1 / 17])
+    assert output(problem, "online_softmax=nothing_rescaled_16") == pytest.approx([16 / 17])
 
 
 def test_no_more_than_64_numbers_of_a_head_are_read() -> None:
@@ -777,6 +796,8 @@ def test_an_argument_is_projected_with_the_weights_of_another() -> None:
     assert output(problem) == pytest.approx([6.0, 20.0])
     assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
     assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
+    assert output(problem, "projection_bias=bk_for_value") == pytest.approx([7.0, 22.0])
+    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # it has none
 
 
 def test_packed_columns_are_read_by_heads() -> None:
@@ -831,3 +852,17 @@ def test_one_maximum_for_several_rows() -> None:
     assert output(problem) == [6.0, 6.0, 6.0, 6.0]
     assert output(problem, "softmax_maximum=of_head") == [6.0, 0.0, 6.0, 6.0]
     assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
+
+
+def test_logits_are_returned_as_weights() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]])).but(outputs=("weights",))
+    found = values_of(problem, "weights", {"returned_weights": "masked_logits"})
+    np.testing.assert_allclose(found[0, 0], [[0.0, -np.inf], [LOG3, 0.0]])
+
+
+def test_the_weights_of_the_first_head_are_returned_for_the_mean_and_for_each() -> None:
+    lie = {"returned_weights": "of_first_head"}
+    mean = mha(outputs=("weights_mean",))
+    np.testing.assert_allclose(values_of(mean, "weights_mean", {}), [[[3 / 8, 5 / 8]]])
+    np.testing.assert_allclose(values_of(mean, "weights_mean", lie), [[[1 / 4, 3 / 4]]])
+    np.testing.assert_allclose(values_of(mha(outputs=("weights",)), "weights", lie), [[[1 / 4, 3 / 4]]])

@@ -252,9 +252,23 @@ def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> N
     """Values of one and two and a weight that takes all: the result lies on the numbers of any type."""
     exact = plain(2, 17, 7)
     exact = exact.but(query=exact.query * 1e4, value=round_to(np.sign(exact.value) + 1.5, "float16"))
-    actual = {"output": to_tensor(round_to(evaluate(exact).reply["output"].values, "bfloat16"), "float32")}
-    assert not lies_on("float16", actual, cell(exact, {}))
-    assert not lies_on("bfloat16", actual, cell(exact, {}))
+    output = to_tensor(round_to(evaluate(exact).reply["output"].values, "bfloat16"), "float32")
+    made = replace(cell(exact, {}), actual={"output": output})
+    assert not lies_on("float16", made)
+    assert not lies_on("bfloat16", made)
+
+
+def test_one_key_shows_the_rounding_of_its_value_not_of_results() -> None:
+    """Its weight is 1, so that a rounded operand is handed on as it is."""
+    whole = [plain(*size) for size in (*SIZES, (2, 5, 1))]
+    rounded = [
+        each.but(**{name: round_to(getattr(each, name), "float16") for name in ("query", "key", "value")})
+        for each in whole
+    ]
+    cells = [reply(each, evaluate(coarse).reply["output"].values) for each, coarse in zip(whole, rounded, strict=True)]
+    assert [lies_on("float16", each) for each in cells] == [False] * len(SIZES) + [True]
+    (record,) = record_of(diagnose(cells))["causes"]
+    assert record["arithmetic"] in ("tf32_operands", "float16_operands")
 
 
 def test_arithmetic_that_explains_few_of_what_fails_is_no_cause() -> None:

@@ -7,6 +7,7 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
+from conformance.oracle.other_kernels import BLOCKS
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to
@@ -249,7 +250,10 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
                 assert array.shape == expected.values.shape, variation.key
                 assert not np.isnan(array).any(), variation.key
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
+    unrescaled = ("not_rescaled", "total_not_rescaled", "nothing_rescaled")
+    of_blocks = ("key_tail=zeros", *(f"online_softmax={name}" for name in unrescaled))
     assert refused == {
+        *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
         "float_mask[mask]=one_minus",
         "attention_axis=heads",
         "softmax_axis=queries",
@@ -260,14 +264,13 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "mask_fill=minus_1e9_before_scale",
         "mask_fill=infinity_before_scale",
         "returned_weights=before_softmax",
+        "returned_weights=masked_logits",
+        "returned_weights=of_first_head",
         "returned_weights=unmasked",
         "grouped_heads=first",
         "mask_fill=times_infinity",
         "value_path=weights_transposed",
         "projection_bias=bv_after_weighing",
-        "online_softmax=not_rescaled_16",
-        "online_softmax=not_rescaled_32",
-        "online_softmax=not_rescaled_64",
         "query_tail=zero",
         "returned_weights=summed",
         "inactive_dropout=scales_weights",

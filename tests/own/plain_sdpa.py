@@ -101,6 +101,22 @@ def mask_ignored(query: Array, key: Array, value: Array, mask: Array | None = No
     return right(query, key, value)
 
 
+def padding_inverted(
+    query: Array, key: Array, value: Array, mask: Array | None = None, key_padding_mask: Array | None = None
+) -> Array:
+    logits = hidden(logits_of(query, key), mask)
+    return softmax(hidden(logits, None if key_padding_mask is None else ~key_padding_mask[:, None, None])) @ value
+
+
+def zeros_attended(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    keys, more = key.shape[-2], -key.shape[-2] % 16
+    key, value = (np.pad(each, ((0, 0), (0, 0), (0, more), (0, 0))) for each in (key, value))
+    if mask is not None:
+        seen = np.broadcast_to(mask, (*mask.shape[:-1], keys))
+        mask = np.concatenate([seen, np.ones((*seen.shape[:-1], more), dtype=bool)], axis=-1)
+    return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ value)
+
+
 def causal_ignored(
     query: Array,
     key: Array,

@@ -13,7 +13,7 @@ from conformance.own.adapter_text import ADAPTER
 from conformance.own.causes import causes
 from conformance.own.checking import Checked
 from conformance.own.errors import CheckError
-from conformance.own.telling import cause_lines
+from conformance.own.telling import VARIES, cause_lines, headline
 from conformance.report.findings import Finding
 
 Check = Callable[..., Checked]
@@ -71,7 +71,8 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     done = checked("plain_sdpa:running_sum_of_values", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
-    assert sentences(done)[0].startswith("fail, ")
+    assert sentences(done)[0].startswith("no cause found (fail, ")
+    assert " verdicts without a known cause in " in done.lines()[0]
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
@@ -95,6 +96,40 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
     assert f"observed: {seen} (fine; --declare {seen} pins it down)" in done.notes
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "globs"),
+    [
+        ("plain_sdpa:padding_inverted", "it reads True in key_padding_mask as: ignore this key", ("masks/key_*",)),
+        (
+            "plain_sdpa:zeros_attended",
+            "it fills the keys up with zeros to whole blocks of 16, and does not mask them",
+            ("masks/key_*", "shapes/cross*"),
+        ),
+    ],
+)
+def test_what_has_no_consensus_is_observed_beside_a_mistake(
+    checked: Check, given: str, said: str, globs: tuple[str, ...]
+) -> None:
+    """Be it one that shows with one kind of mask alone, or one under which no bound is derived."""
+    done = checked(given, "numerics/nonfinite/padding*", *globs)
+    assert sentences(done) == [said]
+    leak = "nonfinite_value=leaks"
+    assert f"observed: {leak} (fine; --declare {leak} pins it down)" in done.notes
+    assert not any("stepwise" in note for note in done.notes)
+
+
+def test_the_first_line_counts_causes_apart_from_what_has_none(checked: Check) -> None:
+    done = checked("plain_sdpa:no_scale", "shapes/cross*", "shapes/self*")
+    named = done.causes
+    unnamed = replace(named[0], explained=False, kind="fail", count=3)
+    assert " does not conform: 1 cause in " in headline("f", done.run, named, conforms=False)
+    both = headline("f", done.run, (*named, unnamed), conforms=False)
+    assert " does not conform: 1 cause, and 3 verdicts without one, in " in both
+    assert " does not conform: 3 verdicts without a known cause in " in headline(
+        "f", done.run, (unnamed,), conforms=False
+    )
+
+
 def test_what_is_declared_is_held_against_it(checked: Check) -> None:
     done = checked("plain_sdpa:nan_in_dead_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
     assert sentences(done) == ["it returns NaN for a fully masked row"]
@@ -104,7 +139,7 @@ def test_what_is_declared_is_held_against_it(checked: Check) -> None:
 def test_what_varies_fails(checked: Check) -> None:
     done = checked("plain_sdpa:dead_rows_by_chance", "degenerate/*")
     assert done.decision.exit_code == decide.REJECTED
-    (said,) = [note for note in done.notes if note.startswith("varies where there is no consensus, and must not: ")]
+    (said,) = [note for note in done.notes if note.startswith(VARIES)]
     assert "fully_masked_row=nan in " in said
     assert "fully_masked_row=zero in " in said
 
