@@ -1,7 +1,6 @@
 """Asking subjects for their dialect: the probe set through the ordinary workers, every reply kept and read."""
 
 import argparse
-import datetime as dt
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 from conformance.cli.choice import load_cases
 from conformance.cli.folder import open_folder
+from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, cost, make_offer
 from conformance.cli.progress import Progress
 from conformance.cli.run import rerun_command
@@ -24,8 +24,6 @@ from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import Clock, footer
-from conformance.gate.known import Known
-from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
 from conformance.judge.probing import Portrait, portray
 from conformance.judge.reading import Probe
@@ -73,7 +71,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     """
     clock = Clock()
     arguments.subject = list(patterns)
-    known = Known(read_known([PACKAGED, *arguments.known]), dt.datetime.now(tz=dt.UTC).date())
+    known = load_known(arguments.known)
     offer = _restricted(make_offer(patterns, arguments.env, arguments.device), only)
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
     by_name = {subject.name: subject for subject in offer.subjects}
@@ -109,11 +107,14 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
 
 
-def keep(asked: Asked, files: Mapping[str, str]) -> None:
-    """Put what was read off the replies into the run folder, then write the reports, which show it."""
+def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
+    """Put what was read off the replies into the run folder, one of them elsewhere too, then write the reports."""
     for name, text in files.items():
         (asked.folder / name).write_text(text, encoding="utf-8")
     write_reports(asked.folder)
+    if elsewhere is not None:
+        elsewhere.parent.mkdir(parents=True, exist_ok=True)
+        elsewhere.write_text(files[data], encoding="utf-8")
 
 
 def as_json(value: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from conformance import places
 from conformance.cli.errors import UsageError
 from conformance.spec.case import Case
-from conformance.spec.glob import matches
+from conformance.spec.glob import covered
 from conformance.spec.loader import load
 
 
@@ -29,8 +29,8 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
     if globs:
-        exact = {glob for glob in globs if any(case.id == glob for case in cases)}
-        cases = tuple(case for case in cases if any(case.id == g if g in exact else matches(g, case.id) for g in globs))
+        meant = covered({case.id for case in cases}, globs)
+        cases = tuple(case for case in cases if case.id in meant)
     if not cases:
         raise UsageError(f"no case matches {', '.join(globs) or 'the paths given'}; see conformance list cases")
     return cases

@@ -1,16 +1,29 @@
-"""`conformance known update`: the edits of a list of known deviations that a run suggests, as a diff."""
+"""Lists of known deviations: read for a run, and with `conformance known update` the edits that one suggests."""
 
 import argparse
+import datetime as dt
 import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import existing
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decide import CONFORMS
+from conformance.gate.known import Known
 from conformance.gate.known_file import PACKAGED, read_known, shown
 from conformance.gate.known_update import additions, appended, propose
+
+
+def load_known(paths: Sequence[Path]) -> Known:
+    """
+    The packaged list of known deviations and others, as of today.
+
+    Raises:
+        UsageError: there is no such file. CaseFileErrors: with every mistake of every file.
+    """
+    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date())
 
 
 def update(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from conformance.cli.choice import load_cases
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.engine.adapters import read_adapters
+from conformance.engine.environments import extra_command
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.gate.formats import schema_text
 from conformance.judge.power import has_power
@@ -39,7 +40,7 @@ def list_adapters(arguments: argparse.Namespace) -> int:
             about = f"{', '.join(subject.operators)}  {', '.join(subject.dtypes)}  {subject.summary}"
             print(f"{subject.name}  {about}".rstrip())
     for other in offer.not_offered:
-        remedy = f": python -m pip install 'attention-conformance[{other['extra']}]'" if other["extra"] else ""
+        remedy = f": {extra_command(other['extra'])}" if other["extra"] else ""
         print(f"{other['adapter']}  not offered: needs {', '.join(other['missing'])}{remedy}")
     return CONFORMS
 

@@ -8,11 +8,12 @@ from typing import Any
 from conformance import places
 from conformance.cli.errors import UsageError
 from conformance.cli.project import declared_environments
-from conformance.engine.adapters import AdapterError, Subject, read_adapters, subjects_of
+from conformance.engine.adapters import Adapter, AdapterError, Subject, read_adapters, subjects_of
 from conformance.engine.environments import (
     Environment,
     Unusable,
     examine,
+    extra_command,
     install_command,
     missing,
     our_own,
@@ -51,13 +52,10 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     Raises:
         UsageError: an adapter file, a pattern or an environment that cannot be used as it is written.
     """
-    named = [adapter_file(pattern) for pattern in patterns]
-    files = list(dict.fromkeys(found[0] for found in named if found))
-    ours = [places.adapters()] if not patterns or None in named else []
     try:
         given = dict(parse_environments(environments))
         interpreters = declared_environments(Path.cwd()) | given
-        adapters = read_adapters([*ours, *existing(files)])
+        adapters = adapters_of(patterns)
         names = list(dict.fromkeys(["default", *interpreters]))
         chosen = select(subjects_of(adapters, device, names), patterns)
     except (AdapterError, SelectionError, ValueError) as error:
@@ -65,6 +63,19 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     wanted = dict.fromkeys([*given, *(subject.environment for subject in chosen)])
     found = [examine(name, interpreters[name]) if name in interpreters else our_own() for name in wanted]
     return _offered(chosen, found, asked=bool(patterns), device=device)
+
+
+def adapters_of(patterns: Sequence[str]) -> list[Adapter]:
+    """
+    Read the adapters among which patterns choose: the files that they name, and ours unless they name nothing else.
+
+    Raises:
+        UsageError, AdapterError: a file is not there, or is no adapter.
+    """
+    named = [adapter_file(pattern) for pattern in patterns]
+    files = list(dict.fromkeys(found[0] for found in named if found))
+    ours = [places.adapters()] if not patterns or None in named else []
+    return read_adapters([*ours, *existing(files)])
 
 
 def _offered(chosen: Sequence[Subject], found: Sequence[Environment | Unusable], *, asked: bool, device: str) -> Offer:
@@ -119,7 +130,7 @@ def _lacking(lacks: _Lacks, environments: Mapping[str, Environment]) -> list[str
         ours = environments[environment] == our_own()
         remedy = install_command(environments[environment].python, lacking)
         if ours:
-            remedy = f"python -m pip install 'attention-conformance[{extra}]'" if extra else ""
+            remedy = extra_command(extra) if extra else ""
         found.append(f"{', '.join(names)}: needs {', '.join(lacking)}{f': {remedy}' if remedy else ''}")
     return found
 

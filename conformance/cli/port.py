@@ -29,10 +29,8 @@ def port(arguments: argparse.Namespace) -> int:
         print(sentence)
     told = record(compare(sides[chosen[0]], sides[chosen[1]]))
     print("\n".join(lines(told)))
-    keep(asked, {FILE: as_json(told), PROBE: portraits(pictured(sitter) for sitter in asked.sitters)})
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(as_json(told), encoding="utf-8")
+    files = {FILE: as_json(told), PROBE: portraits(pictured(sitter) for sitter in asked.sitters)}
+    keep(asked, files, FILE, arguments.json)
     print(f"Report: {asked.folder / 'index.html'}")
     return CONFORMS if asked.decision.exit_code == REJECTED else asked.decision.exit_code
 

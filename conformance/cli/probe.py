@@ -15,11 +15,8 @@ def probe(arguments: argparse.Namespace) -> int:
         print("\n".join(table(picture)), end="\n\n")
     for sentence in (*asked.decision.incomplete, *asked.decision.problems):
         print(sentence)
-    text = portraits(pictures)
-    keep(asked, {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: text})
-    if arguments.json is not None:
-        arguments.json.parent.mkdir(parents=True, exist_ok=True)
-        arguments.json.write_text(text, encoding="utf-8")
+    files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: portraits(pictures)}
+    keep(asked, files, FILE, arguments.json)
     print(f"Report: {asked.folder / 'probe.md'}")
     return asked.decision.exit_code
 

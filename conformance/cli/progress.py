@@ -3,12 +3,12 @@
 import time
 from typing import IO, Any, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from conformance.engine.job import Started
 from conformance.judge.verdict import is_green
+from conformance.report.terminal import plain_console
 
 EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
@@ -20,7 +20,7 @@ class Progress:
     def __init__(self, stream: IO[str], *, name_red: bool = True) -> None:
         """Write to `stream`."""
         self._name_red = name_red
-        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console = plain_console(stream)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._bar = Bar(*columns, console=self._console, transient=True)
         self._task = self._bar.add_task("judging", total=None)

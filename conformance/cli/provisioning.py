@@ -7,20 +7,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
 from conformance import places
 from conformance.cli.errors import UsageError
-from conformance.cli.offer import existing
-from conformance.engine.adapters import AdapterError, Subject, read_adapters, subjects_of
-from conformance.engine.environments import Environment, Unusable, examine, our_own
+from conformance.cli.offer import adapters_of
+from conformance.engine.adapters import AdapterError, Subject, subjects_of
+from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own
 from conformance.engine.pins import Locked, PinError, Sides, read_constraints, without_version
 from conformance.engine.provision import interpreter_of
-from conformance.engine.selection import SelectionError, adapter_file, select
+from conformance.engine.selection import SelectionError, select
+from conformance.report.terminal import plain_console
 
 EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
@@ -63,15 +62,11 @@ def named_subjects(patterns: Sequence[str], device: str) -> list[Subject]:
     Raises:
         UsageError: an adapter file or a pattern that cannot be used.
     """
-    named = [adapter_file(pattern) for pattern in patterns]
-    ours = [places.adapters()] if not patterns or None in named else []
-    files = dict.fromkeys(found[0] for found in named if found)
     try:
-        adapters = read_adapters([*ours, *existing(list(files))])
-        found = select([s for s in subjects_of(adapters, device) if device in s.devices], patterns)
+        subjects = subjects_of(adapters_of(patterns), device)
+        return select([subject for subject in subjects if device in subject.devices], patterns)
     except (AdapterError, SelectionError) as error:
         raise UsageError(str(error)) from error
-    return found
 
 
 def affected(subjects: Iterable[Subject], sides: Sides) -> list[Subject]:
@@ -81,7 +76,7 @@ def affected(subjects: Iterable[Subject], sides: Sides) -> list[Subject]:
 
 def requirement_names(subject: Subject) -> set[str]:
     """The canonical names of everything that a subject may require."""
-    return {canonicalize_name(Requirement(text).name) for choice in subject.requires for text in choice}
+    return set(map(canonicalize_name, distributions_of(subject)))
 
 
 def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[list[Subject], list[str]]:
@@ -116,7 +111,7 @@ class Telling:
     """Tells on stderr what pip does: its last line on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+        self._console = plain_console(sys.stderr)
         self._status = Status("", console=self._console)
         self._told = time.monotonic()
 

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance import places
 from conformance.bridge.messages import read_declaration
 from conformance.bridge.profile import Profile
 from conformance.cli.choice import load_cases
 from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
-from conformance.cli.provisioning import named_subjects
+from conformance.cli.provisioning import named_subjects, patterns_of
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
@@ -145,7 +144,4 @@ def _environment(worker: Record, subject: Subject) -> dict[str, str]:
 
 def _rerun(paths: Sequence[Path], subject: Subject, record: Record) -> str:
     """The command that judges this cell alone; of a pass, the log has none."""
-    ours = subject.adapter.path.parent == places.adapters().absolute()
-    rest = record["subject"].removeprefix(subject.adapter.name)
-    name = record["subject"] if ours else f"{subject.adapter.path}{rest}"
-    return shlex.join(["conformance", "run", *map(str, paths), "-a", name, "-k", record["case"]])
+    return shlex.join(["conformance", "run", *map(str, paths), "-a", *patterns_of([subject]), "-k", record["case"]])

@@ -1,7 +1,6 @@
 """`conformance run` and `conformance smoke`: judge, decide, report."""
 
 import argparse
-import datetime as dt
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,8 @@ from conformance import places
 from conformance.cli.baseline import Memory
 from conformance.cli.choice import case_root, load_cases
 from conformance.cli.folder import open_folder
-from conformance.cli.offer import Offer, cost, existing, make_offer
+from conformance.cli.known import load_known
+from conformance.cli.offer import Offer, cost, make_offer
 from conformance.cli.progress import Progress
 from conformance.engine.job import Limits
 from conformance.engine.plan import plan_workers
@@ -22,8 +22,6 @@ from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.footer import Clock, footer
-from conformance.gate.known import Known
-from conformance.gate.known_file import PACKAGED, read_known
 from conformance.gate.verdict_file import write_verdict
 from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
@@ -35,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge what was asked for, and return the exit code."""
     clock = Clock()
     memory = Memory(arguments)
-    known = Known(read_known([PACKAGED, *existing(arguments.known)]), dt.datetime.now(tz=dt.UTC).date())
+    known = load_known(arguments.known)
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
     limits = Limits(first=arguments.timeout, call=arguments.timeout)

@@ -35,7 +35,7 @@ from conformance.own.telling import cause_lines, headline, settled_notes
 from conformance.report import Run, write_reports
 from conformance.report.findings import findings
 from conformance.spec.case import Case
-from conformance.spec.glob import matches
+from conformance.spec.glob import covered
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
@@ -167,8 +167,8 @@ def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
     """An exact id wins, as in `conformance run`."""
     if not globs:
         return list(cases)
-    exact = {glob for glob in globs if any(case.id == glob for case in cases)}
-    found = [case for case in cases if any(case.id == g if g in exact else matches(g, case.id) for g in globs)]
+    meant = covered({case.id for case in cases}, globs)
+    found = [case for case in cases if case.id in meant]
     if not found:
         raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
     return found

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from rich.console import Console
 from rich.text import Text
 
 from conformance.bridge.values import plain as json_values
 from conformance.report.numbers import budget_text
 from conformance.report.summary import block, code, words
-from conformance.report.terminal import plain
+from conformance.report.terminal import plain, plain_console
 from conformance.spec.counting import counted
 
 NAME = "comparison.json"
@@ -35,7 +34,7 @@ def write_comparison(record: Record, folder: Path) -> None:
 
 def print_comparison(record: Record, stream: IO[str], folder: Path | None = None) -> None:
     """Tell it on `stream`: the conclusion first, a line for each group, with a rerun command where the gate rejects."""
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = plain_console(stream)
     console.print(Text(plain(record["headline"]), style="bold green" if record["conforms"] else "bold red"))
     for text in record["incomplete"]:
         console.print(Text(f"incomplete: {plain(text)}", style="bold yellow"))

@@ -5,11 +5,13 @@ It goes to stdout and is data: on a pipe there are no control codes and a line i
 """
 
 import re
+from collections.abc import Iterator
 from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
+from conformance.engine.environments import extra_command
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
@@ -33,9 +35,14 @@ STYLES = {
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
+def plain_console(stream: IO[str]) -> Console:
+    """A console that writes texts as they stand: nothing in them is markup, and no line is wrapped."""
+    return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
 def print_summary(run: Run, stream: IO[str]) -> None:
     """Tell the run on `stream`."""
-    console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = plain_console(stream)
     lines = subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
@@ -78,20 +85,14 @@ def _findings(run: Run, found: list[Finding]) -> list[Text]:
     return shown
 
 
-def _not_offered(run: Run) -> list[Text]:
+def _not_offered(run: Run) -> Iterator[Text]:
     """One line for each extra that would add subjects."""
     by_extra: dict[str, list[str]] = {}
     for each in run.header.not_offered:
         by_extra.setdefault(each.extra, []).append(each.adapter)
-    return [
-        Text(plain(f"not offered here: {', '.join(names)}{install_text(extra)}"), style="dim")
-        for extra, names in by_extra.items()
-    ]
-
-
-def install_text(extra: str) -> str:
-    """The command that adds what an extra holds."""
-    return f"; to add: python -m pip install 'attention-conformance[{extra}]'" if extra else ""
+    for extra, names in by_extra.items():
+        remedy = f"; to add: {extra_command(extra)}" if extra else ""
+        yield Text(plain(f"not offered here: {', '.join(names)}{remedy}"), style="dim")
 
 
 def _notes(run: Run) -> list[Text]:

@@ -1,6 +1,7 @@
 """Selecting ids: an exact id wins, and only `*` and `?` are special (ids contain brackets)."""
 
 import re
+from collections.abc import Collection
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -9,3 +10,9 @@ def matches(pattern: str, name: str) -> bool:
         return True
     parts = {"*": ".*", "?": "."}
     return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), name, re.DOTALL) is not None
+
+
+def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:
+    """The names that one of the patterns asks for."""
+    exact = {pattern for pattern in patterns if pattern in names}
+    return exact | {name for name in names if any(matches(pattern, name) for pattern in set(patterns) - exact)}

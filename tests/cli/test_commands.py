@@ -70,6 +70,8 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
         (["run", "--timeout", "-1"], "-1 is no positive number of seconds"),
         (["run", "-a", "torhc.sdpa"], "no subject matches 'torhc.sdpa'; the nearest name is"),
         (["run", "-a", "nowhere.py"], "there is no file nowhere.py"),
+        (["run", "-a", "numpy.sdpa", "--known", "nowhere.yaml"], "there is no file nowhere.yaml"),
+        (["probe", "-a", "numpy.sdpa", "--known", "nowhere.yaml"], "there is no file nowhere.yaml"),
         (["run", "-k", "nothing/*"], "no case matches nothing/*"),
         (["run", "nowhere"], "there is no case file or folder nowhere"),
         (["run", "--env", "novalue"], "expected NAME=PYTHON"),
