@@ -34,17 +34,15 @@ class Diagnosing:
         self._asked: dict[str, set[str]] = {}
         self._unsteady: dict[str, list[Evidence]] = {}
 
-    def add(self, judged: Judged, record: Mapping[str, Any]) -> None:
-        """Keep a cell that conforms, or that fails and is not accepted."""
-        self._asked.setdefault(judged.subject, set()).add(judged.case)
-        if (evidence := _evidence(judged)) is not None and "known" not in record:
-            self._seen.setdefault(judged.subject, []).append(evidence)
+    def add(self, judged: Judged, record: Mapping[str, Any], *, unsteady: bool = False) -> None:
+        """
+        Keep a cell that conforms, or that fails and is not accepted.
 
-    def unsteady(self, judged: Judged, record: Mapping[str, Any]) -> None:
-        """Keep a cell that had another reply each time: no cause is looked for, and it makes chance of some."""
+        unsteady: it had another reply each time: no cause is looked for, and it makes chance of some.
+        """
         self._asked.setdefault(judged.subject, set()).add(judged.case)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
-            self._unsteady.setdefault(judged.subject, []).append(evidence)
+            (self._unsteady if unsteady else self._seen).setdefault(judged.subject, []).append(evidence)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
         """Keep a cell of the run before it was cut; it comes after those that were judged since."""

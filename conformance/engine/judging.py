@@ -101,13 +101,12 @@ class Judge:
     ) -> Judged:
         """Judge one reply under what the subject declared for that call."""
         problem, profile = cell.route.problem, declaration.profile
-        dialect = {**cell.route.dialect, **{each.decision: each.name for each in declaration.dialect}}
         shared = (cell.case.id, cell.subject.name, versions, cell.call.facts, problem)
         try:
-            declared = self.expectation(cell.case.id, problem, dialect, profile)
+            declared = self.declared(cell, declaration)
         except (UnderivedBound, KeyError) as error:
             return Judged(*shared, "error", f"the declaration cannot be judged: {error}")
-        canonical = declared if not dialect else self.expectation(cell.case.id, problem, {}, profile)
+        canonical = declared if not declared.dialect else self.expectation(cell.case.id, problem, {}, profile)
         likely = self._likely.setdefault(cell.subject.name, Likely())
         found = judge_against(problem, declared, canonical, profile, actual, cell.subject.device, likely)
         return Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)

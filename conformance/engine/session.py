@@ -258,7 +258,7 @@ class Session:
             started = time.thread_time()
             record, arrays = held.settle(self._judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
-            (self._diagnosing.unsteady if held.is_unsteady else self._diagnosing.add)(held.judged, record)
+            self._diagnosing.add(held.judged, record, unsteady=held.is_unsteady)
             self._finish(held.cell.key, record, arrays)
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:

@@ -15,8 +15,6 @@ from conformance.report.conclusion import gate_notes
 from conformance.report.findings import findings
 from conformance.spec.counting import counted
 
-FORMATS = ("github",)
-
 
 def run_annotations(run: Run, root: Path) -> Iterator[str]:
     """
