@@ -1,10 +1,8 @@
 """The page of a comparison in a real browser: its filters, its detail view, and that it asks for nothing."""
 
-import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,37 +11,29 @@ from conformance.gate.comparison import compare
 from conformance.gate.side import Observed
 from conformance.report.comparison_page import write_comparison_page
 
+from ..gate.sides import mean_row, nan_row, side
+
 pytestmark = pytest.mark.browser
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("conformance_tests_sides", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """300 drifted cells, 3 rows that are the mean of V now, 2 errors, 1 cell that was fixed."""
-    sides = load(Path(__file__).parents[1] / "gate" / "sides.py")
     error = Observed("error", error="ValueError", text=HOSTILE, rerun="conformance run -a onnxruntime.sdpa -k causal/0")
     passing = Observed("pass", budget=0.2, bits="b1")
     drifted = {f"shapes/{number}": passing for number in range(300)}
-    dead = {f"dead/{number}": sides.nan_row() for number in range(3)}
+    dead = {f"dead/{number}": nan_row() for number in range(3)}
     causal = {f"causal/{number}": passing for number in range(2)}
     base = drifted | dead | causal | {"scale/negative": error}
     now = {
         **dict.fromkeys(drifted, Observed("pass", budget=0.5, bits="b2")),
-        **dict.fromkeys(dead, sides.mean_row()),
+        **dict.fromkeys(dead, mean_row()),
         **dict.fromkeys(causal, error),
         "scale/negative": passing,
     }
-    found = compare(sides.side("base", base), sides.side("candidate", now, "1.24.4"))
+    found = compare(side("base", base), side("candidate", now, "1.24.4"))
     out = tmp_path_factory.mktemp("comparison")
     write_comparison_page(found.record(), out)
     return out

@@ -1,13 +1,11 @@
 """The page in a real browser: what a person does with it, and that it asks for nothing."""
 
-import importlib.util
 import json
 import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +13,9 @@ import numpy as np
 import pytest
 
 from conformance.report import write_reports
+
+from ..report.build_run import RunBuilder, large
+from ..report.demonstration import fill
 
 pytestmark = pytest.mark.browser
 
@@ -28,18 +29,8 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-BUILDERS = Path(__file__).parents[1] / "report"
 INVERTED = ("masks/key_padding/sdpa_trailing[dtype=float32]", "torch.sdpa[math]")
 NAN_ROW = ("degenerate/dead_rows/mha_one_row[dtype=float32]", "torch.mha")
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"conformance_tests_{name}", BUILDERS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def chromium() -> str:
@@ -98,9 +89,9 @@ def witness(browser: Any) -> Iterator[Witness]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    builder = load("build_run").RunBuilder(tmp_path_factory.mktemp("run"))
-    load("demonstration").fill(builder)
-    written: Path = builder.write()
+    builder = RunBuilder(tmp_path_factory.mktemp("run"))
+    fill(builder)
+    written = builder.write()
     write_reports(written)
     return written
 
@@ -298,7 +289,7 @@ def test_a_command_is_copied(browser: Any, folder: Path) -> None:
 
 def test_hostile_text_stays_text(witness: Witness, tmp_path: Path) -> None:
     evil = "</script><img src=x onerror=alert(1)>'\"&\x00\u2028"
-    builder = load("build_run").RunBuilder(tmp_path)
+    builder = RunBuilder(tmp_path)
     subject = builder.subject(evil, framework=evil)
     builder.cell(
         builder.case(f"theme/{evil}", summary=evil, yaml=evil),
@@ -346,7 +337,7 @@ window.DecompressionStream = class extends Inflating {
 
 
 def test_a_large_run_draws_and_inflates_nothing_that_is_not_looked_at(witness: Witness, tmp_path: Path) -> None:
-    write_reports(load("build_run").large(tmp_path))
+    write_reports(large(tmp_path))
     witness.page.add_init_script(COUNTING)
     page = witness.open(tmp_path)
     page.evaluate("new Promise(done => requestIdleCallback(done))")
@@ -364,7 +355,7 @@ def test_a_large_run_draws_and_inflates_nothing_that_is_not_looked_at(witness: W
 @pytest.fixture(scope="module")
 def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two failing cells of one cause, of which the second has a pattern: head 1 of item 0 attends the wrong key."""
-    builder = load("build_run").RunBuilder(tmp_path_factory.mktemp("pictured"))
+    builder = RunBuilder(tmp_path_factory.mktemp("pictured"))
     expected, actual, tolerance = np.zeros((1, 2, 2, 3)), np.zeros((1, 2, 2, 3)), np.full((1, 2, 2, 3), 1e-6)
     expected[..., 0], actual[..., 0] = 1.0, 1.0
     actual[0, 1, 1] = [0.0, 0.0, 1.0]
@@ -374,7 +365,11 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "sentence": "reads True as: ignore",
         "budget": 0.1,
     }
-    more = {"class_": "semantic", "rejected": True, "reason": "output: 3 of 6 elements beyond the bound"}
+    more: dict[str, Any] = {
+        "class_": "semantic",
+        "rejected": True,
+        "reason": "output: 3 of 6 elements beyond the bound",
+    }
     builder.subject("torch.sdpa[math]", "sdpa")
     for name in ("small", "large"):
         builder.case(f"masks/attention/{name}", "sdpa")
@@ -389,7 +384,7 @@ def pictured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tensors=builder.tensors("large", pattern=(expected, actual, tolerance)),
         **more,
     )
-    written: Path = builder.write()
+    written = builder.write()
     write_reports(written)
     return written
 
@@ -412,7 +407,7 @@ def test_the_second_look_is_told_in_the_detail(witness: Witness, pictured: Path)
 
 
 def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witness, tmp_path: Path) -> None:
-    builder = load("build_run").RunBuilder(tmp_path)
+    builder = RunBuilder(tmp_path)
     names = [builder.subject(name, "sdpa") for name in ("jax.sdpa", "torch.sdpa[math]", "keras.sdpa")]
     builder.case("masks/attention/one", "sdpa")
     for name in names:

@@ -1,11 +1,11 @@
 """`conformance audit` and `validate --strict` as a user meets them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..running import conformance
 
 SUITE = """\
 format: 1
@@ -16,11 +16,6 @@ cases:
   - name: plain
     matrix: {dtype: [float32, float16]}
 """
-
-
-def conformance(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ..running import conformance
+
 FAKES = Path(__file__).parents[1] / "fakes"
 LIAR = str(FAKES / "liar.py")
 
@@ -23,11 +25,6 @@ cases:
     tags: [smoke]
     matrix: {batch: [1, 2, 3, 4, 5, 6, 7]}
 """
-
-
-def conformance(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 @pytest.fixture

@@ -2,12 +2,13 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from ..running import conformance
 
 CHANGING = Path(__file__).with_name("changing.py").read_text(encoding="utf-8")
 SUITE = """\
@@ -26,11 +27,6 @@ cases:
 
 MINE = "mine.sdpa:"
 BEFORE = "before it conformed"
-
-
-def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 def judge(project: Path, behaviour: str, *more: str) -> subprocess.CompletedProcess[str]:

@@ -1,9 +1,6 @@
 """Several environments in one run, and environments that cannot serve."""
 
-import json
-import os
 import runpy
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,22 +9,14 @@ from typing import Any
 
 import pytest
 
+from ..running import conformance, records
+
 TESTS = Path(__file__).parents[1]
 FRAMED = str(TESTS / "fakes" / "framed.py")
 CAUSAL = "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=start]"
 
 
 house = SimpleNamespace(**runpy.run_path(str(TESTS / "wheelhouse.py")))
-
-
-def conformance(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    variables = {**os.environ, **(env or {})}
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=cwd, env=variables)
-
-
-def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, list[dict[str, Any]]]:

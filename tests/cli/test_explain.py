@@ -2,11 +2,11 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from ..running import conformance
 
 SUITE = """\
 format: 1
@@ -23,11 +23,6 @@ cases:
     softcap: 2.0
     outputs: [output, weights]
 """
-
-
-def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=cwd)
 
 
 @pytest.fixture

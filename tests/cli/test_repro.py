@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ..running import conformance
+
 TESTS = Path(__file__).parents[1]
 LIAR = str(TESTS / "fakes" / "liar.py")
 
@@ -52,11 +54,6 @@ def sdpa(call):
         weights = np.exp(logits - logits.max(-1, keepdims=True))
         return {"output": weights / weights.sum(-1, keepdims=True) @ call.value.bits}
 '''
-
-
-def conformance(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=cwd)
 
 
 def scripted(folder: Path) -> tuple[int, list[str]]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ..running import conformance
+
 FAKE = Path(__file__).parents[1] / "fakes" / "lenient.py"
 VALID = "shapes/mistakes/valid[operator=sdpa]"
 SHORT = "shapes/mistakes/inputs[operator=sdpa,mistake=value_positions]"
@@ -20,11 +22,6 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple["subprocess.Completed
     folder = tmp_path_factory.mktemp("refusals") / "out"
     words = ["run", "-a", str(FAKE), "-k", VALID, "-k", SHORT, "-k", WIDE, "--out", str(folder)]
     return conformance(*words), folder
-
-
-def conformance(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "conformance", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,20 +12,14 @@ from conformance.gate.comparison import Comparison, compare
 from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.side import Observed
 
+from .sides import MACHINE, SUBJECT, mean_row, nan_row, side
+
 PASS = Observed("pass", budget=0.3, bits="b1")
 NAN_DECLARED = Observed("dialect", budget=0.3, bits="b2", declared={"fully_masked_row": "nan"})
 ERROR = Observed("error", error="ValueError", text="bad shape")
 UNEXPLAINED = Observed("fail", budget=40.0, klass="impossible", bits="b3")
 DECLINED = Observed("unsupported", text="takes no bfloat16")
 UNCALIBRATED = Observed("inconclusive", budget=1.3, uncalibrated=True)
-
-
-def nan_row(**more: Any) -> Observed:
-    return Observed("fail", ways=("fully_masked_row=nan",), klass="semantic", **more)
-
-
-def mean_row(**more: Any) -> Observed:
-    return Observed("fail", ways=("mask_fill=finite_minimum", "fully_masked_row=uniform"), klass="semantic", **more)
 
 
 @pytest.mark.parametrize(
@@ -96,33 +89,33 @@ def test_a_second_look_counts_where_both_were_given_one(base: Observed, candidat
     assert (found and found[0]) == kind
 
 
-def test_a_broken_relation_is_told_by_its_sentence(sides: ModuleType) -> None:
-    found = of(sides, {"a": LOOKED}, {"a": LEAKS})
+def test_a_broken_relation_is_told_by_its_sentence() -> None:
+    found = of({"a": LOOKED}, {"a": LEAKS})
     said = "it lets NaN in a value that nobody attends reach the reply; in 1.23.2 it conformed"
     assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
 
 
-def test_a_cause_of_two_ways_is_told_with_its_condition(sides: ModuleType) -> None:
+def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
     both = Observed("fail", ways=("scale=none & use[mask]=ignored",), klass="semantic", condition="only in float16")
-    found = of(sides, {"a": PASS, "b": PASS}, {"a": both, "b": both})
+    found = of({"a": PASS, "b": PASS}, {"a": both, "b": both})
     said = "it does not scale the logits and ignores mask; in 1.23.2 it"
     was = "scales the logits by 1/sqrt(head_dim), or as it is told, uses mask in every call"
     assert [group.sentence for group in found.groups] == [
         f"onnxruntime 1.24.4: {said} {was} (only in float16): 2 cases"
     ]
-    coarse = of(sides, {"a": PASS}, {"a": Observed("fail", ways=("arithmetic=tf32",), klass="precision")})
+    coarse = of({"a": PASS}, {"a": Observed("fail", ways=("arithmetic=tf32",), klass="precision")})
     told = "it computes more coarsely than declared (tf32); in 1.23.2 it conformed: 1 case"
     assert [group.sentence for group in coarse.groups] == [f"onnxruntime 1.24.4: {told}"]
 
 
-def test_what_no_decision_explains_is_told_by_its_class(sides: ModuleType) -> None:
-    unsteady = of(sides, {"a": PASS}, {"a": UNSTEADY})
+def test_what_no_decision_explains_is_told_by_its_class() -> None:
+    unsteady = of({"a": PASS}, {"a": UNSTEADY})
     told = "it answers the very same call in different ways; in 1.23.2 it conformed: 1 case"
     assert [group.sentence for group in unsteady.groups] == [f"onnxruntime 1.24.4: {told}"]
     loud = Observed("error", error="ValueError", text="a shape of the wrong size, " * 20)
-    said = of(sides, {"a": PASS}, {"a": loud}).groups[0].sentence
+    said = of({"a": PASS}, {"a": loud}).groups[0].sentence
     assert re.search(r"it raises ValueError: a shape[\w ,]{100,150}wrong …; in 1.23.2 it conformed: 1 case$", said)
-    bits = of(sides, {"a": PASS}, {"a": Observed("pass", budget=0.3, bits="b9")})
+    bits = of({"a": PASS}, {"a": Observed("pass", budget=0.3, bits="b9")})
     assert [group.sentence for group in bits.groups] == [
         "onnxruntime 1.24.4: conforms with other bits than in 1.23.2: 1 case"
     ]
@@ -150,13 +143,12 @@ def test_kept_arrays_tell_whether_an_unexplained_failure_is_the_same(
     assert (found and found[0]) == kind
 
 
-def of(sides: ModuleType, base: dict[str, Observed], now: dict[str, Observed], **more: Any) -> Comparison:
-    return compare(sides.side("base", base), sides.side("candidate", now, "1.24.4"), **more)
+def of(base: dict[str, Observed], now: dict[str, Observed], **more: Any) -> Comparison:
+    return compare(side("base", base), side("candidate", now, "1.24.4"), **more)
 
 
-def test_a_group_has_one_sentence_that_says_what_it_is_and_what_it_was(sides: ModuleType) -> None:
+def test_a_group_has_one_sentence_that_says_what_it_is_and_what_it_was() -> None:
     found = of(
-        sides,
         {"a": nan_row(known="x"), "b": nan_row(known="x"), "c": PASS, "d": PASS},
         {"a": mean_row(known="y"), "b": mean_row(known="y"), "c": PASS, "d": PASS},
     )
@@ -166,9 +158,9 @@ def test_a_group_has_one_sentence_that_says_what_it_is_and_what_it_was(sides: Mo
     assert found.unchanged == 2
 
 
-def test_the_first_line_says_what_changed(sides: ModuleType) -> None:
+def test_the_first_line_says_what_changed() -> None:
     cells = [f"dead/{number}" for number in range(14)]
-    found = of(sides, dict.fromkeys(cells, nan_row(known="x")), dict.fromkeys(cells, mean_row(known="y")))
+    found = of(dict.fromkeys(cells, nan_row(known="x")), dict.fromkeys(cells, mean_row(known="y")))
     assert found.headline == (
         "Dialect changed: onnxruntime 1.24.4: a fully masked row is the mean of V, was NaN in 1.23.2: 14 cases"
     )
@@ -185,9 +177,9 @@ def test_the_first_line_says_what_changed(sides: ModuleType) -> None:
     ],
 )
 def test_a_change_is_accepted_where_a_known_deviation_begins_after_the_base(
-    sides: ModuleType, since: dict[str, str], kind: str, code: int
+    since: dict[str, str], kind: str, code: int
 ) -> None:
-    found = of(sides, {"a": PASS}, {"a": nan_row(known="told upstream", since=since)})
+    found = of({"a": PASS}, {"a": nan_row(known="told upstream", since=since)})
     assert (found.counts, found.exit_code) == ({kind: 1}, code)
     sentence = "onnxruntime 1.24.4: a fully masked row is NaN, was zero in 1.23.2: 1 case"
     assert found.groups[0].sentence == sentence
@@ -196,18 +188,18 @@ def test_a_change_is_accepted_where_a_known_deviation_begins_after_the_base(
     )
 
 
-def test_another_way_and_another_failure_are_accepted_alike(sides: ModuleType) -> None:
+def test_another_way_and_another_failure_are_accepted_alike() -> None:
     since = {"onnxruntime": ">=1.24"}
     for before in (nan_row(), nan_row(known="x", since={"onnxruntime": "<1.24"})):
-        found = of(sides, {"a": before}, {"a": mean_row(known="y", since=since)})
+        found = of({"a": before}, {"a": mean_row(known="y", since=since)})
         assert (found.counts, found.exit_code) == ({"accepted": 1}, CONFORMS)
-    found = of(sides, {"a": PASS, "b": PASS}, {"a": mean_row(known="y", since=since), "b": mean_row()})
+    found = of({"a": PASS, "b": PASS}, {"a": mean_row(known="y", since=since), "b": mean_row()})
     assert (found.counts, found.exit_code) == ({"regressed": 1, "accepted": 1}, REJECTED)
 
 
-def test_what_conforms_is_told_by_the_decision_of_the_other_side(sides: ModuleType) -> None:
+def test_what_conforms_is_told_by_the_decision_of_the_other_side() -> None:
     tiled = Observed("fail", ways=("grouped_heads=tile",), klass="semantic")
-    found = of(sides, {"a": PASS, "b": tiled}, {"a": tiled, "b": PASS})
+    found = of({"a": PASS, "b": tiled}, {"a": tiled, "b": PASS})
     now = "onnxruntime 1.24.4: key and value heads are shared"
     assert [(group.kind, group.sentence) for group in found.groups] == [
         ("regressed", f"{now} in turn (tile), was consecutively (repeat) in 1.23.2: 1 case"),
@@ -215,17 +207,16 @@ def test_what_conforms_is_told_by_the_decision_of_the_other_side(sides: ModuleTy
     ]
 
 
-def test_two_decisions_are_told_one_after_the_other(sides: ModuleType) -> None:
+def test_two_decisions_are_told_one_after_the_other() -> None:
     before = Observed("fail", ways=("scale=none",), klass="semantic")
-    found = of(sides, {"a": before}, {"a": Observed("fail", ways=("use[mask]=ignored",), klass="semantic")})
+    found = of({"a": before}, {"a": Observed("fail", ways=("use[mask]=ignored",), klass="semantic")})
     sentence = "onnxruntime 1.24.4: it ignores mask; in 1.23.2 it does not scale the logits: 1 case"
     assert [(group.kind, group.sentence) for group in found.groups] == [("fails_otherwise", sentence)]
 
 
-def test_the_cause_that_explains_most_cells_names_the_group(sides: ModuleType) -> None:
+def test_the_cause_that_explains_most_cells_names_the_group() -> None:
     both = ("mask_axes[mask]=transposed", "use[mask]=ignored")
     found = of(
-        sides,
         {"a": PASS, "b": PASS},
         {"a": Observed("fail", ways=both), "b": Observed("fail", ways=("use[mask]=ignored",))},
     )
@@ -234,80 +225,80 @@ def test_the_cause_that_explains_most_cells_names_the_group(sides: ModuleType) -
     ]
 
 
-def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed(sides: ModuleType) -> None:
-    found = of(sides, {"a": nan_row()}, {"a": PASS})
+def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed() -> None:
+    found = of({"a": nan_row()}, {"a": PASS})
     assert found.exit_code == CONFORMS
     assert found.headline == (
         "Nothing regressed. Fixed: onnxruntime 1.24.4: a fully masked row is zero, was NaN in 1.23.2: 1 case"
     )
 
 
-def test_the_same_red_twice_is_no_regression(sides: ModuleType) -> None:
-    found = of(sides, {"a": nan_row(), "b": ERROR}, {"a": nan_row(), "b": ERROR})
+def test_the_same_red_twice_is_no_regression() -> None:
+    found = of({"a": nan_row(), "b": ERROR}, {"a": nan_row(), "b": ERROR})
     assert (found.exit_code, found.unchanged, found.groups) == (CONFORMS, 2, ())
     assert found.headline == "Unchanged: 2 verdicts on 1 subject, 2 of them red on both sides"
     accepted = {"a": nan_row(known="x"), "b": PASS}
-    assert of(sides, accepted, accepted).headline == "Unchanged: 2 verdicts on 1 subject"
+    assert of(accepted, accepted).headline == "Unchanged: 2 verdicts on 1 subject"
 
 
-def test_where_neither_side_replies_nothing_was_compared(sides: ModuleType) -> None:
-    found = of(sides, {"a": ERROR, "b": ERROR}, {"a": ERROR, "b": ERROR})
+def test_where_neither_side_replies_nothing_was_compared() -> None:
+    found = of({"a": ERROR, "b": ERROR}, {"a": ERROR, "b": ERROR})
     assert (found.exit_code, found.record()["red_on_both"]) == (NOTHING, 2)
     assert found.headline == "Nothing was compared: 2 verdicts, none of them a reply on either side"
     known = {"a": Observed("error", error="ValueError", known="x")}
-    assert of(sides, known, known).exit_code == CONFORMS
+    assert of(known, known).exit_code == CONFORMS
 
 
-def test_another_problem_or_another_judge_is_no_regression(sides: ModuleType) -> None:
+def test_another_problem_or_another_judge_is_no_regression() -> None:
     before, now = {"a": Observed("pass", problem="p1")}, {"a": nan_row(problem="p2")}
-    assert of(sides, before, now).counts == {"case_changed": 1}
-    judged = of(sides, {"a": PASS}, {"a": nan_row(judge="another")})
+    assert of(before, now).counts == {"case_changed": 1}
+    judged = of({"a": PASS}, {"a": nan_row(judge="another")})
     assert (judged.counts, judged.exit_code) == ({"judge_changed": 1}, CONFORMS)
     assert judged.notes == (
         "the judging code differs: verdicts that differ are not compared; judge both sides with one version",
     )
 
 
-def test_bits_of_another_machine_are_told_once(sides: ModuleType) -> None:
-    other = sides.MACHINE | {"cpu_features": "avx512f"}
+def test_bits_of_another_machine_are_told_once() -> None:
+    other = MACHINE | {"cpu_features": "avx512f"}
     found = compare(
-        sides.side("base", {"a": PASS, "b": PASS}),
-        sides.side("candidate", {"a": Observed("pass", budget=0.3, bits="b9"), "b": PASS}, machine=other),
+        side("base", {"a": PASS, "b": PASS}),
+        side("candidate", {"a": Observed("pass", budget=0.3, bits="b9"), "b": PASS}, machine=other),
     )
     assert found.groups == ()
     assert found.notes == ("bits not comparable: other CPU features, threads or devices for every subject",)
 
 
-def test_support_may_be_lost_within_the_skip_budget(sides: ModuleType) -> None:
+def test_support_may_be_lost_within_the_skip_budget() -> None:
     before, now = {"a": PASS, "b": PASS}, {"a": DECLINED, "b": DECLINED}
-    assert of(sides, before, now).exit_code == REJECTED
-    assert of(sides, before, now, skip_budget=1).exit_code == REJECTED
-    spared = of(sides, before, now, skip_budget=2)
+    assert of(before, now).exit_code == REJECTED
+    assert of(before, now, skip_budget=1).exit_code == REJECTED
+    spared = of(before, now, skip_budget=2)
     assert spared.exit_code == CONFORMS
     assert [group["rejected"] for group in spared.record()["groups"]] == [False]
 
 
-def test_cells_of_cases_that_one_side_does_not_have_are_reported_only(sides: ModuleType) -> None:
-    found = of(sides, {"a": PASS, "old": PASS}, {"a": PASS, "new": nan_row()})
+def test_cells_of_cases_that_one_side_does_not_have_are_reported_only() -> None:
+    found = of({"a": PASS, "old": PASS}, {"a": PASS, "new": nan_row()})
     assert (found.counts, found.exit_code) == ({"added": 1, "deleted": 1}, CONFORMS)
 
 
-def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete(sides: ModuleType) -> None:
-    short = sides.side("candidate", {"a": nan_row()}, cases={"a": "", "b": ""})
-    found = compare(sides.side("base", {"a": PASS, "b": PASS}), short)
+def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete() -> None:
+    short = side("candidate", {"a": nan_row()}, cases={"a": "", "b": ""})
+    found = compare(side("base", {"a": PASS, "b": PASS}), short)
     assert found.exit_code == INCOMPLETE
     assert found.incomplete == ("candidate: 1 verdict is missing, first b on onnxruntime.sdpa: run it again",)
     assert found.headline.startswith("Incomplete: candidate: 1 verdict is missing")
     assert found.counts == {"regressed": 1}
 
 
-def test_a_subject_that_is_not_offered_any_more_has_lost_its_support(sides: ModuleType) -> None:
-    gone = sides.side("candidate", {}, asked={}, not_offered={sides.SUBJECT: "onnxruntime"})
-    found = compare(sides.side("base", {"a": PASS}), gone)
-    sentence = f"{sides.SUBJECT}: it is declined: not offered: it lacks onnxruntime; before it conformed: 1 case"
+def test_a_subject_that_is_not_offered_any_more_has_lost_its_support() -> None:
+    gone = side("candidate", {}, asked={}, not_offered={SUBJECT: "onnxruntime"})
+    found = compare(side("base", {"a": PASS}), gone)
+    sentence = f"{SUBJECT}: it is declined: not offered: it lacks onnxruntime; before it conformed: 1 case"
     assert [(group.kind, group.sentence) for group in found.groups] == [("support_lost", sentence)]
     assert found.exit_code == REJECTED
 
 
-def test_two_sides_with_nothing_in_common_compare_nothing(sides: ModuleType) -> None:
-    assert of(sides, {"a": PASS}, {"b": PASS}).exit_code == NOTHING
+def test_two_sides_with_nothing_in_common_compare_nothing() -> None:
+    assert of({"a": PASS}, {"b": PASS}).exit_code == NOTHING

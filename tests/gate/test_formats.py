@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from conformance.gate.decide import decide
 from conformance.gate.formats import FORMATS, ComparisonFile, VerdictFile, schema_text
 from conformance.gate.side import Observed
 from conformance.gate.verdict_file import write_verdict
+
+from .sides import SUBJECT, mean_row, nan_row, side
 
 KNOWN = {"live": 1, "dead": ["known.yaml:3 (x): y"], "too_wide": [], "expired": [], "not_reached": []}
 CELLS = [
@@ -44,13 +45,13 @@ def test_what_is_written_otherwise_is_refused(tmp_path: Path) -> None:
             VerdictFile.model_validate(spoilt)
 
 
-def test_comparison_json_is_as_its_schema_says(sides: ModuleType) -> None:
+def test_comparison_json_is_as_its_schema_says() -> None:
     error = Observed("error", error="ValueError", text="bad", rerun="again")
     declared = Observed("dialect", budget=0.2, declared={"fully_masked_row": "nan"})
     passing, gone = Observed("pass", budget=0.2), Observed("unsupported", text="no")
-    before = {"a": passing, "b": sides.nan_row(known="x"), "c": passing, "d": passing, "old": passing}
-    now = {"a": error, "b": sides.mean_row(budget=float("inf")), "c": declared, "d": gone, "new": passing}
-    record = plain(compare(sides.side("base", before), sides.side("candidate", now)).record())
+    before = {"a": passing, "b": nan_row(known="x"), "c": passing, "d": passing, "old": passing}
+    now = {"a": error, "b": mean_row(budget=float("inf")), "c": declared, "d": gone, "new": passing}
+    record = plain(compare(side("base", before), side("candidate", now)).record())
     found = ComparisonFile.model_validate(json.loads(json.dumps(record)))
     kinds = ["regressed", "fails_otherwise", "dialect_changed", "support_lost", "added", "deleted"]
     assert list(found.counts) == kinds
@@ -70,29 +71,27 @@ def test_every_format_has_a_strict_schema(name: str) -> None:
     assert schema["properties"]["schema"] == {"const": 1, "title": "Schema", "type": "integer"}
 
 
-def test_what_a_baseline_remembers_comes_back(sides: ModuleType, tmp_path: Path) -> None:
-    side = sides.side("run", {"a": Observed("pass", budget=0.0), "b": sides.nan_row(budget=float("inf"))})
-    write_baseline(tmp_path / "base.json", updated(None, side, whole=True))
-    cells = read_baseline(tmp_path / "base.json").subjects[sides.SUBJECT].cells
+def test_what_a_baseline_remembers_comes_back(tmp_path: Path) -> None:
+    run = side("run", {"a": Observed("pass", budget=0.0), "b": nan_row(budget=float("inf"))})
+    write_baseline(tmp_path / "base.json", updated(None, run, whole=True))
+    cells = read_baseline(tmp_path / "base.json").subjects[SUBJECT].cells
     assert cells["a"].budget == 0.0
     assert (cells["b"].budget, cells["b"].ways) == ("inf", ["fully_masked_row=nan"])
 
 
-def test_a_partial_update_from_another_environment_keeps_where_the_rest_was_seen(
-    sides: ModuleType, tmp_path: Path
-) -> None:
+def test_a_partial_update_from_another_environment_keeps_where_the_rest_was_seen(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     passing = Observed("pass", budget=0.2)
-    write_baseline(path, updated(None, sides.side("run", dict.fromkeys("abc", passing), "1.0"), whole=True))
-    newer = sides.side("run", {"b": passing}, "2.0")
+    write_baseline(path, updated(None, side("run", dict.fromkeys("abc", passing), "1.0"), whole=True))
+    newer = side("run", {"b": passing}, "2.0")
     write_baseline(path, updated(read_baseline(path), newer, whole=False))
     found = read_baseline(path)
-    subject = found.subjects[sides.SUBJECT]
+    subject = found.subjects[SUBJECT]
     assert list(subject.cells) == ["a", "b", "c"]
     assert found.environments[subject.environment].versions["onnxruntime"] == "1.0"
     assert found.environments[subject.cells["b"].environment].versions["onnxruntime"] == "2.0"
     assert subject.cells["a"].environment == ""
-    write_baseline(path, updated(found, sides.side("run", {"a": passing}, "2.0"), whole=True))
+    write_baseline(path, updated(found, side("run", {"a": passing}, "2.0"), whole=True))
     found = read_baseline(path)
-    assert list(found.subjects[sides.SUBJECT].cells) == ["a"]
+    assert list(found.subjects[SUBJECT].cells) == ["a"]
     assert len(found.environments) == 1

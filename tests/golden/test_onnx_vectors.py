@@ -18,6 +18,8 @@ from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
+from ..running import conformance
+
 pytestmark = pytest.mark.frameworks
 
 COLLECT = """
@@ -25,11 +27,6 @@ from onnx.backend.test.case.node import collect_testcases
 nodes = {t.name: t.model.graph.node[0] for t in collect_testcases("Attention") if t.model is not None}
 print(*(name.removeprefix("test_attention_") for name, node in nodes.items() if node.op_type == "Attention"))
 """
-
-
-def conformance(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "conformance", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")

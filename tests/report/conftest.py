@@ -1,36 +1,21 @@
 """The builder of run folders, and the runs that several tests read."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from .build_run import RunBuilder
+from .demonstration import fill
 
 HOSTILE = "<script>alert(1)</script>]]>\"'&`|\x1b[31m\x00\u2028"
 """What a name or a reason may hold at worst; the last three are control characters and a line separator."""
 
 
-def load(name: str) -> ModuleType:
-    """A module beside this one, which no import finds."""
-    spec = importlib.util.spec_from_file_location(f"conformance_tests_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
-def build() -> ModuleType:
-    return load("build_run")
-
-
-@pytest.fixture(scope="session")
-def demonstration(build: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    builder = build.RunBuilder(tmp_path_factory.mktemp("demonstration"))
-    load("demonstration").fill(builder)
-    folder: Path = builder.write()
-    return folder
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    builder = RunBuilder(tmp_path_factory.mktemp("demonstration"))
+    fill(builder)
+    return builder.write()
 
 
 @pytest.fixture
@@ -39,9 +24,9 @@ def hostile() -> str:
 
 
 @pytest.fixture
-def hostile_run(build: ModuleType, tmp_path: Path) -> Path:
+def hostile_run(tmp_path: Path) -> Path:
     """A run in which every text that reaches a report is hostile."""
-    builder = build.RunBuilder(tmp_path / "hostile")
+    builder = RunBuilder(tmp_path / "hostile")
     case = builder.case(f"theme/{HOSTILE}", summary=HOSTILE, yaml=HOSTILE, tags=[HOSTILE], source=f"{HOSTILE}:3")
     subject = builder.subject(HOSTILE, framework=HOSTILE)
     other = builder.subject("plain.mha")
@@ -62,5 +47,4 @@ def hostile_run(build: ModuleType, tmp_path: Path) -> Path:
     error = {"type": HOSTILE, "message": HOSTILE, "traceback": HOSTILE}
     builder.cell(case, other, "error", known=known, error=error, reason=HOSTILE)
     builder.gate = {"problems": [HOSTILE]}
-    folder: Path = builder.write()
-    return folder
+    return builder.write()

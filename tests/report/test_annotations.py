@@ -1,7 +1,6 @@
 """Workflow commands: one line each, escaped so that no text can end one or begin another."""
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -46,8 +45,7 @@ def test_a_run_has_one_for_each_finding_with_the_rerun_command(demonstration: Pa
     assert len(found) < 20
 
 
-def test_a_hostile_run_stays_within_its_lines(hostile_run: Path, build: ModuleType) -> None:
-    del build
+def test_a_hostile_run_stays_within_its_lines(hostile_run: Path) -> None:
     found = list(run_annotations(load_run(hostile_run), Path()))
     assert found
     for line in found:

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +10,8 @@ from conformance.report import load_run
 from conformance.report.conclusion import gate_notes, headline, subject_lines
 from conformance.report.findings import finding_text, findings, known_groups
 from conformance.report.numbers import budget_text, share_text
+
+from .build_run import RunBuilder
 
 
 def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
@@ -49,8 +50,8 @@ def failing(builder: Any, *names: str, **more: Any) -> str:
     return subject
 
 
-def test_the_diagnosis_overrules_what_explains_a_cell_alone(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
     cause = {"sentence": "reverses", "cells": ["a/two"], "ties": [{"sentence": "turns round", "condition": "only now"}]}
     builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
@@ -61,8 +62,8 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(build: ModuleType, t
     assert finding_text(left) == "2 verdicts of torch.mha (fail, semantic, unexplained): output: far off"
 
 
-def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
     builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/two"]})
     (found,) = findings(load_run(builder.write()))
@@ -72,24 +73,24 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(build: M
     )
 
 
-def test_what_the_gate_accepts_is_no_finding_though_a_cause_explains_it(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_what_the_gate_accepts_is_no_finding_though_a_cause_explains_it(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one")
     builder.rejected.clear()
     builder.diagnosis(subject, {"sentence": "reverses", "cells": ["a/one"]})
     assert findings(load_run(builder.write())) == []
 
 
-def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     failing(builder, "a/one", "a/two")
     builder.footed = False
     (found,) = findings(load_run(builder.write()))
     assert (found.count, found.sentence, found.remedy) == (2, "does not scale", "scale it")
 
 
-def test_messages_that_differ_in_numbers_are_one_cause(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_messages_that_differ_in_numbers_are_one_cause(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
     for number in (17, 4):
         error = {"type": "ValueError", "message": f"size {number} does not fit\nmore"}
@@ -106,24 +107,24 @@ def test_the_headline_of_a_run_that_does_not_conform(demonstration: Path) -> Non
 
 
 @pytest.mark.parametrize("known", [None, {"reason": "told upstream", "link": "https://example.org/1"}])
-def test_the_headline_of_a_run_that_conforms(build: ModuleType, tmp_path: Path, known: dict[str, str] | None) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_the_headline_of_a_run_that_conforms(tmp_path: Path, known: dict[str, str] | None) -> None:
+    builder = RunBuilder(tmp_path)
     case, subject = builder.case("shapes/one"), builder.subject("torch.mha")
     builder.cell(case, subject, "fail" if known else "pass", known=known)
     tail = "; 1 verdict accepted as known deviations." if known else "."
     assert headline(load_run(builder.write())) == f"Conforms: 1 verdict on 1 subject, none rejected{tail}"
 
 
-def test_a_cut_run_is_undecided(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_a_cut_run_is_undecided(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.case("shapes/two")
     builder.cell(builder.case("shapes/one"), builder.subject("torch.mha"))
     builder.footed = False
     assert headline(load_run(builder.write())) == "Undecided: the run was cut before its end (1 verdict missing)."
 
 
-def test_an_incomplete_run_says_so(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_an_incomplete_run_says_so(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.case("shapes/two")
     builder.cell(builder.case("shapes/one"), builder.subject("torch.mha"))
     builder.gate = {"conforms": False, "incomplete": ["torch.mha: 1 verdict missing"]}

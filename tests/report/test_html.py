@@ -7,13 +7,14 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from conformance.report import html, load_run
 from conformance.report.html import shown_value, web_address
+
+from .build_run import RunBuilder
 
 
 class Page(HTMLParser):
@@ -130,8 +131,8 @@ def test_nothing_from_the_run_becomes_markup(hostile_run: Path, hostile: str) ->
     assert json.loads(parts["case-0"])["case"]["yaml"] == hostile
 
 
-def test_a_cell_names_why_its_arrays_are_absent(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path / "run")
+def test_a_cell_names_why_its_arrays_are_absent(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path / "run")
     subject = builder.subject("torch.mha")
     for number, path in enumerate(("tensors/none.npz", "../outside.npz")):
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", rejected=True, tensors=path)
@@ -140,8 +141,8 @@ def test_a_cell_names_why_its_arrays_are_absent(build: ModuleType, tmp_path: Pat
     assert notes == ["none.npz is not in the run folder", "../outside.npz is outside the run folder"]
 
 
-def test_what_is_missing_has_its_own_mark(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_what_is_missing_has_its_own_mark(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.case("shapes/one")
     builder.cell(builder.case("shapes/two"), builder.subject("torch.mha"))
     builder.footed = False
@@ -151,8 +152,8 @@ def test_what_is_missing_has_its_own_mark(build: ModuleType, tmp_path: Path) -> 
     assert "Undecided: the run was cut" in page.text
 
 
-def test_an_empty_run_is_a_page_too(build: ModuleType, tmp_path: Path) -> None:
-    assert "<h1>" in html.page(load_run(build.RunBuilder(tmp_path).write()))
+def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:
+    assert "<h1>" in html.page(load_run(RunBuilder(tmp_path).write()))
 
 
 def test_only_web_addresses_become_links() -> None:

@@ -1,13 +1,14 @@
 """JUnit XML is red exactly where the gate is, and parses whatever a run contains."""
 
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from conformance.report import load_run
 from conformance.report.junit import junit, legal, write_junit
+
+from .build_run import RunBuilder
 
 
 @pytest.fixture(scope="module")
@@ -95,8 +96,8 @@ def test_what_stands_against_the_run_besides_verdicts_is_a_suite(root: ET.Elemen
     assert "dead known deviation: known.yaml:31 jax.nn.dot_product_attention" in names
 
 
-def test_a_rejected_inconclusive_is_a_failure(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_a_rejected_inconclusive_is_a_failure(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.cell(
         builder.case("a/b"), builder.subject("torch.mha"), "inconclusive", rejected=True, reason="coverage 0.5"
     )
@@ -104,8 +105,8 @@ def test_a_rejected_inconclusive_is_a_failure(build: ModuleType, tmp_path: Path)
     assert root[0][0][0].tag == "failure"
 
 
-def test_a_cut_run_is_red(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_a_cut_run_is_red(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.case("a/c")
     builder.cell(builder.case("a/b"), builder.subject("torch.mha"))
     builder.footed = False

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from conformance.engine import runlog
 from conformance.report import RunLogError, tensors, write_reports
+
+from .build_run import large
 
 
 def test_every_report_is_written(demonstration: Path) -> None:
@@ -39,9 +40,9 @@ def test_a_log_that_is_refused_leaves_no_report(tmp_path: Path) -> None:
 
 
 def test_of_a_large_run_every_line_and_every_array_is_read_once(
-    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = build.large(tmp_path)
+    folder = large(tmp_path)
     lines = (folder / "run.jsonl").read_text(encoding="utf-8").count("\n")
     read: Counter[str] = Counter()
     for module, name in ((runlog, "strict_json"), (tensors, "blob")):

@@ -4,20 +4,21 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from conformance.report import RunLogError, load_run
 
+from .build_run import RunBuilder
+
 Edit = Callable[[list[dict[str, Any]]], None]
 
 
 @pytest.fixture
-def small(build: ModuleType, tmp_path: Path) -> Path:
+def small(tmp_path: Path) -> Path:
     """Lines: 1 header, 2 worker, 3 and 4 cells, 5 footer."""
-    builder = build.RunBuilder(tmp_path)
+    builder = RunBuilder(tmp_path)
     cases = [builder.case("masks/key_padding/trailing"), builder.case("masks/key_padding/leading")]
     subject = builder.subject("torch.mha")
     builder.worker("torch.mha", [subject])
@@ -31,8 +32,7 @@ def small(build: ModuleType, tmp_path: Path) -> Path:
         budget=math.inf,
         seconds={"call": math.nan},
     )
-    folder: Path = builder.write()
-    return folder
+    return builder.write()
 
 
 def rewrite(folder: Path, edit: Edit) -> Path:

@@ -2,13 +2,14 @@
 
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from markdown_it import MarkdownIt
 
 from conformance.report import load_run
 from conformance.report.summary import block, code, summary, words, write_summary
+
+from .build_run import RunBuilder
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +47,8 @@ def test_every_row_of_the_table_has_the_same_columns(text: str) -> None:
     assert len({len(re.split(r"(?<!\\)\|", row)) for row in rows}) == 1
 
 
-def test_only_the_first_twenty_rejected_cells_are_listed(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_only_the_first_twenty_rejected_cells_are_listed(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
     for number in range(25):
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", rejected=True, class_="precision")
@@ -56,8 +57,8 @@ def test_only_the_first_twenty_rejected_cells_are_listed(build: ModuleType, tmp_
     assert sum(line.startswith("```sh") for line in lines) == 20
 
 
-def test_a_conforming_run_is_told_in_green(build: ModuleType, tmp_path: Path) -> None:
-    builder = build.RunBuilder(tmp_path)
+def test_a_conforming_run_is_told_in_green(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
     builder.cell(builder.case("a/b"), builder.subject("torch.mha"))
     lines = list(summary(load_run(builder.write())))
     assert lines[0].startswith("# ✅ Conforms")

@@ -1,0 +1,28 @@
+"""The command line as its users start it, and the log that a run leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 300
+"""Seconds."""
+
+
+def conformance(
+    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run one command; env: on top of ours."""
+    command = [sys.executable, "-m", "conformance", *words]
+    variables = {**os.environ, **(env or {})}
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=cwd, env=variables
+    )
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """The records of a run folder."""
+    return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
