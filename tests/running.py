@@ -8,21 +8,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 300
-"""Seconds."""
-
 
 def conformance(
-    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, patience: float | None = 300
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command; env: on top of ours."""
+    """Run one command; env: on top of ours. patience: seconds."""
     command = [sys.executable, "-m", "conformance", *words]
     variables = {**os.environ, **(env or {})}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=cwd, env=variables
+        command, capture_output=True, text=True, timeout=patience, check=False, cwd=cwd, env=variables
     )
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
     """The records of a run folder."""
     return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def cells(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The cells of a run folder, by case and subject."""
+    return {(each["case"], each["subject"]): each for each in records(folder) if each["type"] == "cell"}

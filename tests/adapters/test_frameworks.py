@@ -1,13 +1,12 @@
 """Every adapter on its real framework, against the oracle, on a few problems written for it."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..running import conformance, records
 
 pytestmark = pytest.mark.frameworks
 
@@ -106,10 +105,9 @@ Cells = Mapping[str, Mapping[str, dict[str, Any]]]
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("run") / "run"
-    command = [sys.executable, "-m", "conformance", "run", str(CASES), "--out", str(folder), "--exit-zero"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    ended = conformance("run", str(CASES), "--out", str(folder), "--exit-zero", patience=None)
     assert ended.returncode == 0, ended.stderr
-    return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+    return records(folder)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import conformance
+from ..running import conformance, records
 
 FAKES = Path(__file__).parents[1] / "fakes"
 LIAR = str(FAKES / "liar.py")
@@ -198,11 +198,11 @@ def test_a_killed_run_resumes_and_judges_only_what_is_missing(cut: Path) -> None
     before = log.read_text(encoding="utf-8").splitlines()
     done = conformance("run", "cases", "-a", f"{LIAR}[slow]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 0, done.stderr
-    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    cases = [record["case"] for record in records if record["type"] == "cell"]
+    after = records(cut / "out")
+    cases = [record["case"] for record in after if record["type"] == "cell"]
     assert sorted(cases) == sorted(f"small/plain[batch={n}]" for n in (1, 2, 3, 5, 7, 11, 13, 17))
-    assert records[-1]["type"] == "footer"
-    assert len(records) > len(before)
+    assert after[-1]["type"] == "footer"
+    assert len(after) > len(before)
 
 
 def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import conformance
+from ..running import cells, conformance
 
 TESTS = Path(__file__).parents[1]
 LIAR = str(TESTS / "fakes" / "liar.py")
@@ -89,8 +89,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def records(project: Path) -> dict[tuple[str, str], dict[str, object]]:
-    lines = (project / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
-    return {(r["case"], r["subject"]): r for r in map(json.loads, lines) if r["type"] == "cell"}
+    return cells(project / "out")
 
 
 def written(project: Path, case: str, subject: str, out: Path) -> list[str]:

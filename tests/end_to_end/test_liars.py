@@ -5,14 +5,14 @@ Everything goes the whole way: case files, routing, worker processes, judging, g
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..running import conformance, records
 
 FAKES = Path(__file__).parents[1] / "fakes"
 Record = dict[str, Any]
@@ -57,11 +57,9 @@ class Finished:
 def conformance_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Finished]:
     def run(*arguments: str) -> Finished:
         folder = tmp_path_factory.mktemp("run") / "out"
-        command = [sys.executable, "-m", "conformance", "run", "--out", str(folder), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        log = folder / "run.jsonl"
-        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
-        return Finished(done.returncode, done.stdout, done.stderr, folder, [json.loads(line) for line in lines])
+        done = conformance("run", "--out", str(folder), *arguments)
+        log = records(folder) if (folder / "run.jsonl").is_file() else []
+        return Finished(done.returncode, done.stdout, done.stderr, folder, log)
 
     return run
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ..running import cells as cells_of
 from ..running import conformance
 
 FAKE = Path(__file__).parents[1] / "fakes" / "lenient.py"
@@ -26,9 +27,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple["subprocess.Completed
 
 @pytest.fixture(scope="module")
 def cells(ran: tuple[object, Path]) -> dict[tuple[str, str], Record]:
-    lines = (ran[1] / "run.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
-    return {(each["case"], each["subject"]): each for each in records if each["type"] == "cell"}
+    return cells_of(ran[1])
 
 
 @pytest.mark.parametrize("case", [SHORT, WIDE])

@@ -1,30 +1,29 @@
 """A run that was cut is diagnosed as a whole when it is resumed."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ..running import conformance, records
+
 FAKES = Path(__file__).parents[1] / "fakes"
 Record = dict[str, Any]
 
 
-def conformance(folder: Path, *more: str) -> list[Record]:
+def judged(folder: Path, *more: str) -> list[Record]:
     """Ask a liar about masks, and about shapes, which it answers rightly; read the log."""
     asked = ["-a", str(FAKES / "varied.py") + "[inverted_mask]", "-k", "masks/attention_2d/*", "-k", "shapes/cross_*"]
-    command = [sys.executable, "-m", "conformance", "run", *asked, "--out", str(folder), *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = conformance("run", *asked, "--out", str(folder), *more)
     assert done.returncode == 1, done.stderr
-    return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+    return records(folder)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record]]:
     folder = tmp_path_factory.mktemp("run") / "out"
-    return folder, conformance(folder)
+    return folder, judged(folder)
 
 
 @pytest.mark.parametrize("kept", [1, 5, 9])
@@ -33,7 +32,7 @@ def test_a_resumed_run_is_diagnosed_as_if_it_had_not_been_cut(whole: tuple[Path,
     (before,) = (record for record in records if record["type"] == "diagnosis")
     assert before["causes"][0]["decisions"] == {"polarity[attn_mask]": "ignore"}
     _cut(folder, records, kept)
-    resumed = conformance(folder, "--resume")
+    resumed = judged(folder, "--resume")
     (after,) = (record for record in resumed if record["type"] == "diagnosis")
     assert sum(record["type"] == "cell" for record in resumed) == sum(record["type"] == "cell" for record in records)
     assert _told(after) == _told(before)

@@ -1,14 +1,13 @@
 """What a run asks again, through real workers: repeated calls, changed calls, the effective pattern."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from ..running import cells, conformance, records
 
 FAKES = Path(__file__).parents[1] / "fakes"
 Record = dict[str, Any]
@@ -42,11 +41,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, d
 
     def asked(*chosen: str) -> tuple[Path, dict[tuple[str, str], Record], Record]:
         out = tmp_path_factory.mktemp("run") / "out"
-        command = [sys.executable, "-m", "conformance", "run", str(folder), "--out", str(out), *chosen]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        records = [json.loads(line) for line in (out / "run.jsonl").read_text(encoding="utf-8").splitlines()]
-        assert records[-1]["type"] == "footer", done.stderr
-        return out, {(r["case"], r["subject"]): r for r in records if r["type"] == "cell"}, records[-1]
+        done = conformance("run", str(folder), "--out", str(out), *chosen)
+        last = records(out)[-1]
+        assert last["type"] == "footer", done.stderr
+        return out, cells(out), last
 
     return asked
 

@@ -1,13 +1,12 @@
 """A reply counts only for the device on which it ran."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from conformance.engine.whereabouts import misplaced
+
+from ..running import cells, conformance
 
 FAKE = Path(__file__).parents[1] / "fakes" / "elsewhere.py"
 SUITE = """
@@ -40,13 +39,12 @@ def test_evidence_is_held_against_the_device(asked: str, evidence: dict[str, lis
 def verdicts(folder: Path, device: str) -> dict[str, tuple[str, str]]:
     (folder / "cases").mkdir()
     (folder / "cases" / "plain.yaml").write_text(SUITE, encoding="utf-8")
-    command = [sys.executable, "-m", "conformance", "run", "cases", "-a", str(FAKE), "--device", device, "--out", "run"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    log = (folder / "run" / "run.jsonl").read_text(encoding="utf-8")
-    cells = [record for record in map(json.loads, log.splitlines()) if record["type"] == "cell"]
-    assert done.returncode == (1 if any(cell["verdict"] == "error" for cell in cells) else 0), done.stderr
+    done = conformance("run", "cases", "-a", str(FAKE), "--device", device, "--out", "run", cwd=folder)
+    found = cells(folder / "run")
+    assert done.returncode == (1 if any(cell["verdict"] == "error" for cell in found.values()) else 0), done.stderr
     return {
-        cell["subject"].partition("[")[2].partition("]")[0]: (cell["verdict"], cell.get("reason", "")) for cell in cells
+        subject.partition("[")[2].partition("]")[0]: (cell["verdict"], cell.get("reason", ""))
+        for (_, subject), cell in found.items()
     }
 
 

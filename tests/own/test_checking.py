@@ -1,6 +1,5 @@
 """Functions in plain NumPy: the right ones conform, mistakes are found and named, what has no consensus is observed."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,8 @@ from conformance.own.checking import Checked
 from conformance.own.errors import CheckError
 from conformance.own.telling import VARIES, cause_lines, headline
 from conformance.report.findings import Finding
+
+from ..running import records
 
 Check = Callable[..., Checked]
 
@@ -37,7 +38,7 @@ def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> Non
 def test_every_argument_that_is_named_is_used(checked: Check) -> None:
     done = checked("plain_sdpa:right_with_everything", "causal/*", "parameters/*", "masks/additive*", "combined/*")
     assert done.decision.conforms, done.lines()
-    log = [json.loads(line) for line in (done.run.folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]
+    log = records(done.run.folder)
     slots = {mask["slot"] for record in log for mask in record.get("route", ())}
     assert slots == {"is_causal", "is_causal_bottom_right", "window", "bias", "key_padding_mask", "mask"}
     unsupported = {case for (case, _), cell in done.run.cells.items() if cell.verdict == "unsupported"}
