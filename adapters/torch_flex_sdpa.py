@@ -4,9 +4,10 @@ PyTorch, through torch.nn.attention.flex_attention.flex_attention, unfused: not 
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
 * masks: a mask_mod that looks up a boolean array, True = attend, made a block_mask by create_block_mask
-* additive masks: a score_mod that adds what it looks up
+* softcap and additive masks: a score_mod that bends the scaled product by tanh, then adds what it looks up
 * query, key and value lie in memory as the call says: torch.as_strided
 * fewer key heads than query heads: enable_gqa=True
+* gradients are left out: FlexAttention does not support backward on CPU
 * what PyTorch traced for earlier calls is forgotten: else it may raise when it says why it traces a call anew
 """
 
@@ -17,7 +18,8 @@ EXTRA = "torch"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout"]
+DECLINES = {"gradients": "FlexAttention does not support backward on CPU"}
 SLOTS = {
     "block_mask": {
         "role": "mask",
@@ -56,8 +58,8 @@ def sdpa(call: Call) -> dict[str, Any]:
         "scale": call.scale,
         "enable_gqa": facts.sizes["num_kv_heads"] != facts.sizes["num_heads"],
     }
-    if "score_mod" in masks:
-        arguments["score_mod"] = adding(masks["score_mod"])
+    if "score_mod" in masks or call.softcap is not None:
+        arguments["score_mod"] = bending_and_adding(call.softcap, masks.get("score_mod"))
     if "block_mask" in masks:
         allowed = masks["block_mask"]
         arguments["block_mask"] = create_block_mask(looking_up(allowed), *allowed.shape, device=facts.device)
@@ -66,11 +68,13 @@ def sdpa(call: Call) -> dict[str, Any]:
     return {"output": from_torch(output)}
 
 
-def adding(bias: Any) -> Callable[..., Any]:
-    """A score_mod that adds a (batch, num_heads, seq_len_q, seq_len_k) array."""
+def bending_and_adding(softcap: float | None, bias: Any) -> Callable[..., Any]:
+    """A score_mod that caps by tanh, then adds a (batch, num_heads, seq_len_q, seq_len_k) array; either may be None."""
 
     def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
-        return score + bias[b, h, i, j]
+        if softcap is not None:
+            score = softcap * torch.tanh(score / softcap)
+        return score if bias is None else score + bias[b, h, i, j]
 
     return score_mod
 

@@ -48,7 +48,7 @@ def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int]
 
 def problems(program: str, dtype: str, count: int) -> Iterator[Problem]:
     """Random problems: sizes, loudness of the logits, families of values, kinds of masks."""
-    rng, operator, more = np.random.default_rng(17), "sdpa" if program == "sdpa" else "mha", REPLACED.get(program, {})
+    rng, operator, more = np.random.default_rng(17), "sdpa" if program in OF_SDPA else "mha", REPLACED.get(program, {})
     for case in range(count):
         batch, heads, queries, keys, dim = SHAPES[case % len(SHAPES)]
         kind, width = MASKS[case // len(SHAPES) % len(MASKS)], heads * dim
@@ -94,6 +94,21 @@ def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     with sdpa_kernel(BACKENDS[backend]):
         output = scaled_dot_product_attention(**arrays, attn_mask=mask_of(problem, "attend"))
         return slopes(output, arrays, problem) if problem.differentiated else {"output": output}
+
+
+def bent(problem: Problem, backend: str) -> dict[str, torch.Tensor]:  # noqa: ARG001 - of operators, not of a kernel
+    """Attention with a softcap, operator by operator."""
+    arrays = {name: tensor(getattr(problem, name), problem.dtype) for name in ("query", "key", "value")}
+    for array in arrays.values():
+        array.requires_grad_(problem.differentiated)
+    assert problem.softcap is not None  # noqa: S101 - that is what the program is for
+    logits = arrays["query"] @ arrays["key"].mT * problem.applied_scale
+    logits = problem.softcap * torch.tanh(logits / problem.softcap)
+    mask = mask_of(problem, "attend")
+    if mask is not None:
+        logits = logits.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else logits + mask
+    output = torch.softmax(logits, dim=-1) @ arrays["value"]
+    return slopes(output, arrays, problem) if problem.differentiated else {"output": output}
 
 
 def slopes(output: torch.Tensor, by: dict[str, torch.Tensor], problem: Problem) -> dict[str, torch.Tensor]:
@@ -155,11 +170,15 @@ REPLACED: dict[str, dict[str, Any]] = {
     "relu": {"activation": "relu"},
     "residual": {"residual": True},
     "both": {"activation": "relu", "residual": True},
+    "softcap": {"softcap": 3.0},
 }
-"""What is asked for beyond plain multi-head attention, by the name of a program."""
-PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(REPLACED, layers)}
-VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights"), **dict.fromkeys(REPLACED, tuple(BACKENDS))}
-DIFFERENTIATED = {"sdpa": tuple(BACKENDS), "mha": ("no weights",)}
+"""What is asked for beyond plain attention, by the name of a program."""
+LAYERS = ("relu", "residual", "both")
+OF_SDPA = ("sdpa", "softcap")
+PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(LAYERS, layers), "softcap": bent}
+VARIANTS = {"sdpa": tuple(BACKENDS), "mha": ("weights", "no weights"), **dict.fromkeys(LAYERS, tuple(BACKENDS))}
+VARIANTS["softcap"] = ("operators",)
+DIFFERENTIATED = {"sdpa": tuple(BACKENDS), "mha": ("no weights",), "softcap": ("operators",)}
 
 
 def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, float]:
@@ -175,7 +194,9 @@ def measure(error: Array, bound: Bound) -> tuple[float, float, float, float, flo
 def calibrate(program: str, dtype: str, variant: str, count: int, *, slopes: bool) -> Iterator[str]:
     """One line of the table for every output, or for every gradient."""
     rows: dict[str, list[tuple[float, ...]]] = {}
-    stepwise = variant == "weights" and dtype.endswith("16")  # half precision is fused where no weights are returned
+    stepwise = variant in ("weights", "operators") and dtype.endswith(
+        "16"
+    )  # half precision is fused where no weights are returned
     profile = Profile.naive(dtype) if stepwise else Profile.ordinary(dtype)
     for problem in problems(program, dtype, count):
         problem = differentiated(problem) if slopes else problem  # noqa: PLW2901 - the same, asked otherwise
@@ -202,7 +223,7 @@ def main() -> None:
     torch.set_grad_enabled(options.gradients)
     variants = DIFFERENTIATED if options.gradients else VARIANTS
     print(" " * 38 + "    cases     maxA     maxB     need      rms    false coverage")
-    for program, dtype in itertools.product(options.program or variants, DTYPES):
+    for program, dtype in itertools.product([name for name in options.program or variants if name in variants], DTYPES):
         for variant in variants[program]:
             rows = calibrate(program, dtype, variant, options.cases, slopes=options.gradients)
             print("\n".join(rows), flush=True)

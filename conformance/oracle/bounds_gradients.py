@@ -12,14 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from conformance.bridge.profile import Profile
+from conformance.oracle.arithmetic import EXACT
+from conformance.oracle.backward import Backward, Heads, backward
 from conformance.oracle.bound import Bound
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.gradients import (
-    EXACT,
-    Backward,
     Gradients,
-    Heads,
-    backward,
     entering,
     gathered,
     gradient_of_output,
@@ -75,9 +73,14 @@ class Noisy:
         size = self._rounds.soft / np.sqrt(3.0) * (self._rounds.exp_ulp + 2.0 * np.abs(values))
         return np.asarray(np.exp(values) * (1.0 + size * self._noise(values.shape)))
 
-    def constant(self, value: float) -> float:
-        """The scale, applied in two halves: wrong by 2u, as one number."""
-        return float(value * (1.0 + 2.0 * self._rounds.scale / np.sqrt(3.0) * self._generator.standard_normal()))
+    def tanh(self, values: Array) -> Array:
+        """Hyperbolic tangent, relatively wrong by exp_ulp u/sqrt(3)."""
+        size = self._rounds.soft / np.sqrt(3.0) * self._rounds.exp_ulp
+        return np.asarray(np.tanh(values) * (1.0 + size * self._noise(values.shape)))
+
+    def constant(self, value: float, times: float) -> float:
+        """A number that is wrong by `times` u as a whole: 2 for a scale that is applied in two halves."""
+        return float(value * (1.0 + times * self._rounds.scale / np.sqrt(3.0) * self._generator.standard_normal()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +128,15 @@ class GradientBounds:
         What underflow of a weight or of a score's gradient may lose, to first order.
 
         A number below twice the smallest normal one may be wrong by eta: eta_P |dO| in dV, eta_S c |K| in dQ,
-        eta_S c |Q| in dK. Nothing of a weight reaches the bias of the output projection.
+        eta_S c |Q| in dK; a softcap stores the gradient of a score three times more. Nothing of a weight reaches the
+        bias of the output projection.
         """
         rounds, back = self.rounds, self.backward
         eta, tiny = rounds.eta_prob + rounds.eta_soft, max(rounds.tiny_prob, rounds.tiny_soft)
         live = back.probs > 0.0
         weight = np.where(live & (back.probs < tiny), eta, 0.0)
-        score = np.where(live & (np.abs(back.by_scores) < tiny), eta, 0.0)
+        stored = eta if self.answer.state.problem.softcap is None else eta + 3.0 * rounds.eta_score
+        score = np.where(live & (np.abs(back.by_scores) < tiny), stored, 0.0)
         found = self._passed(weight, score, np.zeros_like(back.context))
         return found | {name: np.zeros_like(array) for name, array in found.items() if name == GRADIENT + "bo"}
 

@@ -28,7 +28,7 @@ MHA_ONLY = (
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
-UNDERIVED = ("past", "softcap", "bias_kv", "zero_key", "activation", "residual", "output_projection")
+UNDERIVED = ("past", "bias_kv", "zero_key", "activation", "residual", "output_projection")
 """What the backward pass of the oracle does not know."""
 
 Check = Callable[[Entry, Case], Iterator[Fault]]

@@ -50,7 +50,8 @@ TOLD = 1
 WIDE = 0.15
 
 RARITIES = {
-    **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout"), 4),
+    **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 4),
+    "softcap": 5,
     "gradients": 18,
     "mistakes": 9,
     "mistaken_heads": 1,

@@ -111,7 +111,9 @@ PROBLEMS = {
     "bias": sdpa((bias(),)),
     "both, and a dead row": sdpa((allowed(dead=True), bias())),
     "softcap": sdpa((bias(),)).but(softcap=1.5),
+    "softcap, and a dead row": sdpa((allowed(dead=True), bias())).but(softcap=0.8),
     "mha": mha(),
+    "mha, softcap": mha((allowed(),)).but(softcap=1.2),
     "mha, both, and a dead row": mha((allowed(dead=True), bias())),
 }
 
@@ -298,3 +300,36 @@ def test_weights_that_are_recomputed_are_asked_about_only_where_gradients_are() 
     assert "recomputed_weights=unnormalised" in keys
     forward = {variation.key for variation in candidates(lowest_row().but(outputs=("output",)))}
     assert "recomputed_weights=unnormalised" not in forward
+
+
+def by_single_precision(problem: Problem, *, slope: bool = True) -> dict[str, Array]:
+    """Gradients in float32, operator by operator; without the slope of the softcap where that is forgotten."""
+    cap, scale = np.float32(problem.softcap), np.float32(problem.applied_scale)
+    query, key, value, grad = (
+        np.asarray(array, np.float32) for array in (problem.query, problem.key, problem.value, problem.grad_output)
+    )
+    tangent = np.tanh(query @ key.swapaxes(-1, -2) * scale / cap)
+    exponentials = np.exp(cap * tangent - (cap * tangent).max(axis=-1, keepdims=True))
+    probs = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    by_probs = grad @ value.swapaxes(-1, -2)
+    by_capped = probs * (by_probs - (probs * by_probs).sum(axis=-1, keepdims=True))
+    by_scaled = by_capped * (1 - tangent**2 if slope else np.float32(1)) * scale
+    found = {"query": by_scaled @ key, "key": by_scaled.swapaxes(-1, -2) @ query}
+    found["value"] = probs.swapaxes(-1, -2) @ grad
+    return {f"grad_{name}": array.astype(np.float64) for name, array in found.items()}
+
+
+@pytest.mark.parametrize("softcap", [0.25, 1.5, 40.0])
+def test_gradients_through_a_softcap_are_within_their_bound_and_one_without_its_slope_is_not(softcap: float) -> None:
+    whole = sdpa().but(num_kv_heads=HEADS, dtype="float32", softcap=softcap)
+    key, value = (np.repeat(array, HEADS // KV_HEADS, axis=1) for array in (whole.key, whole.value))
+    arrays = {"query": whole.query, "key": key, "value": value, "grad_output": np.asarray(whole.grad_output)}
+    problem = whole.but(**{name: array.astype(np.float32).astype(np.float64) for name, array in arrays.items()})
+    answer = evaluate(problem, {}, "float32")
+    bounds = bound_reply(answer, Profile.uniform("float32"))
+    right, wrong = by_single_precision(problem), by_single_precision(problem, slope=False)
+    for name, bound in bounds.items():
+        used = [np.abs(found[name] - answer.reply[name].values) / bound.tolerance for found in (right, wrong)]
+        assert 0.01 < used[0].max() <= 1.0, name
+        assert bound.coverage == 1.0, name
+        assert name == "grad_value" or used[1].max() > 10.0, name

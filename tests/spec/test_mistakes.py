@@ -224,7 +224,7 @@ def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None
     check_one(mistakes, entry("outputs: [gradients]\ninputs: {alias: «kv}"), "gradients need three inputs of their own")
     text = "outputs: [gradients]\nmasks: [{kind: causal}]\ninputs: {poison: «nan_keys}"
     check_one(mistakes, entry(text), "gradients are asked for finite inputs only")
-    for field in ("softcap: «2.0", "bias_kv: «true", "zero_key: «true", "activation: «relu", "residual: «true"):
+    for field in ("bias_kv: «true", "zero_key: «true", "activation: «relu", "residual: «true"):
         name = field.partition(":")[0]
         check_one(mistakes, entry(f"outputs: [gradients]\n{field}"), f"gradients are not derived for {name}")
     check_one(mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not derived for output_projection")
