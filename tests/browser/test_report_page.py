@@ -250,9 +250,11 @@ def test_back_closes_a_cell_and_arrows_walk_the_rejected_ones(witness: Witness, 
     before = page.inner_text("dialog h2")
     page.click("dialog [aria-label='Next rejected cell']")
     page.wait_for_function("before => document.querySelector('dialog h2').textContent !== before", arg=before)
+    assert page.inner_text("dialog h2") != before
     page.go_back()
     page.go_back()
     page.wait_for_selector("dialog[open]", state="detached")
+    assert "cell=" not in page.url
 
 
 def test_two_subjects_are_compared(witness: Witness, folder: Path) -> None:
