@@ -7,7 +7,6 @@ All workers of a run: at most so many alive, started before there is work for th
 """
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,17 +18,11 @@ from conformance.engine.plan import WorkerPlan
 from conformance.engine.process import Process, copy_bridge
 
 
-def default_workers() -> int:
-    """One worker more than there are cores to run on: while one waits, another works."""
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return (available or 1) + 1
-
-
 class Pool:
     """The plans are served in their order, so the slowest should stand first."""
 
-    def __init__(self, plans: Sequence[WorkerPlan], workers: int | None = None, limits: Limits | None = None) -> None:
-        self._workers = workers or default_workers()
+    def __init__(self, plans: Sequence[WorkerPlan], workers: int, limits: Limits | None = None) -> None:
+        self._workers = workers
         self._lanes = [Lane(plan, limits or Limits(), self._launch) for plan in plans]
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True)
         self._home = Path(self._folder.name) / "home"

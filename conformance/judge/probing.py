@@ -8,6 +8,7 @@ single way does, the calls are divided by the fewest circumstances such that one
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Literal
 
 from conformance.judge.attribution import readings
 from conformance.judge.circumstances import divided
@@ -15,7 +16,7 @@ from conformance.judge.diagnose import CANONICAL, Way
 from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
 from conformance.oracle.variation import slot_of
 
-STATUSES = ("contradicted", "accepted", "agrees", "blinded", "not reached")
+Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
 """
 How what is observed stands to what is declared: accepted where a live known deviation accepts every reply that
 contradicts it; blinded where what is declared hides it; not reached where no call can show it.
@@ -45,12 +46,12 @@ class Line:
     """
     What was found about one decision.
 
-    status: one of STATUSES. against: cases whose replies contradict what is declared, fewest elements first.
-    blinded_by: declared ways that hide it.
+    against: cases whose replies contradict what is declared, fewest elements first. blinded_by: declared ways that hide
+    it.
     """
 
     decision: str
-    status: str
+    status: Status
     observations: tuple[Observation, ...] = ()
     against: tuple[str, ...] = ()
     blinded_by: tuple[Way, ...] = ()
@@ -96,7 +97,7 @@ def _line(decision: str, found: Sequence[Reading]) -> Line:
     return Line(decision, _status(against), tuple(_observations(decision, reaching)), _cases(against))
 
 
-def _status(against: Sequence[Reading]) -> str:
+def _status(against: Sequence[Reading]) -> Status:
     if not against:
         return "agrees"
     return "accepted" if all(reading.probe.accepted for reading in against) else "contradicted"

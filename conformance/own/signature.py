@@ -35,13 +35,12 @@ class Signature:
     """
     How the function is called.
 
-    positional: how many arguments are passed by position. mask: what it calls the mask, or None if it takes none; it
-    is the last positional one unless `mask_by_name`. keywords: those of KEYWORDS that it names. defaults: what it
+    mask: what it calls the mask, or None if it takes none; it is the last positional argument unless `mask_by_name`.
+    keywords: those of KEYWORDS that it names. defaults: what it
     names besides, and what therefore keeps its default.
     """
 
     operator: str
-    positional: int
     mask: str | None
     mask_by_name: bool
     keywords: tuple[str, ...]
@@ -73,7 +72,7 @@ def read_signature(definition: ast.FunctionDef, operator: str | None = None) -> 
     taken = tuple(name for name in KEYWORDS if name in named)
     rest = tuple(name for name in named if name not in (*KEYWORDS, mask))
     _refuse_required(definition, rest)
-    return Signature(operator, needed + (mask is not None and not by_name), mask, by_name, taken, rest)
+    return Signature(operator, mask, by_name, taken, rest)
 
 
 def infer_operator(places: list[str]) -> str:

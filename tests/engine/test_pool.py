@@ -1,7 +1,6 @@
 """Liars cost exactly what they touch, and nothing of them is left."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +14,7 @@ from conformance.bridge import Call
 from conformance.engine.job import Job, Limits, Outcome
 from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
-from conformance.engine.pool import Pool, default_workers
+from conformance.engine.pool import Pool
 from conformance.engine.process import STDERR_TAIL
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -217,7 +216,7 @@ def test_the_same_numbers_come_back_for_the_same_call(make_run: Any, plan_of: Pl
 def test_requirements_are_declined_before_the_adapter_is_called(plan_of: Plans, call_of: Calls, make_run: Any) -> None:
     run = make_run()
     job = Job(1, ("case", "subject"), call_of(13, "exit"), requirements=("scale", "kdim", "grouped_heads"))
-    with Pool([plan_of("liar.py", "exit")]) as pool:
+    with Pool([plan_of("liar.py", "exit")], 2) as pool:
         pool.run(Hooks(lambda _plan, _started: [job], run.judged, run.started.append))
     assert run.outcomes["case"].status == "unsupported"
     assert run.outcomes["case"].reason == "does not honour: grouped_heads, kdim"
@@ -254,7 +253,7 @@ def test_workers_start_before_there_is_work_and_no_more_than_allowed(make_run: A
 
 
 def test_a_pool_that_is_never_run_leaves_nothing(plan_of: Plans) -> None:
-    with Pool([plan_of("import_hangs.py"), plan_of("liar.py", "honest")]) as pool:
+    with Pool([plan_of("import_hangs.py"), plan_of("liar.py", "honest")], 2) as pool:
         pids = [process.pid for process in pool._launched]
         folder = Path(pool._folder.name)
         assert folder.exists()
@@ -273,7 +272,7 @@ def test_follow_ups_run_in_the_same_process_or_alone_in_a_fresh_one(make_run: An
         again = [replace(job, cell=(name, job.cell[1])) for name in ("again", "and again")]
         return [replace(job, cell=("fresh", job.cell[1]), fresh=True), *again]
 
-    with Pool([plan_of("liar.py", "honest")]) as pool:
+    with Pool([plan_of("liar.py", "honest")], 2) as pool:
         (report,) = pool.run(Hooks(run.jobs, judged, run.started.append))
     assert pids["again"] == pids["and again"] == pids["0:1"] == pids["1:2"] != pids["fresh"]
     assert len(report.usage) == 2
@@ -285,7 +284,7 @@ def test_what_a_hook_raises_ends_the_run_and_every_process(make_run: Any, plan_o
     def judged(_job: Job, _outcome: Outcome) -> None:
         raise ArithmeticError("the judge is broken")
 
-    with Pool([plan_of("liar.py", "honest"), plan_of("import_hangs.py")]) as pool:
+    with Pool([plan_of("liar.py", "honest"), plan_of("import_hangs.py")], 2) as pool:
         with pytest.raises(ArithmeticError, match="the judge is broken"):
             pool.run(Hooks(run.jobs, judged, run.started.append))
         assert all(dead(process.pid) for process in pool._launched)
@@ -328,7 +327,3 @@ def test_use_is_accounted_for(make_run: Any, plan_of: Plans) -> None:
     assert record["versions"]["numpy"]
     assert record["start_seconds"] > 0
     assert run.started[0].hello["digest"].startswith("sha256:")
-
-
-def test_one_worker_more_than_cores() -> None:
-    assert default_workers() == len(os.sched_getaffinity(0)) + 1

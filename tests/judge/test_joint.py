@@ -26,7 +26,6 @@ H, D = 3, 11
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
 """(batch, seq_len_q, seq_len_k)."""
 
-Ask = Callable[[int, int, int], Problem]
 Lie = Callable[[Problem], Dialect]
 
 

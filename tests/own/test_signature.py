@@ -18,24 +18,24 @@ def signature(arguments: str, operator: str | None = None) -> Signature:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "operator", "positional", "mask"),
+    ("arguments", "operator", "mask", "by_name"),
     [
-        ("query, key, value, mask", "sdpa", 4, "mask"),
-        ("q, k, v, attn_mask=None", "sdpa", 4, "attn_mask"),
-        ("q, k, v, mask, /", "sdpa", 4, "mask"),
-        ("q, k, v, is_causal=False, mask=None", "sdpa", 3, "mask"),
-        ("q, k, v, *, mask=None", "sdpa", 3, "mask"),
-        ("q, k, v, scale=None", "sdpa", 3, None),
-        ("query, key, value, params, num_heads, mask", "mha", 6, "mask"),
-        ("x, y, z, weights, num_heads, m=None", "mha", 6, "m"),
-        ("x, y, z, params, heads", "mha", 5, None),
+        ("query, key, value, mask", "sdpa", "mask", False),
+        ("q, k, v, attn_mask=None", "sdpa", "attn_mask", False),
+        ("q, k, v, mask, /", "sdpa", "mask", False),
+        ("q, k, v, is_causal=False, mask=None", "sdpa", "mask", True),
+        ("q, k, v, *, mask=None", "sdpa", "mask", True),
+        ("q, k, v, scale=None", "sdpa", None, False),
+        ("query, key, value, params, num_heads, mask", "mha", "mask", False),
+        ("x, y, z, weights, num_heads, m=None", "mha", "m", False),
+        ("x, y, z, params, heads", "mha", None, False),
     ],
 )
 def test_operator_and_mask_are_read_from_the_arguments(
-    arguments: str, operator: str, positional: int, mask: str | None
+    arguments: str, operator: str, mask: str | None, *, by_name: bool
 ) -> None:
     read = signature(arguments)
-    assert (read.operator, read.positional, read.mask) == (operator, positional, mask)
+    assert (read.operator, read.mask, read.mask_by_name) == (operator, mask, by_name)
 
 
 def test_the_operator_can_be_said() -> None:
