@@ -58,7 +58,6 @@ class Facts:
     alias: str = "none"
     masks: tuple[MaskFacts, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
     requirements: tuple[str, ...] = ()
     layout: str = "contiguous"
 

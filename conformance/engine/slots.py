@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.spec.masks import KINDS
+
 ROLES = ("mask", "causal", "window", "lengths")
-KINDS = ("key_padding", "attention", "causal", "window", "additive")
 MEANINGS = {
     "bool": ("attend", "ignore", "undocumented"),
     "int": ("attend", "ignore", "add", "undocumented"),

@@ -17,8 +17,7 @@ from packaging.specifiers import SpecifierSet
 from conformance.engine.judging import Judged
 from conformance.gate.known_entry import Accept, Entry
 from conformance.judge.cell import compare_all
-from conformance.judge.compare import differs
-from conformance.judge.expectation import Expectation, expect
+from conformance.judge.expectation import expect
 from conformance.judge.verdict import CONFORMING
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.glob import matches
@@ -169,16 +168,12 @@ def _outcome(entry: Entry, cell: Judged) -> str:
     except UnderivedBound:
         return "not covered"  # where no bound holds under the delta, it accepts nothing
     within = all(c.verdict != "fail" for c in compare_all(deviating, cell.actual, profile))
-    if not entry.delta.profile and not _separates(cell.declared, deviating):
+    if not entry.delta.profile and not cell.declared.separates(deviating.reply):
         return "not covered"
     if cell.verdict in CONFORMING:
         # A wider arithmetic contains the declared one: conforming under both says nothing against the entry.
         return "not covered" if entry.delta.profile and within else "conforms"
     return "matched" if within and cell.verdict == "fail" else "other"
-
-
-def _separates(declared: Expectation, deviating: Expectation) -> bool:
-    return any(differs(declared.reply[name], deviating.reply[name], declared.bounds[name]) for name in declared.reply)
 
 
 def _accepted(accept: Accept, cell: Judged) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.calibration import is_calibrated
-from conformance.judge.compare import Comparison, compare, differs, has_rms_gate
+from conformance.judge.compare import Comparison, compare, has_rms_gate
 from conformance.judge.diagnose import Explanation, Likely
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.verdict import gravest
@@ -78,18 +78,12 @@ def judge_against(
     verdict = gravest(each.verdict for each in outputs)
     reason = "; ".join(each.message for each in outputs if each.verdict == verdict)
     if verdict == "pass":
-        other = _differ(declared, canonical)
+        other = declared is not canonical and declared.separates(canonical.reply)
         return Judgement("dialect" if other else "pass", None, budget, reason, outputs, declared, differs=other)
     if verdict == "inconclusive":
         return Judgement(verdict, None, budget, reason, outputs, declared)
     cell = (problem, declared, profile, actual)
     return _failed(cell, outputs, budget, reason, device, likely or Likely())
-
-
-def _differ(declared: Expectation, canonical: Expectation) -> bool:
-    if declared is canonical:
-        return False
-    return any(differs(declared.reply[name], canonical.reply[name], declared.bounds[name]) for name in declared.reply)
 
 
 def _failed(

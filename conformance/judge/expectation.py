@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.bridge.profile import Profile
+from conformance.judge.compare import differs
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate
@@ -18,6 +19,10 @@ class Expectation:
     dialect: Dialect
     reply: Reply
     bounds: Mapping[str, Bound]
+
+    def separates(self, other: Reply) -> bool:
+        """Whether another reply is another answer: beyond the bounds, or of another shape, dtype or pattern."""
+        return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
 
 
 def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:

@@ -16,6 +16,7 @@ from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.variation import Reply, Variation
 from conformance.oracle.variations import TABLE, candidates, slot_variations
+from conformance.spec.masks import KINDS
 from conformance.spec.problem import Problem
 
 FACTOR = 10.0
@@ -23,9 +24,6 @@ FACTOR = 10.0
 
 SHARP = ("float64", "float32")
 """The dtypes in which a variation counts as pinned down."""
-
-KINDS = ("key_padding", "attention", "causal", "window", "additive")
-"""The kinds of mask, each with an argument of its own."""
 
 _BOOLEAN = "it is boolean wherever it stands"
 _NUMBERS = "its numbers are added: they have no polarity and are no truth values"

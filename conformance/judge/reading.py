@@ -14,7 +14,6 @@ from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
-from conformance.judge.compare import differs
 from conformance.judge.diagnose import CANONICAL, SCREEN, Way, taking
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
@@ -147,11 +146,6 @@ def _flat(bound: Bound, shape: tuple[int, ...]) -> Bound:
     return Bound(largest, np.zeros(shape), largest, judged, spread, np.zeros(shape))
 
 
-def separates(one: Expectation, reply: Reply) -> bool:
-    """Whether another reply is another answer, beyond the bound of the first."""
-    return any(differs(one.reply[name], reply[name], one.bounds[name]) for name in one.reply)
-
-
 def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
     """Look which ways agree where everything else is as in `dialect`."""
     base = None if dialect is None else expected_under(probe, dialect)
@@ -172,7 +166,7 @@ def _refutes(probe: Probe, base: Expectation, dialect: Dialect, way: Way) -> boo
     other = taking(dialect, way)
     if other == dialect or not _shows_as_declared(probe, dialect, way):
         return False
-    return separates(base, evaluate(probe.problem, other, probe.profile.score).reply) and not agrees(probe, other)
+    return base.separates(evaluate(probe.problem, other, probe.profile.score).reply) and not agrees(probe, other)
 
 
 def _shows_as_declared(probe: Probe, dialect: Dialect, way: Way) -> bool:
@@ -184,7 +178,7 @@ def _shows_as_declared(probe: Probe, dialect: Dialect, way: Way) -> bool:
     taken, declared = dialect.get(way[0]), probe.dialect.get(way[0])
     if dialect == probe.dialect or taken != declared:
         return True
-    return separates(probe.declared, evaluate(probe.problem, taking(probe.dialect, way), probe.profile.score).reply)
+    return probe.declared.separates(evaluate(probe.problem, taking(probe.dialect, way), probe.profile.score).reply)
 
 
 def declared_way(probe: Probe, decision: str) -> str:
@@ -211,5 +205,5 @@ def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:
         except UnderivedBound:
             continue
         others = (taking(without, (decision, name)) for name in ways(probe.problem, probe.dialect)[decision])
-        if any(separates(plain, evaluate(probe.problem, other, probe.profile.score).reply) for other in others):
+        if any(plain.separates(evaluate(probe.problem, other, probe.profile.score).reply) for other in others):
             yield declared

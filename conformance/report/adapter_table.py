@@ -12,7 +12,8 @@ from pathlib import Path
 from conformance.bridge.loading import sources
 from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.facts import CHOICES
-from conformance.engine.slots import KINDS, Slot
+from conformance.engine.slots import Slot
+from conformance.spec.masks import KINDS
 
 OF_ONE_OPERATOR = {
     **dict.fromkeys(("scale", "past", "present", "scaled", "capped", "logits"), "sdpa"),

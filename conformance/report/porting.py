@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.engine.adapters import Subject
-from conformance.engine.slots import KINDS, Slot
+from conformance.engine.slots import Slot
 from conformance.judge.circumstances import divided
 from conformance.judge.diagnose import Way
 from conformance.judge.probing import size
@@ -14,6 +14,7 @@ from conformance.judge.telling import sentence
 from conformance.oracle.variation import slot_of
 from conformance.report.portrait import Pictured, declared_text, observed_text
 from conformance.report.wording import Destination, change
+from conformance.spec.masks import KINDS
 
 Shown = list[tuple[str, tuple[Way, Way]]]
 """Cases that show a difference, with the way of either side."""

@@ -8,6 +8,7 @@ from conformance.judge.diagnose import CANONICAL, Way
 from conformance.judge.telling import short
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import find
+from conformance.spec.problem import AXES
 
 SYMMETRIC = (
     "polarity",
@@ -58,9 +59,6 @@ def change(here: Way, there: Way, to: Destination) -> str:
         return find(*there).remedy
     remedy = find(*here).remedy if here[1] != CANONICAL else ""
     return f"no longer needed: {remedy}" if remedy else ""
-
-
-AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
 
 
 def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> tuple[str, ...]:

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from conformance.spec import refusals
-from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
+from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
 Nested = tuple[Any, ...]
 """A literal array: tuples in tuples of bools, ints and floats."""
 
 Element = Literal["bool", "int", "float"]
-
-AXES = ("b", "h", "q", "k")
-"""batch, num_heads, seq_len_q, seq_len_k: the axes of the logits in their order."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Case:
     @property
     def axes(self) -> dict[str, int]:
         """The size of each axis of the logits."""
-        return dict(zip(AXES, (self.batch, self.num_heads, self.seq_len_q, self.seq_len_k), strict=True))
+        return {axis: getattr(self, size) for axis, size in AXES.items()}
 
     @property
     def verbatim(self) -> bool:

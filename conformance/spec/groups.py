@@ -3,8 +3,8 @@
 import numpy as np
 
 from conformance.spec import patterns, streams
-from conformance.spec.case import AXES, ArrayMask, Case, CausalMask, Mask, WindowMask
-from conformance.spec.problem import SLOTLESS, Array, Group
+from conformance.spec.case import ArrayMask, Case, CausalMask, Mask, WindowMask
+from conformance.spec.problem import AXES, SLOTLESS, Array, Group
 from conformance.spec.rounding import round_to
 
 

@@ -6,14 +6,14 @@ from math import inf, isfinite, isnan
 import numpy as np
 
 from conformance.spec import patterns
-from conformance.spec.case import AXES, ArrayMask, Case, Mask, WindowMask
+from conformance.spec.case import ArrayMask, Case, Mask, WindowMask
 from conformance.spec.mistakes import Fault
+from conformance.spec.problem import AXES
 from conformance.spec.rounding import round_to
 from conformance.spec.wording import shown
 
 Path = tuple[str | int, ...]
 
-SIZE_NAMES = dict(zip(AXES, ("batch", "num_heads", "seq_len_q", "seq_len_k"), strict=True))
 SOURCES = ("values", "pattern", "lengths", "distribution")
 
 
@@ -27,7 +27,7 @@ def check_mask(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
     yield from broken
     yield from _source(mask)
     yield from _reading(mask)
-    if broken or faulty & {SIZE_NAMES[axis] for axis in mask.axes}:
+    if broken or faulty & {AXES[axis] for axis in mask.axes}:
         return
     yield from _needed_axes(mask)
     if "b" in mask.axes:

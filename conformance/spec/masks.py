@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.spec.problem import Array, Group
+from conformance.spec.problem import AXES, Array, Group
 
-AXES = ("b", "h", "q", "k")
+KINDS = ("key_padding", "attention", "causal", "window", "additive")
 CONVENTIONS = (
     ("bool", "attend"),
     ("bool", "ignore"),

@@ -13,6 +13,9 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
+"""The axes of the logits in their order, and the size of each by name."""
+
 GRADIENTS = "gradients"
 """The output that stands for a gradient by every input and parameter."""
 

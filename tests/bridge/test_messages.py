@@ -43,7 +43,6 @@ def calls(draw: st.DrawFn, tensors: Any) -> Call:
         alias=alias,
         masks=tuple(draw(st.lists(masks, max_size=3))),
         sizes=draw(st.dictionaries(NAMES, st.integers(0, 99), max_size=4)),
-        settings=draw(st.dictionaries(NAMES, st.booleans() | NAMES, max_size=2)),
         requirements=tuple(draw(st.lists(NAMES, max_size=3))),
         layout=draw(NAMES),
     )
