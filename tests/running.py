@@ -20,6 +20,13 @@ def conformance(
     )
 
 
+def with_suite(folder: Path, text: str) -> Path:
+    """Write the suite `small` among the cases of a project; gives the project back."""
+    (folder / "cases").mkdir(exist_ok=True)
+    (folder / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    return folder
+
+
 def records(folder: Path) -> list[dict[str, Any]]:
     """The records of a run folder."""
     return [json.loads(line) for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import conformance
+from ..running import conformance, with_suite
 
 SUITE = """\
 format: 1
@@ -20,9 +20,7 @@ cases:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
-    return tmp_path
+    return with_suite(tmp_path, SUITE)
 
 
 def test_audit_has_help_with_an_example() -> None:
@@ -60,7 +58,7 @@ def test_audit_as_json_has_every_case_with_its_distance(project: Path) -> None:
 
 
 def test_a_case_file_with_a_mistake_is_named_and_nothing_is_audited(project: Path) -> None:
-    (project / "cases" / "small.yaml").write_text(SUITE.replace("batch: 2", "batch: -2"), encoding="utf-8")
+    with_suite(project, SUITE.replace("batch: 2", "batch: -2"))
     done = conformance("audit", "cases", cwd=project)
     assert done.returncode == 4
     assert "cases/small.yaml:4:" in done.stderr
@@ -73,7 +71,7 @@ IDLE = """\
 
 
 def test_strict_refuses_a_case_that_tells_nothing_apart_and_has_nothing_of_its_own(project: Path) -> None:
-    (project / "cases" / "small.yaml").write_text(SUITE + IDLE, encoding="utf-8")
+    with_suite(project, SUITE + IDLE)
     assert conformance("validate", "cases", cwd=project).returncode == 0
     done = conformance("validate", "cases", "--strict", cwd=project)
     assert done.returncode == 4
@@ -83,6 +81,6 @@ def test_strict_refuses_a_case_that_tells_nothing_apart_and_has_nothing_of_its_o
 
 
 def test_strict_accepts_a_case_without_power_for_a_feature_of_its_own(project: Path) -> None:
-    (project / "cases" / "small.yaml").write_text(SUITE + IDLE.splitlines()[0] + "\n", encoding="utf-8")
+    with_suite(project, SUITE + IDLE.splitlines()[0] + "\n")
     done = conformance("validate", "cases", "--strict", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import conformance, records
+from ..running import conformance, records, with_suite
 
 FAKES = Path(__file__).parents[1] / "fakes"
 LIAR = str(FAKES / "liar.py")
@@ -29,9 +29,7 @@ cases:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
-    return tmp_path
+    return with_suite(tmp_path, SUITE)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +120,7 @@ def test_a_subject_that_cannot_start_is_incomplete(project: Path) -> None:
 
 def test_only_unsupported_verdicts_are_nothing_judged(project: Path) -> None:
     text = SUITE.replace("head_dim: 3", "head_dim: 3, dtype: float16")
-    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    with_suite(project, text)
     done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", cwd=project)
     assert done.returncode == 5
 
@@ -146,7 +144,7 @@ def test_stdout_is_one_line_a_subject_and_the_report_and_has_no_control_codes(pr
 
 
 def test_exit_zero_turns_only_1_into_0(project: Path) -> None:
-    (project / "cases" / "small.yaml").write_text(SUITE.replace("7]", "13]"), encoding="utf-8")
+    with_suite(project, SUITE.replace("7]", "13]"))
     wrong = ("run", "cases", "-a", f"{LIAR}[wrong_dtype]")
     assert conformance(*wrong, cwd=project).returncode == 1
     assert conformance(*wrong, "--exit-zero", cwd=project).returncode == 0
@@ -155,7 +153,7 @@ def test_exit_zero_turns_only_1_into_0(project: Path) -> None:
 
 
 def test_stop_ends_at_the_first_rejected_verdict(project: Path) -> None:
-    (project / "cases" / "small.yaml").write_text(SUITE.replace("1, 2, 3", "1, 13, 3"), encoding="utf-8")
+    with_suite(project, SUITE.replace("1, 2, 3", "1, 13, 3"))
     done = conformance("run", "cases", "-x", "-a", f"{LIAR}[wrong_dtype]", "--out", "out", cwd=project)
     assert done.returncode == 1
     log = (project / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
@@ -180,7 +178,7 @@ def test_a_run_is_not_written_over_another(project: Path) -> None:
 def cut(project: Path) -> Path:
     """A run that was killed after some verdicts."""
     command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[slow]", "--out", "out"]
-    (project / "cases" / "small.yaml").write_text(SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 2, 3, 5, 7, 11, 13, 17]"))
+    with_suite(project, SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 2, 3, 5, 7, 11, 13, 17]"))
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     log = project / "out" / "run.jsonl"
     deadline = time.monotonic() + 60
@@ -207,7 +205,7 @@ def test_a_killed_run_resumes_and_judges_only_what_is_missing(cut: Path) -> None
 
 def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:
     command = [sys.executable, "-m", "conformance", "run", "cases", "-a", f"{LIAR}[hang]", "--out", "out"]
-    (project / "cases" / "small.yaml").write_text(SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 13]"))
+    with_suite(project, SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 13]"))
     process = subprocess.Popen(command, cwd=project, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     log = project / "out" / "run.jsonl"
     while not (log.is_file() and '"worker"' in log.read_text(encoding="utf-8")):
@@ -234,7 +232,7 @@ def test_nothing_to_resume_says_so(project: Path) -> None:
 
 def test_smoke_takes_only_cases_tagged_so(project: Path) -> None:
     text = SUITE + "  - {name: other, batch: 8}\n"
-    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    with_suite(project, text)
     done = conformance("smoke", "cases", "-a", f"{LIAR}[honest]", cwd=project)
     assert "7 pass" in done.stdout
     assert "8 pass" in conformance("run", "cases", "-a", f"{LIAR}[honest]", cwd=project).stdout
@@ -244,7 +242,7 @@ def test_list_cases_prints_ids_and_validate_counts_problems(project: Path) -> No
     listed = conformance("list", "cases", "cases", "-k", "*batch=1]", cwd=project)
     assert listed.stdout == "small/plain[batch=1]\n"
     text = SUITE + "  - {name: same, batch: 1}\n"
-    (project / "cases" / "small.yaml").write_text(text, encoding="utf-8")
+    with_suite(project, text)
     lenient = conformance("validate", "cases", cwd=project)
     assert lenient.returncode == 0
     assert "8 cases, 7 distinct problems" in lenient.stdout

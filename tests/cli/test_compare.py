@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from ..running import conformance
+from ..running import conformance, with_suite
 
 CHANGING = Path(__file__).with_name("changing.py").read_text(encoding="utf-8")
 SUITE = """\
@@ -36,9 +36,7 @@ def judge(project: Path, behaviour: str, *more: str) -> subprocess.CompletedProc
 
 
 def start(folder: Path) -> Path:
-    (folder / "cases").mkdir()
-    (folder / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
-    return folder
+    return with_suite(folder, SUITE)
 
 
 @pytest.fixture

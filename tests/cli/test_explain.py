@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import conformance
+from ..running import conformance, with_suite
 
 SUITE = """\
 format: 1
@@ -27,9 +27,7 @@ cases:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
-    return tmp_path
+    return with_suite(tmp_path, SUITE)
 
 
 def test_explain_has_help_with_an_example(tmp_path: Path) -> None:

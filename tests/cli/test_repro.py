@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..running import cells, conformance
+from ..running import cells, conformance, with_suite
 
 TESTS = Path(__file__).parents[1]
 LIAR = str(TESTS / "fakes" / "liar.py")
@@ -79,8 +79,7 @@ finally:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "cases").mkdir()
-    (folder / "cases" / "small.yaml").write_text(SUITE, encoding="utf-8")
+    with_suite(folder, SUITE)
     (folder / "mine.py").write_text(UNSCALED, encoding="utf-8")
     subjects = [*(f"{LIAR}[{lie}]" for lie in LIES), "mine.py", "numpy.sdpa", "torch.sdpa[math]"]
     done = conformance("run", "cases", "--out", "out", *(w for s in subjects for w in ("-a", s)), cwd=folder)
