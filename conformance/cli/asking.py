@@ -23,8 +23,7 @@ from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import Clock, footer
-from conformance.gate.verdict_file import write_verdict
+from conformance.gate.footer import Clock, finish
 from conformance.judge.probing import Portrait, portray
 from conformance.judge.reading import Probe
 from conformance.report import write_reports
@@ -101,9 +100,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             session.watch = Watch(cell=progress.cell, worker=progress.worker)
             session.run(pool)
     decision = decide(session.records, [*offer.incomplete, *session.missing], (), known.record(whole=False))
-    log.append(footer(session, decision, clock))
-    log.close()
-    write_verdict(folder, decision, session.records)
+    finish(session, decision, clock)
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
 
 

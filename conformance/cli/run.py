@@ -3,9 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from conformance import places
 from conformance.cli.baseline import Memory
@@ -21,7 +19,7 @@ from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
-from conformance.gate.footer import Clock, footer
+from conformance.gate.footer import Clock, finish
 from conformance.gate.verdict_file import write_verdict
 from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
@@ -66,9 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
         known.record(whole=whole),
         stopped=stopped,
     )
-    log.append(footer(session, decision, clock))
-    log.close()
-    code = _finish(folder, decision, session.records, arguments)
+    finish(session, decision, clock)
+    code = _told(folder, decision, arguments)
     memory.finish(compared, folder, complete=decision.exit_code != INCOMPLETE and not stopped)
     return code
 
@@ -96,9 +93,9 @@ def _judge(session: Session, pool: Pool, arguments: argparse.Namespace) -> bool:
     return False
 
 
-def _finish(folder: Path, decision: Decision, records: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> int:
+def _told(folder: Path, decision: Decision, arguments: argparse.Namespace) -> int:
+    """Write the reports and tell the run on stdout; the exit code."""
     judged = write_reports(folder)
-    write_verdict(folder, decision, records)
     if arguments.junit is not None:
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)
         write_junit(judged, arguments.junit)

@@ -1,4 +1,4 @@
-"""The last record of a run: what it came to, and what it took."""
+"""The end of a run: its last record, what it came to and what it took, and verdict.json."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -7,6 +7,7 @@ from typing import Any
 from conformance.engine.header import utc_now
 from conformance.engine.session import Session
 from conformance.gate.decide import INCOMPLETE, Decision
+from conformance.gate.verdict_file import write_verdict
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,14 @@ class Clock:
         return {"wall": time.monotonic() - self.wall, "cpu": time.process_time() - self.cpu}
 
 
-def footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]:
+def finish(session: Session, decision: Decision, clock: Clock) -> None:
+    """End the log with its footer, and write verdict.json beside it."""
+    session.log.append(_footer(session, decision, clock))
+    session.log.close()
+    write_verdict(session.folder, decision, session.records)
+
+
+def _footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]:
     """The footer record (docs/run-log.md)."""
     return {
         "type": "footer",

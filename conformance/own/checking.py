@@ -17,9 +17,8 @@ from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import Clock, footer
+from conformance.gate.footer import Clock, finish
 from conformance.gate.known import Known
-from conformance.gate.verdict_file import write_verdict
 from conformance.own.alternatives import Alternatives
 from conformance.own.borrowing import borrow, find_loan
 from conformance.own.causes import Cause, causes
@@ -131,9 +130,7 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         session.run(pool)
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     decision = decide(session.records, session.missing, (), known.record(whole=False))
-    log.append(footer(session, decision, clock))
-    log.close()
-    write_verdict(folder, decision, session.records)
+    finish(session, decision, clock)
     return Checked(request, write_reports(folder), decision, (*notes, *alternatives.notes()))
 
 
