@@ -175,9 +175,9 @@ def tightest(cells: Sequence[Evidence], among: Sequence[Arithmetic] = ARITHMETIC
     The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
 
     The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
-    Where all replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
+    Where most replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
     """
-    narrower = [dtype for dtype in STORED if all(lies_on(dtype, cell) for cell in cells)]
+    narrower = [dtype for dtype in STORED if 2 * sum(lies_on(dtype, cell) for cell in cells) > len(cells)]
     among = [each for each in among if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
     most = max((len(seen) for seen in found.values()), default=0)

@@ -1,17 +1,14 @@
 """Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping
 from operator import itemgetter
 
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
 from conformance.judge.expectation import expect
-from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
-from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain
+from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain, suits
 from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
 
 FIRST = 3
@@ -39,7 +36,7 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
 
 
 def _explained(dialect: Dialect, answers: Answers, declared: Dialect, profile: Profile) -> int:
-    return sum(conforms(cell, outcome, {**declared, **dialect}, profile) for cell, outcome in answers)
+    return sum(suits(cell, outcome, {**declared, **dialect}, profile) for cell, outcome in answers)
 
 
 def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
@@ -52,15 +49,13 @@ def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, s
     return best if count > len(answers) / 2 else {}
 
 
-def calibrated(answers: Answers, declared: Dialect, cause: Dialect) -> dict[str, str]:
+def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
     """
     The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one.
 
-    They are read beside the cause, or without it where that explains as many. A dtype in which none conforms is left
-    out.
+    A dtype in which none conforms is left out.
     """
-    dialects = [declared, {**declared, **cause}] if cause else [declared]
-    found = {dtype: _best(_plain(answers, dtype), dtype, dialects) for dtype in CANDIDATES}
+    found = {dtype: _best(_plain(answers, dtype), dtype, dialect) for dtype in CANDIDATES}
     return {dtype: name for dtype, name in found.items() if name is not None}
 
 
@@ -73,37 +68,24 @@ def _plain(answers: Answers, dtype: str) -> Answers:
     ]
 
 
-@dataclass(frozen=True)
-class _Read:
-    """A profile, the dialect beside which it was tried, and the answers that conform under both."""
-
-    name: str
-    dialect: Dialect
-    answers: Answers
-
-
-def _best(plain: Answers, dtype: str, dialects: Sequence[Dialect]) -> str | None:
-    best: _Read | None = None
-    for name, dialect in product(CANDIDATES[dtype], dialects):
+def _best(plain: Answers, dtype: str, dialect: Dialect) -> str | None:
+    best: tuple[str, Answers] = CANDIDATES[dtype][0], ()
+    for name in CANDIDATES[dtype]:
         profile = PROFILES[name](dtype)
         found = [(cell, outcome) for cell, outcome in plain if conforms(cell, outcome, dialect, profile)]
-        if not found or (best and (len(found) <= len(best.answers) or _too_near(best, dtype, profile))):
-            continue
-        best = _Read(name, dialect, found)
-    return best.name if best else None
+        if len(found) > len(best[1]) and not _too_near(best, dtype, dialect, profile):
+            best = name, found
+    return best[0] if best[1] else None
 
 
-def _too_near(best: _Read, dtype: str, coarser: Profile) -> bool:
+def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: Profile) -> bool:
     """Whether replies that conform to finer arithmetic are nearer than those of coarser arithmetic would be."""
-    profiles = (PROFILES[best.name](dtype), coarser)
-    for cell, _ in best.answers:
-        try:
-            near, far = (
-                expect(cell.route.problem, {**cell.route.dialect, **best.dialect}, profile).bounds["output"]
-                for profile in profiles
-            )
-        except UnderivedBound:  # beside such a cause the finest that explains most is as much as can be said
-            return False
+    name, found = best
+    for cell, _ in found:
+        near, far = (
+            expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile).bounds["output"]
+            for profile in (PROFILES[name](dtype), coarser)
+        )
         if hardly_within(near, far, far.judged):
             return True
     return False

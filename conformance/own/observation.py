@@ -16,7 +16,7 @@ from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
 from conformance.own.declaring import Declared
-from conformance.own.probing import Answers, conforms, is_open
+from conformance.own.probing import Answers, is_open, suits
 from conformance.spec.problem import Problem
 
 Way = tuple[str, str] | None
@@ -59,15 +59,21 @@ class Observed:
 
 @dataclass(frozen=True)
 class Fit:
-    """A reply to a case on which there is no consensus, and the combinations of ways that explain it."""
+    """
+    A reply to a case on which there is no consensus, and the combinations of ways that explain it.
+
+    alone: those that explain it by themselves. beside: those that do beside the cause.
+    """
 
     case: str
     matters: frozenset[str]
-    combinations: tuple[Combination, ...]
+    alone: tuple[Combination, ...]
+    beside: tuple[Combination, ...]
 
-    def ways(self, decision: str) -> list[Way]:
+    def ways(self, decision: str, *, alone: bool = False) -> list[Way]:
         """Of one decision, the ways in those combinations."""
-        return list(dict.fromkeys(combination[decision] for combination in self.combinations))
+        found = self.alone if alone else (*self.alone, *self.beside)
+        return list(dict.fromkeys(combination[decision] for combination in found))
 
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
@@ -77,12 +83,12 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     cause: what is wrong with the function already on plain cases.
     """
     decisions = [decision for decision in WAYS if not declared.pins(decision)]
-    fits = list(_fits(answers, profiles, {**declared.dialect, **cause}, decisions))
+    fits = list(_fits(answers, profiles, (declared.dialect, cause), decisions))
     dialect: dict[str, str] = {}
     varies = []
     for decision in decisions:
         asked = [fit for fit in fits if decision in fit.matters]
-        seen = [fit for fit in asked if fit.combinations]
+        seen = [fit for fit in asked if fit.alone or fit.beside]
         if len(seen) < MOST * len(asked):
             continue
         way = _common(decision, seen)
@@ -92,28 +98,30 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     return Observed(dialect, tuple(varies))
 
 
-def _fits(answers: Answers, profiles: Mapping[str, Profile], declared: Dialect, decisions: list[str]) -> Iterator[Fit]:
+def _fits(
+    answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: list[str]
+) -> Iterator[Fit]:
+    """dialects: what is declared, and the cause."""
+    declared, cause = dialects
     for cell, outcome in answers:
-        if not is_open(cell.case, cell.route.problem):
+        problem, profile = cell.route.problem, profiles[cell.case.dtype]
+        if not is_open(cell.case, problem):
             continue
-        profile = profiles[cell.case.dtype]
-        matters = [each for each in decisions if _matters(cell.route.problem, each, declared, profile)]
+        matters = [each for each in decisions if _matters(problem, each, profile)]
         if matters:
-            every = (dict(zip(matters, ways, strict=True)) for ways in product(*(WAYS[each] for each in matters)))
-            found = [each for each in every if conforms(cell, outcome, {**declared, **_composed(each)}, profile)]
-            yield Fit(cell.case.id, frozenset(matters), tuple(found))
+            every = [dict(zip(matters, ways, strict=True)) for ways in product(*(WAYS[each] for each in matters))]
+            alone, beside = (
+                tuple(each for each in every if suits(cell, outcome, {**dialect, **_composed(each)}, profile))
+                for dialect in (declared, {**declared, **cause})
+            )
+            yield Fit(cell.case.id, frozenset(matters), alone, beside)
 
 
-def _matters(problem: Problem, decision: str, declared: Dialect, profile: Profile) -> bool:
-    """Whether any way of a decision gives another answer here, by the bounds that hold without it and any cause."""
-    bounds = expect(problem, {}, profile).bounds
-    plain = evaluate(problem, declared, profile.score).reply
-    others = (
-        evaluate(problem, {**declared, **_dialect(way)}, profile.score).reply
-        for way in WAYS[decision]
-        if way is not None
-    )
-    return any(differs(plain[name], other[name], bounds[name]) for other in others for name in bounds)
+def _matters(problem: Problem, decision: str, profile: Profile) -> bool:
+    """Whether any way of a decision gives another answer here, were all else right."""
+    plain = expect(problem, {}, profile)
+    others = (evaluate(problem, _dialect(way), profile.score).reply for way in WAYS[decision] if way is not None)
+    return any(differs(plain.reply[name], other[name], plain.bounds[name]) for other in others for name in other)
 
 
 def _dialect(way: Way) -> dict[str, str]:
@@ -125,8 +133,9 @@ def _composed(combination: Combination) -> dict[str, str]:
 
 
 def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
-    """The way that explains all, the most canonical first; False if there is none."""
-    return next((way for way in WAYS[decision] if all(way in fit.ways(decision) for fit in seen)), False)
+    """The way that explains all, and most of them without the cause, the most canonical first; False if none does."""
+    common = [way for way in WAYS[decision] if all(way in fit.ways(decision) for fit in seen)]
+    return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
 
 
 def _variety(decision: str, seen: list[Fit]) -> str:

@@ -87,14 +87,19 @@ def is_open(case: Case, problem: Problem) -> bool:
 
 
 def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
-    """Whether a reply lies within the bound under a dialect and a profile, be it one that is good to name a suspect."""
-    problem, both = cell.route.problem, {**cell.route.dialect, **dialect}
+    """Whether a reply lies within the bound under a dialect and a profile; no where none is derived."""
     try:
-        expected = expect(problem, both, profile)
+        expected = expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile)
     except UnderivedBound:
-        declared = expect(problem, cell.route.dialect, profile)
-        return Suspect(problem, declared, profile, outcome.outputs).held_by(both)
+        return False
     return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
+
+
+def suits(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
+    """As `conforms`; where no bound is derived, whether one holds that is good enough to name a suspect."""
+    problem, both = cell.route.problem, {**cell.route.dialect, **dialect}
+    declared = expect(problem, cell.route.dialect, profile)
+    return Suspect(problem, declared, profile, outcome.outputs).held_by(both)
 
 
 def asked_first(cases: Sequence[Case]) -> list[Case]:
