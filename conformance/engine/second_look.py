@@ -100,7 +100,7 @@ class SecondLook:
             for number, held in enumerate(smallest):
                 yield from _repeats(held, alone=number < self._closeness.alone)
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
-            read = [*themes.values(), *(next(filter(_is_readable, same), same[0]) for same in kinds)]
+            read = [*themes.values(), *(max(same, key=_legibility) for same in kinds)]
             for held in cells:
                 if held in smallest or not held.red:
                     yield from self._relations(held)
@@ -158,8 +158,11 @@ class SecondLook:
         return made if free else None
 
 
-def _is_readable(held: Held) -> bool:
-    return not isinstance(effective.pieces(held.judged.problem), str)
+def _legibility(held: Held) -> int:
+    """How well a pattern can be seen: not at all, or in one row or column, or as a picture."""
+    if isinstance(effective.pieces(held.judged.problem), str):
+        return 0
+    return 1 if 1 in held.problem.logits_shape[-2:] else 2
 
 
 def _repeats(held: Held, *, alone: bool) -> Iterator[Question]:

@@ -243,3 +243,14 @@ def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
         "   again: rerun a",
         "   ambiguous: or it does so; b would tell",
     ]
+
+
+def test_a_pattern_is_read_where_it_can_be_seen(checked: Check) -> None:
+    """One key is the simplest case of this mistake, and no picture."""
+    chosen = ("shapes/lengths/one_key*", "shapes/cross_attention/three*")
+    done = checked("plain_sdpa:softmax_over_heads", *chosen)
+    red = [case for (case, _), cell in done.run.cells.items() if cell.verdict == "fail"]
+    assert "shapes/lengths/one_key[operator=sdpa]" in red
+    read = [case for (case, _), cell in done.run.cells.items() if "pattern" in cell.record]
+    assert read
+    assert all(case.startswith("shapes/cross_attention/three") for case in read)
