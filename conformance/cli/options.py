@@ -77,10 +77,15 @@ def add_workers(parser: Parser) -> None:
         "-j",
         "--jobs",
         type=at_least_one,
-        default=(os.cpu_count() or 1) + 1,
+        default=_usable_cores() + 1,
         help="workers alive at once (default: cores + 1)",
     )
     add_timeout(parser, 60)
+
+
+def _usable_cores() -> int:
+    """Those that this process may use: in a container or under taskset fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def add_timeout(parser: Parser, default: int) -> None:

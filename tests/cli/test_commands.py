@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.cli.parser import build_parser
+
 from ..running import conformance, records, with_suite
 
 FAKES = Path(__file__).parents[1] / "fakes"
@@ -30,6 +32,13 @@ cases:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     return with_suite(tmp_path, SUITE)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the platform does not say which cores are ours")
+def test_workers_are_as_many_as_the_cores_that_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5})
+    assert build_parser().parse_args(["run"]).jobs == 3 + 1
+    assert build_parser().parse_args(["run", "-j", "7"]).jobs == 7
 
 
 @pytest.mark.parametrize(
