@@ -12,6 +12,7 @@ from conformance.oracle import (
     other_fills,
     other_habits,
     other_kernels,
+    other_lowest,
     other_masks,
     other_problems,
     other_projections,
@@ -28,6 +29,7 @@ from conformance.spec.problem import Problem
 
 TABLE: tuple[Variation, ...] = (
     *other_masks.ROWS,
+    *other_lowest.ROWS,
     *other_problems.ROWS,
     *other_projections.ROWS,
     *other_appended.ROWS,
@@ -90,6 +92,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "position_bias": "as given",
     "query_key_norm": "none",
     "recomputed_weights": "normalised",
+    "lowest_bias": "added",
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 

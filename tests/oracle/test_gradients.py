@@ -271,6 +271,19 @@ def test_a_row_of_the_lowest_number_is_a_mean_on_the_way_back_too_by_hand() -> N
     np.testing.assert_allclose(reply["grad_value"], np.full(3, 1.0 / 3.0), rtol=1e-14)
 
 
+def test_the_lowest_number_may_be_taken_for_minus_infinity() -> None:
+    taken = {"lowest_bias": "masks"}
+    masked = evaluate(lowest_row(), taken).reply
+    assert not any(masked[name].values.any() for name in lowest_row().outputs)
+    ordinary = lowest_row(np.nextafter(np.float32(LOWEST), np.float32(0.0)))
+    np.testing.assert_allclose(evaluate(ordinary, taken).reply["output"].values.ravel(), [4.0], rtol=1e-14)
+    change = find("lowest_bias", "masks").problem
+    assert change is not None
+    assert change(ordinary) is ordinary
+    holes = PROBLEMS["holes"]
+    assert change(holes) is holes
+
+
 def test_a_row_whose_sum_is_lost_has_gradients_as_many_times_too_large_as_it_has_keys() -> None:
     right = evaluate(lowest_row()).reply
     wrong = evaluate(lowest_row(), {"recomputed_weights": "unnormalised"}).reply
