@@ -40,14 +40,15 @@ def plain_console(stream: IO[str]) -> Console:
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def print_summary(run: Run, stream: IO[str]) -> None:
-    """Tell the run on `stream`."""
+def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True) -> None:
+    """Tell the run on `stream`; without its findings where they were told before."""
     console = plain_console(stream)
     lines = subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
         console.print(_subject(line, width))
-    for text in (*_findings(run, findings(run)), *_not_offered(run), *_notes(run)):
+    found = _findings(run, findings(run)) if with_findings else []
+    for text in (*found, *_not_offered(run), *_notes(run)):
         console.print(text)
     console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
     console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))

@@ -48,6 +48,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(tmp_path: Path, op
     assert cause_line.startswith(f"1. it {cause} (")
     assert fix.startswith("   fix: ")
     assert again.startswith(f"   again: {command} -k ")
+    assert done.stdout.count(cause) == 1
     assert (tmp_path / "reports" / "latest" / "index.html").is_file()
     assert done.stdout.splitlines()[-1].startswith("Report: reports/")
     second = conformance("check", "--example", operator, cwd=tmp_path)
