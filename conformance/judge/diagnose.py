@@ -252,8 +252,8 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     """
     What the reply uses of the bound under a candidate.
 
-    Where no bound is derived for it (rows that do not sum to one), the declared one stands in where shapes agree, as
-    much larger as the numbers are: good enough to name a suspect, never to declare one.
+    Where no bound is derived for it (rows that do not sum to one), the declared one stands in, as much larger as the
+    numbers are: good enough to name a suspect, never to declare one.
     """
     try:
         bounds = bound_reply(answer, profile)
@@ -275,8 +275,16 @@ def _flat(bound: Bound, declared: Expected, other: Expected) -> Bound:
     one, most = _largest(declared), _largest(other)
     tolerance = float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
     grown = max(1.0, most / one) if one else 1.0
-    flat = np.full_like(bound.hard, max(grown * tolerance, ROUNDINGS * UNIT[other.dtype] * most))
-    return Bound(flat, np.zeros_like(flat), flat, bound.judged, bound.spread, np.zeros_like(flat))
+    flat = np.full(other.values.shape, max(grown * tolerance, ROUNDINGS * UNIT[other.dtype] * most))
+    nothing, same = np.zeros_like(flat), bound.hard.shape == flat.shape
+    return Bound(
+        hard=flat,
+        sigma=nothing,
+        worst=flat,
+        judged=bound.judged if same else np.ones(flat.shape, dtype=bool),
+        spread=bound.spread if same else nothing,
+        common=nothing,
+    )
 
 
 def _largest(expected: Expected) -> float:

@@ -22,6 +22,9 @@ from conformance.oracle.other_masks import causal, window  # noqa: E402
 from conformance.spec.problem import Group, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
 
+AT_END = "is_causal_at_the_end"
+"""The causal flag that is anchored at the last key."""
+
 
 @dataclass(frozen=True)
 class Lie:
@@ -50,6 +53,10 @@ def problem_of(call: Call) -> Problem:
     """The call as the oracle takes it."""
     facts = call.facts
     arrays = {id(each): each.float64() for each in (call.query, call.key, call.value)}
+    key, value = arrays[id(call.key)], arrays[id(call.value)]
+    if call.past_key is not None and call.past_value is not None:
+        key = np.concatenate([call.past_key.float64(), key], axis=2)
+        value = np.concatenate([call.past_value.float64(), value], axis=2)
     return Problem(
         operator=facts.operator,
         dtype=facts.dtype,
@@ -58,8 +65,8 @@ def problem_of(call: Call) -> Problem:
         head_dim=facts.sizes["head_dim"],
         value_dim=facts.sizes["value_dim"],
         query=arrays[id(call.query)],
-        key=arrays[id(call.key)],
-        value=arrays[id(call.value)],
+        key=key,
+        value=value,
         params={name: tensor.float64() for name, tensor in call.params.items()},
         groups=tuple(_groups(call)),
         scale=call.scale,
@@ -71,19 +78,25 @@ def problem_of(call: Call) -> Problem:
         zero_key="zero_key" in facts.requirements,
         activation="relu" if "relu" in facts.requirements else None,
         residual="residual" in facts.requirements,
+        past=facts.sizes.get("past", 0),
+        grad_output=None if call.grad_output is None else call.grad_output.float64(),
         requirements=facts.requirements,
     )
 
 
 def _groups(call: Call) -> list[Group]:
     queries, keys = (call.facts.sizes[name] for name in ("seq_len_q", "seq_len_k"))
+    past = call.facts.sizes.get("past", 0)
     groups = []
     for mask in call.facts.masks:
         given = call.arguments[mask.slot]
         if mask.slot == "window":
-            groups.append(Group(mask.slot, mask.kinds, "flag", window(queries, keys, *given), window=tuple(given)))
+            left, right = given
+            edges = (None if left is None else left - past, None if right is None else right + past)
+            groups.append(Group(mask.slot, mask.kinds, "flag", window(queries, keys, *edges), window=edges))
         elif mask.element == "flag":
-            groups.append(Group(mask.slot, mask.kinds, "flag", causal(queries, keys, 0), offset=0))
+            offset = keys - queries if mask.slot == AT_END else past
+            groups.append(Group(mask.slot, mask.kinds, "flag", causal(queries, keys, offset), offset=offset))
         else:
             values = _values(given, mask.element)
             if mask.slot == "key_padding_mask":

@@ -23,7 +23,7 @@ from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.engine.adapters import read_adapter
 from conformance.engine.watch import Watch
-from conformance.judge.conditions import always
+from conformance.judge.conditions import Condition, always
 from conformance.own.adapter_text import ADAPTER
 from conformance.own.checking import Request, check
 from conformance.own.target import parse_target
@@ -33,7 +33,7 @@ from conformance.spec.loader import load
 from .bugs_list import Bug, bugs
 from .guards import alike_where_it_shows
 from .leaking import leaks
-from .mutants import Asked, Choice, Mutant, asked_of, routed
+from .mutants import Asked, Choice, Lied, Mutant, asked_of, routed
 from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
 PAIRS = 40
@@ -108,6 +108,7 @@ def row_of(mutant: Mutant, said: Said, asked: Sequence[Asked]) -> Row:
     """Score a mutant: the cause is its lie, under its condition; of two, either by itself or both together."""
     of_it = [each for each in asked if each.case in mutant.cases]
     expected = [Option(frozenset({lie.key}), lie.when) for lie in mutant.lies]
+    expected += [Option(frozenset({f"{lie.key}_with_weights"}), always()) for lie in mutant.lies if _has_a_row(lie)]
     if len(mutant.lies) > 1:
         expected.append(Option(frozenset(lie.key for lie in mutant.lies), mutant.lies[0].when))
     found = outcome(said, expected, alike=alike_where_it_shows(of_it))
@@ -116,6 +117,11 @@ def row_of(mutant: Mutant, said: Said, asked: Sequence[Asked]) -> Row:
         found = "right" if found == "survived" else "wrong"
     lies = " and ".join(f"{lie.key} {lie.when.words}".strip() for lie in mutant.lies)
     return Row(f"{mutant.kind} {mutant.decision}", f"{mutant.kind}: {lies or 'no lie'}", found, text(said), counts)
+
+
+def _has_a_row(lie: Lied) -> bool:
+    """Whether the lie under its condition is a row of the table: a mask that is ignored with weights asked for."""
+    return lie.key.endswith("=ignored") and lie.key.startswith("use[") and lie.when == Condition(outputs=["weights"])
 
 
 def judged_bug(bug: Bug) -> Row:

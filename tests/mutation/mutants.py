@@ -53,13 +53,14 @@ SLOTS: dict[str, dict[str, Any]] = {
         "broadcast": ["b", "h", "q", "k"],
         "float": "add",
     },
-    "is_causal": {"role": "causal", "alignment": "top_left"},
-    "window": {"role": "window"},
+    "is_causal": {"role": "causal", "alignment": "past"},
+    "is_causal_at_the_end": {"role": "causal", "alignment": "bottom_right"},
+    "window": {"role": "window", "alignment": "past"},
 }
 ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
 """Kind of mask, as the audit calls its argument -> the argument of the lying adapters."""
 
-FLAGS = ("is_causal", "window")
+FLAGS = ("is_causal", "is_causal_at_the_end", "window")
 """Arguments that hold no array: they can only be ignored."""
 
 GUARDS: tuple[Mapping[str, Any], ...] = (
@@ -94,7 +95,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, fra
 NAME = {name!r}
 OPERATORS = {operators!r}
 REQUIRES = ["numpy"]
-OUTPUTS = ["output", "weights", "weights_mean"]
+OUTPUTS = ["output", "weights", "weights_mean", "present", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = {capabilities!r}
@@ -115,7 +116,7 @@ def sdpa(call: Call) -> dict:
 mha = sdpa
 '''
 CAPABILITIES = [
-    *("scale", "softcap", "dropout", "layout", "grouped_heads", "value_dim"),
+    *("scale", "softcap", "dropout", "layout", "grouped_heads", "value_dim", "past"),
     *("kdim", "query_dim", "output_dim", "no_bias"),
     *("bias_kv", "zero_key", "relu", "residual", "no_output_projection"),
 ]
