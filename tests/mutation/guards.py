@@ -7,13 +7,17 @@ from .scoring import Alike, Option
 
 
 def alike_where_it_shows(asked: Sequence[Asked]) -> Alike:
-    """The same variations, under conditions that hold in the same of the calls that tell them from canonical."""
+    """
+    The same variations, under conditions that hold in the same of the calls that tell them from canonical.
 
-    def alike(named: Option, expected: Option) -> bool:
+    Of the calls of that subject: one whose calls all have a mask says no more of "with a mask".
+    """
+
+    def alike(named: Option, expected: Option, dense: bool) -> bool:  # noqa: FBT001 - a fact of the subject
         return named.keys == expected.keys and all(
             named.when.holds(each.facts, each.problem) == expected.when.holds(each.facts, each.problem)
             for each in asked
-            if named.keys & each.told
+            if each.dense == dense and named.keys & each.told
         )
 
     return alike

@@ -5,7 +5,7 @@ Each is an adapter that lies, generated for a run; cases are those that can tell
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import count
@@ -173,31 +173,41 @@ class Mutant:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A case as it reaches a lying adapter, and the variations that it tells apart there."""
+    """
+    A case as it reaches a lying adapter, and the variations that it tells apart there.
+
+    dense: with all masks in one argument, as a subject of its own.
+    """
 
     case: str
     dtype: str
     facts: Facts
     problem: Problem
     told: frozenset[str]
+    dense: bool = False
 
 
-def asked_of(cases: Iterable[Case], folder: Path) -> tuple[Asked, ...]:
+def asked_of(cases: Sequence[Case], folder: Path) -> tuple[Asked, ...]:
     """Route cases to a lying adapter, and see what each can tell."""
     return routed(cases, read_adapter(Mutant("routed", "identity", (), ()).write(folder)))
 
 
-def routed(cases: Iterable[Case], adapter: Adapter, among: AbstractSet[str] | None = None) -> tuple[Asked, ...]:
-    """Route cases to the first variant of an adapter, and see what each can tell; of some variations, if given."""
-    (subject, *_) = subjects_of([adapter])
+def routed(cases: Sequence[Case], adapter: Adapter, among: AbstractSet[str] | None = None) -> tuple[Asked, ...]:
+    """Route cases to an adapter, in each form of masks, and see what they can tell, of some variations if given."""
     found = []
-    for case in cases:
-        cell = make_cell(case, materialise(case), subject)
-        if isinstance(cell, Cell):
-            problem = cell.route.problem
-            told = frozenset(told_apart(problem) if among is None else _told_of(problem, among))
-            found.append(Asked(case.id, case.dtype, cell.call.facts, problem, told))
+    for subject in subjects_of([adapter]):
+        for case in cases:
+            cell = make_cell(case, materialise(case), subject)
+            if isinstance(cell, Cell):
+                problem = cell.route.problem
+                told = frozenset(told_apart(problem) if among is None else _told_of(problem, among))
+                found.append(Asked(case.id, case.dtype, cell.call.facts, problem, told, is_dense(subject.name)))
     return tuple(found)
+
+
+def is_dense(subject: str) -> bool:
+    """Whether a subject takes all masks in one argument, by its name."""
+    return subject.endswith("dense]")
 
 
 def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
@@ -234,7 +244,8 @@ class Choice:
 
     def __init__(self, asked: Sequence[Asked], seed: int = 2017) -> None:
         """The same seed gives the same mutants."""
-        self._asked, self._random, self._numbers = asked, random.Random(seed), count(1)  # noqa: S311 - the same sample each time
+        self._asked = [each for each in asked if not each.dense]
+        self._random, self._numbers = random.Random(seed), count(1)  # noqa: S311 - the same sample each time
 
     def singles(self) -> Iterator[Mutant]:
         """Every variation, alone."""
@@ -271,13 +282,17 @@ class Choice:
         return {each.problem.operator for each in self._asked if key in each.told}
 
     def _mutant(self, kind: str, lies: tuple[Lied, ...]) -> Mutant:
-        return Mutant(f"{kind}_{next(self._numbers)}", kind, lies, self._cases({lie.key for lie in lies}))
+        return Mutant(f"{kind}_{next(self._numbers)}", kind, lies, self._cases(lies))
 
-    def _cases(self, keys: set[str]) -> tuple[str, ...]:
-        """Some of the cases that can tell, and some of the others: with all of them it takes an hour."""
-        telling = [each.case for each in self._asked if keys & each.told]
+    def _cases(self, lies: Sequence[Lied]) -> tuple[str, ...]:
+        """Some of the cases that can tell, where it lies and where not, and some others: all would take an hour."""
+        keys = {lie.key for lie in lies}
+        telling = [each for each in self._asked if keys & each.told]
+        lied = [each.case for each in telling if any(lie.when.holds(each.facts, each.problem) for lie in lies)]
+        honest = [each.case for each in telling if each.case not in lied]
         other = [each.case for each in self._asked if not keys & each.told]
-        return (*self._some(telling, TELLING), *self._some(other, OTHERS))
+        some = self._some(honest, TELLING // 2)
+        return (*self._some(lied, TELLING - len(some)), *some, *self._some(other, OTHERS))
 
     def _some(self, cases: list[str], number: int) -> list[str]:
         return cases if len(cases) <= number else self._random.sample(cases, number)

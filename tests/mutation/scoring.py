@@ -36,10 +36,15 @@ class Option:
 
 @dataclass(frozen=True)
 class Named:
-    """One finding: the option that is named, then those that are as good; how many verdicts it explains."""
+    """
+    One finding: the option that is named, then those that are as good; how many verdicts it explains.
+
+    dense: it is about the subject that takes all masks in one argument.
+    """
 
     options: tuple[Option, ...]
     count: int
+    dense: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,11 +56,11 @@ class Said:
     others: tuple[str, ...]
 
 
-Alike = Callable[[Option, Option], bool]
-"""Whether a named option is an expected one, wherever that shows."""
+Alike = Callable[[Option, Option, bool], bool]
+"""Whether a named option is an expected one, wherever that shows, in the dense subject or the other."""
 
 
-def same(named: Option, expected: Option) -> bool:
+def same(named: Option, expected: Option, _dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`
     """The same variations under the same condition."""
     return named == expected
 
@@ -75,7 +80,7 @@ def outcome(said: Said, expected: Sequence[Option], kinds: Iterable[str] = (), a
 
 
 def _rank(named: Named, expected: Sequence[Option], alike: Alike) -> str:
-    right = [any(alike(option, each) for each in expected) for option in named.options]
+    right = [any(alike(option, each, named.dense) for each in expected) for option in named.options]
     return "right" if right[0] else "tie" if any(right) else "wrong"
 
 
@@ -120,7 +125,7 @@ def said_of(run: Run) -> Said:
     explained = {(case, subject) for subject, cause in causes for case in cause["cells"]}
     others = (cell for cell in rejected if cell.key not in explained)
     kinds = tuple(dict.fromkeys(kind for cell in others for kind in _kinds(cell)))
-    return Said(run.conforms, tuple(_named(cause) for _, cause in causes), kinds)
+    return Said(run.conforms, tuple(_named(cause, subject) for subject, cause in causes), kinds)
 
 
 def _of_cell(cell: Cell) -> dict[str, Any]:
@@ -132,8 +137,9 @@ def _of_cell(cell: Cell) -> dict[str, Any]:
     return {"decisions": decisions, "when": {}, "cells": [cell.case], "ties": ties}
 
 
-def _named(cause: Mapping[str, Any]) -> Named:
-    return Named(tuple(_option(each) for each in (cause, *cause["ties"])), len(cause["cells"]))
+def _named(cause: Mapping[str, Any], subject: str) -> Named:
+    options = tuple(_option(each) for each in (cause, *cause["ties"]))
+    return Named(options, len(cause["cells"]), subject.endswith("dense]"))
 
 
 def _option(cause: Mapping[str, Any]) -> Option:

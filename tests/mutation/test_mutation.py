@@ -83,10 +83,19 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Asked, ...]:
 def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(asked: tuple[Asked, ...]) -> None:
     alike = alike_where_it_shows(asked)
     half = option("scale=none", HALF)
-    assert alike(half, half)
-    assert alike(option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half)
-    assert not alike(NONE, half)
-    assert not alike(option("scale=squared", HALF), half)
+    assert alike(half, half, False)
+    assert alike(option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half, False)
+    assert not alike(NONE, half, False)
+    assert not alike(option("scale=squared", HALF), half, False)
+
+
+def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(asked: tuple[Asked, ...]) -> None:
+    """Where all masks are in one argument, every call has a mask."""
+    assert {each.dense for each in asked if "scale=none" in each.told} == {False, True}
+    alike = alike_where_it_shows(asked)
+    masked = option("scale=none", Condition(masks=True))
+    assert alike(NONE, masked, True)
+    assert not alike(NONE, masked, False)
 
 
 @pytest.mark.parametrize(
