@@ -60,7 +60,7 @@ SLOTS: dict[str, dict[str, Any]] = {
 ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
 """Kind of mask, as the audit calls its argument -> the argument of the lying adapters."""
 
-FLAGS = ("is_causal", "is_causal_at_the_end", "window")
+FLAGS = ("is_causal", "window")
 """Arguments that hold no array: they can only be ignored."""
 
 GUARDS: tuple[Mapping[str, Any], ...] = (
