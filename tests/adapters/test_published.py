@@ -48,8 +48,9 @@ OTHERS = ("published.stepwise_torch", "published.tf_mha", "published.tf_sdpa")
 WITH_LIST = """
 import sys
 from pathlib import Path
-import conformance.cli.run
-conformance.cli.run.PACKAGED = Path(sys.argv.pop(1))
+import conformance.cli.known
+assert conformance.cli.known.PACKAGED.is_file()
+conformance.cli.known.PACKAGED = Path(sys.argv.pop(1))
 from conformance.cli.main import main
 sys.exit(main())
 """
