@@ -15,10 +15,10 @@ from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
 from conformance.bridge.values import plain
 from conformance.engine.cells import Cell
 from conformance.engine.process import copy_bridge
-from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, counted_variance, has_rms_gate
+from conformance.judge.compare import RMS_LIMIT, averages, counted_variance, has_rms_gate
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
-from conformance.spec.problem import GRADIENT, Array
+from conformance.spec.problem import Array
 
 SCRIPT = '''\
 """
@@ -102,5 +102,4 @@ def _expected(expectation: Expectation) -> dict[str, Array]:
 
 def _rms_limit(name: str, bound: Bound, profile: Profile) -> float | None:
     """The limit of the root mean square, None where the second gate does not hold."""
-    gated = has_rms_gate(profile) and not name.startswith(GRADIENT) and bound.sigma.size >= RMS_ELEMENTS
-    return RMS_LIMIT if gated else None
+    return RMS_LIMIT if has_rms_gate(profile) and averages(name, bound.sigma.size) else None

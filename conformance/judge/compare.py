@@ -28,6 +28,11 @@ def has_rms_gate(profile: Profile) -> bool:
     return profile.acc in ("float32", "float64")
 
 
+def averages(name: str, size: int) -> bool:
+    """Whether errors of an output average: a few do not, nor those of a gradient, which share recomputed weights."""
+    return size >= RMS_ELEMENTS and not name.startswith(GRADIENT)
+
+
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """
@@ -46,12 +51,7 @@ class Comparison:
 
 
 def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_gate: bool) -> Comparison:
-    """
-    Judge the output `name`; rms_gate says whether the second gate holds for the declared accumulator.
-
-    There is none for gradients: the elements of one share errors of the recomputed weights, so they do not average.
-    """
-    rms_gate = rms_gate and not name.startswith(GRADIENT)
+    """Judge the output `name`; rms_gate says whether the second gate holds for the declared accumulator."""
     if actual.shape != expected.values.shape:
         return _broken(name, f"shape {actual.shape}, expected {expected.values.shape}")
     if actual.dtype != expected.dtype:
@@ -125,7 +125,7 @@ def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate
     tolerance = bound.tolerance
     used = budgets(error, tolerance)
     rms = root_mean_square(error, bound)
-    gated = rms_gate and error.size >= RMS_ELEMENTS
+    gated = rms_gate and averages(name, error.size)
     largest = float(used.max(initial=0.0))
     budget = max(largest, rms / RMS_LIMIT if gated else 0.0)
     coverage = bound.coverage

@@ -13,14 +13,14 @@ import numpy as np
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.closer import is_closer
-from conformance.judge.compare import RMS_ELEMENTS, RMS_LIMIT, compare, differs, has_rms_gate, root_mean_square
-from conformance.judge.expectation import Expectation
+from conformance.judge.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
+from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
 from conformance.oracle.variation import Dialect, Expected, Reply
 from conformance.oracle.variations import CANONICAL_NAMES, candidates
-from conformance.spec.problem import GRADIENT, Problem
+from conformance.spec.problem import Problem
 
 SCREEN = 0.05
 """A candidate that is further off than this fraction of its own largest number is not looked at closer."""
@@ -234,7 +234,7 @@ def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
 
     What is not cannot explain anything.
     """
-    return any(differs(declared.reply[name], reply[name], declared.bounds[name]) for name in reply) or (
+    return declared.separates(reply) or (
         has_rms_gate(profile) and any(_together(declared, reply, name) for name in reply)
     )
 
@@ -242,7 +242,7 @@ def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
 def _together(declared: Expectation, reply: Reply, name: str) -> bool:
     """Whether small differences of many elements amount to more than the second gate allows."""
     one, other, bound = declared.reply[name].values, reply[name].values, declared.bounds[name]
-    if one.size < RMS_ELEMENTS or name.startswith(GRADIENT):
+    if not averages(name, one.size):
         return False
     with np.errstate(invalid="ignore"):
         return root_mean_square(np.abs(one - other), bound) > RMS_LIMIT
@@ -258,9 +258,7 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     try:
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
-        bounds = {
-            name: _flat(bound, declared.reply[name], answer.reply[name]) for name, bound in declared.bounds.items()
-        }
+        bounds = {name: _standing_in(declared, name, other) for name, other in answer.reply.items()}
     used = [0.0]
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
@@ -270,21 +268,12 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     return max(used)
 
 
-def _flat(bound: Bound, declared: Expected, other: Expected) -> Bound:
+def _standing_in(declared: Expectation, name: str, other: Expected) -> Bound:
     """The largest tolerance for all, times the growth of the largest number, at least some roundings of that."""
-    one, most = _largest(declared), _largest(other)
-    tolerance = float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
+    bound = declared.bounds[name]
+    one, most = _largest(declared.reply[name]), _largest(other)
     grown = max(1.0, most / one) if one else 1.0
-    flat = np.full(other.values.shape, max(grown * tolerance, ROUNDINGS * UNIT[other.dtype] * most))
-    nothing, same = np.zeros_like(flat), bound.hard.shape == flat.shape
-    return Bound(
-        hard=flat,
-        sigma=nothing,
-        worst=flat,
-        judged=bound.judged if same else np.ones(flat.shape, dtype=bool),
-        spread=bound.spread if same else nothing,
-        common=nothing,
-    )
+    return flat(bound, other.values.shape, max(grown * largest_tolerance(bound), ROUNDINGS * UNIT[other.dtype] * most))
 
 
 def _largest(expected: Expected) -> float:

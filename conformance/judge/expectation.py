@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
 from conformance.oracle.bound import Bound
@@ -34,3 +36,15 @@ def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     """
     answer = evaluate(problem, dialect, profile.score)
     return Expectation(dialect, answer.reply, bound_reply(answer, profile))
+
+
+def flat(bound: Bound, shape: tuple[int, ...], tolerance: float) -> Bound:
+    """One tolerance for every element of a reply without a bound of its own, whose form need not be that of `bound`."""
+    every, nothing = np.full(shape, tolerance), np.zeros(shape)
+    judged = bound.judged if bound.judged.shape == shape else np.ones(shape, dtype=bool)
+    return Bound(every, nothing, every, judged, np.full(shape, np.max(bound.spread, initial=0.0)), nothing)
+
+
+def largest_tolerance(bound: Bound) -> float:
+    """Of all elements that are judged."""
+    return float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))

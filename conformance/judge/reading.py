@@ -15,8 +15,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.diagnose import CANONICAL, SCREEN, Way, taking
-from conformance.judge.expectation import Expectation
-from conformance.oracle.bound import Bound
+from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
@@ -120,7 +119,8 @@ def expected_under(probe: Probe, dialect: Dialect) -> Expectation | None:
     try:
         bounds = bound_reply(answer, probe.profile)
     except UnderivedBound:
-        bounds = {name: _flat(probe.declared.bounds[name], each.values.shape) for name, each in answer.reply.items()}
+        declared = ((name, each.values.shape, probe.declared.bounds[name]) for name, each in answer.reply.items())
+        bounds = {name: flat(bound, shape, largest_tolerance(bound)) for name, shape, bound in declared}
     return Expectation(dialect, answer.reply, bounds)
 
 
@@ -131,19 +131,9 @@ def _near(probe: Probe, reply: Reply) -> bool:
             return False
         with np.errstate(invalid="ignore"):
             error = np.nanmax(np.abs(actual.float64() - expected.values), initial=0.0)
-        allowed = float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
-        if error > SCREEN * float(np.nanmax(np.abs(expected.values), initial=0.0)) + allowed:
+        if error > SCREEN * float(np.nanmax(np.abs(expected.values), initial=0.0)) + largest_tolerance(bound):
             return False
     return True
-
-
-def _flat(bound: Bound, shape: tuple[int, ...]) -> Bound:
-    """The largest tolerance for every element of a reply, whose form need not be that of the bound."""
-    tolerance = bound.tolerance
-    largest = np.full(shape, np.max(tolerance, initial=0.0, where=np.isfinite(tolerance)))
-    spread = np.full(shape, np.max(bound.spread, initial=0.0))
-    judged = bound.judged if bound.judged.shape == shape else np.ones(shape, dtype=bool)
-    return Bound(largest, np.zeros(shape), largest, judged, spread, np.zeros(shape))
 
 
 def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
