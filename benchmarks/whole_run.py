@@ -45,6 +45,8 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
     frameworks = imports + compiles + calls
     coordinator = footer["timing"]["cpu"]
     judging = sum(cell["seconds"]["judge"] for cell in called)
+    diagnosing = sum(cell["seconds"]["judge"] for cell in called if cell["verdict"] == "fail")
+    diagnosing += sum(record["seconds"] for record in records if record["type"] == "diagnosis")
     judged = sum(cell["verdict"] != "unsupported" for cell in cells)
     ours = cpu - frameworks
     return [
@@ -60,6 +62,7 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
         ("    coordinator: cases, routing, protocol, log", coordinator - judging, "s"),
         ("    report and start", cpu - workers - coordinator, "s"),
         ("ours of all CPU", 100 * ours / cpu, "%"),
+        ("what fails, known or not: judged, searched, explained", 100 * diagnosing / ours, "% of ours"),
         ("judged cells", judged, ""),
         ("judged cells per CPU second", judged / cpu, "1/s"),
         ("compile signatures, all subjects", sum(footer["signatures"].values()), ""),

@@ -31,7 +31,7 @@ OPERATORS = ("sdpa", "mha")
 HALF = ("float16", "bfloat16")
 
 DISTINCT = 300
-SHAPES = 21
+SHAPES = 22
 PRINTED_SHAPES = 12
 PRINTED_SIGNATURES = 6
 """Texts have the shapes that they print: these come on top, docs/architecture.md."""
@@ -52,6 +52,7 @@ WIDE = 0.15
 RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 4),
     "softcap": 5,
+    "grouped_heads": 7,
     "gradients": 18,
     "mistakes": 9,
     "mistaken_heads": 1,
