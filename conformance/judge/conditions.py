@@ -1,7 +1,7 @@
 """The conditions under which a known deviation or a cause shows: facts about a call and its problem."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,22 @@ from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 Names = list[str]
 
+Dimension = Literal["batch", "num_heads", "seq_len_q", "seq_len_k"]
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+"""Of the logits, and so of masks, in their order."""
+
+OWN: dict[Dimension, str] = {
+    "batch": "a mask for each item",
+    "num_heads": "a mask for each head",
+    "seq_len_q": "a row of a mask for each query",
+    "seq_len_k": "a mask for each key",
+}
+SHARED: dict[Dimension, str] = {
+    "batch": "one mask for all items",
+    "num_heads": "one mask for all heads",
+    "seq_len_q": "one row of a mask for all queries",
+    "seq_len_k": "one mask for all keys",
+}
 ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
 
 
@@ -19,11 +35,12 @@ class Condition(BaseModel):
 
     slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
-    given. outputs, without_outputs: asked for, not asked for. dead_row: some query has nothing to attend. one_row: a
-    mask that is an array has one row for all of several queries. scaled: a scale is given. requirements: all are asked
-    for, in the words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal,
-    sizes_differ: pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not.
-    sizes_multiple, sizes_not_multiple: dimension -> what divides it, or not.
+    given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
+    entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. dead_row: some query has
+    nothing to attend. scaled: a scale is given. requirements: all are asked for, in the words of CAPABILITIES. layout:
+    in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions.
+    sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple, sizes_not_multiple: dimension
+    -> what divides it, or not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -39,10 +56,11 @@ class Condition(BaseModel):
     without_kinds: Names = Field(default_factory=list)
     masks: bool | None = None
     verbatim: bool | None = None
+    mask_dims: list[Dimension] = Field(default_factory=list)
+    without_mask_dims: list[Dimension] = Field(default_factory=list)
     outputs: Names = Field(default_factory=list)
     without_outputs: Names = Field(default_factory=list)
     dead_row: bool | None = None
-    one_row: bool | None = None
     scaled: bool | None = None
     requirements: Names = Field(default_factory=list)
     layout: Names | None = None
@@ -104,8 +122,13 @@ class Condition(BaseModel):
 
     def _about_problem(self, problem: Problem) -> bool:
         dead = not bool(problem.attended().any(axis=-1).all()) if self.dead_row is not None else None
-        one_row = _shares_a_row(problem) if self.one_row is not None else None
-        return self.dead_row == dead and self.one_row == one_row and self.scaled in (None, problem.scale is not None)
+        shapes = [group.values.shape for group in problem.groups if group.element != "flag"]
+        return (
+            self.dead_row == dead
+            and self.scaled in (None, problem.scale is not None)
+            and all(any(shape[DIMENSIONS.index(name)] > 1 for shape in shapes) for name in self.mask_dims)
+            and all(any(shape[DIMENSIONS.index(name)] == 1 for shape in shapes) for name in self.without_mask_dims)
+        )
 
     def and_also(self, other: "Condition") -> "Condition":
         """Both together; a field that both give is joined where it is a list or a mapping, else taken from `other`."""
@@ -161,8 +184,8 @@ class Condition(BaseModel):
         yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
         if self.dead_row is not None:
             yield "with a fully masked row" if self.dead_row else "without a fully masked row"
-        if self.one_row is not None:
-            yield "with one row of a mask for all queries" if self.one_row else "with a row of the mask for every query"
+        yield from (f"with {OWN[name]}" for name in self.mask_dims)
+        yield from (f"with {SHARED[name]}" for name in self.without_mask_dims)
 
     def _size_words(self) -> Iterator[str]:
         yield from (f"with {name} = {value}" for name, value in self.sizes.items())
@@ -172,11 +195,6 @@ class Condition(BaseModel):
         yield from (f"with {name} <= {limit}" for name, limit in self.sizes_up_to.items())
         yield from (f"with {name} a multiple of {block}" for name, block in self.sizes_multiple.items())
         yield from (f"with {name} not a multiple of {block}" for name, block in self.sizes_not_multiple.items())
-
-
-def _shares_a_row(problem: Problem) -> bool:
-    arrays = [group for group in problem.groups if group.element != "flag"]
-    return problem.seq_len_q > 1 and any(group.values.shape[-2] == 1 for group in arrays)
 
 
 def _among(allowed: Names | None, value: str) -> bool:

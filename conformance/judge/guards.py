@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from conformance.judge.conditions import Condition, always
+from conformance.judge.conditions import DIMENSIONS, Condition, always
 from conformance.judge.evidence import Evidence
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array
 
@@ -25,7 +25,7 @@ PAIRS = (
 ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
 """Dimensions that code squeezes where they are 1."""
 
-MASKS = ("masks", "kinds", "without_kinds", "slots", "without_slots", "elements", "verbatim")
+MASKS = ("masks", "kinds", "without_kinds", "slots", "without_slots", "elements", "verbatim", "mask_dims", "without_mask_dims")
 
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 BLOCKS = (8, 16, 32, 64, 128)
@@ -59,6 +59,8 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
         yield from (Condition(slots=[slot]), Condition(without_slots=[slot]))
         yield Condition.model_validate({"elements": {slot: element}})
     yield from (Condition(verbatim=True), Condition(verbatim=False))
+    for dimension in DIMENSIONS:
+        yield from (Condition(mask_dims=[dimension]), Condition(without_mask_dims=[dimension]))
     yield from _about_blocks()
 
 
