@@ -1,5 +1,5 @@
 """
-What a subject that is wrong costs beside one that is right: `conformance check` of three functions, CPU and their ratio.
+What a subject that is wrong costs beside one that is right: `conformance check` of three, CPU and their ratio.
 
 One is right, one has a mistake with a name in every call with a mask, one is wrong everywhere in a way that no decision
 explains, so that everything is searched in vain. The floor is the right one in the same run.
@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-FUNCTIONS = '''
+FUNCTIONS = """
 import numpy as np
 
 
@@ -32,7 +32,7 @@ def inverted(query, key, value, mask=None):
 
 def unnamed(query, key, value, mask=None):
     return np.sin(3 * right(query, key, value, mask))
-'''
+"""
 
 
 def cpu(command: list[str]) -> float:

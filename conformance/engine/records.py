@@ -206,11 +206,16 @@ class Cause(_Record):
 
 
 class Diagnosis(_Record):
-    """Why one subject fails, over all its verdicts; unexplained: case ids that no cause explains."""
+    """
+    Why one subject fails, over all its verdicts.
+
+    unexplained: case ids that no cause explains. unexplained_where: what these have in common, in words, or "".
+    """
 
     subject: str
     causes: tuple[Cause, ...] = ()
     unexplained: tuple[str, ...] = ()
+    unexplained_where: str = ""
 
 
 class KnownList(_Record):

@@ -4,13 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from conformance.judge.candidates import Candidate, Cause
-from conformance.judge.conditions import Condition
+from conformance.judge.conditions import Condition, condition_text
 from conformance.judge.diagnose import explanation_of
 from conformance.judge.evidence import Evidence
 from conformance.judge.joint import Diagnosis
-
-SHOWN = 3
-"""So many conditions that fit as well are named; of more it is said how many there are."""
 
 
 def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str, Any]:
@@ -20,10 +17,11 @@ def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str
     others: cells that were not judged, the simplest first; of these the first that tells two ties apart is named.
     """
     asked = Later(others)
-    return {
+    record = {
         "causes": [_cause(cause, asked) for cause in diagnosis.causes],
         "unexplained": [cell.case for cell in diagnosis.unexplained],
     }
+    return record | ({"unexplained_where": diagnosis.where.words} if diagnosis.where.words else {})
 
 
 class Later:
@@ -82,11 +80,3 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) 
         remedy = "; ".join(dict.fromkeys(each.remedy for each in said if each is not None and each.remedy))
     named |= {"sentence": sentence, "remedy": remedy, "when": guards[0].record()}
     return named | ({"condition": condition_text(guards)} if guards[0].words else {})
-
-
-def condition_text(guards: tuple[Condition, ...]) -> str:
-    """The condition in words, and what it is not told from."""
-    first, *rest = (guard.words for guard in guards)
-    if len(rest) >= SHOWN:
-        return f"only {first}, or under one of {len(rest)} other conditions that the cases do not tell from it"
-    return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")

@@ -94,6 +94,16 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Compari
     )
 
 
+def beyond(expected: Expected, actual: Tensor, bound: Bound) -> Array | None:
+    """Which elements lie beyond the bound, or differ in being finite; None if shape or dtype is another."""
+    if actual.shape != expected.values.shape or actual.dtype != expected.dtype:
+        return None
+    values = actual.float64()
+    with np.errstate(invalid="ignore"):
+        far = np.abs(values - expected.values) > bound.tolerance
+    return np.asarray((far | (_kind(expected.values) != _kind(values))) & bound.judged)
+
+
 def budgets(error: Array, tolerance: Array) -> Array:
     """Error / tolerance by element; 0/0 is 0, anything else over 0 is infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):

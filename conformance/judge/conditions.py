@@ -1,6 +1,6 @@
 """The conditions under which a known deviation or a cause shows: facts about a call and its problem."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +9,9 @@ from conformance.bridge.contract import Facts
 from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 Names = list[str]
+
+SHOWN = 3
+"""So many conditions that fit as well are named; of more it is said how many there are."""
 
 Dimension = Literal["batch", "num_heads", "seq_len_q", "seq_len_k"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
@@ -204,3 +207,11 @@ def _among(allowed: Names | None, value: str) -> bool:
 def always() -> Condition:
     """A condition that every call meets."""
     return Condition(**dict[str, Any]())
+
+
+def condition_text(guards: Sequence[Condition]) -> str:
+    """The condition in words, and what it is not told from."""
+    first, *rest = (guard.words for guard in guards)
+    if len(rest) >= SHOWN:
+        return f"only {first}, or under one of {len(rest)} other conditions that the cases do not tell from it"
+    return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")

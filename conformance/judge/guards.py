@@ -25,7 +25,17 @@ PAIRS = (
 ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
 """Dimensions that code squeezes where they are 1."""
 
-MASKS = ("masks", "kinds", "without_kinds", "slots", "without_slots", "elements", "verbatim", "mask_dims", "without_mask_dims")
+MASKS = (
+    "masks",
+    "kinds",
+    "without_kinds",
+    "slots",
+    "without_slots",
+    "elements",
+    "verbatim",
+    "mask_dims",
+    "without_mask_dims",
+)
 
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 BLOCKS = (8, 16, 32, 64, 128)
@@ -140,6 +150,25 @@ class Guards:
                 named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
             )
             best = Fit(tuple(guards), depth, tuple(n for n, there in zip(shows, inside, strict=True) if there))
+        return best
+
+    def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:
+        """
+        Every smallest guard that holds in all of `shows` and in as few as possible of `conforming`; in how many.
+
+        A second condition must keep some more out.
+        """
+        named, holds = self._table
+        always_there = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
+        kept = holds[always_there][:, np.array(conforming, dtype=int)]
+        best: tuple[tuple[Condition, ...], int] = ((), len(conforming))
+        for all_ones, all_others in (_alone(len(always_there)), _in_twos(len(always_there))):
+            left = (kept[all_ones] & kept[all_others]).sum(axis=1)
+            if left.min(initial=best[1]) >= best[1]:
+                continue
+            first = np.flatnonzero(left == left.min())[:MOST]
+            pairs = zip(always_there[all_ones[first]], always_there[all_others[first]], strict=True)
+            best = tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs), int(left.min())
         return best
 
 

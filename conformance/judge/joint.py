@@ -15,6 +15,7 @@ from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import ways
 from conformance.judge.evidence import Evidence
 from conformance.judge.guards import Fit, Guards
+from conformance.judge.whereabouts import INFORMATIVE, Whereabouts, whereabouts
 
 LOOKED_AT = 3
 """In so many of its simplest cells it is seen whether a candidate is half of a pair."""
@@ -26,10 +27,11 @@ PRICE = 0.1
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes in the order in which they were found, and the failing cells that nothing explains."""
+    """Causes in the order in which they were found, the failing cells that nothing explains, and where those lie."""
 
     causes: tuple[Cause, ...]
     unexplained: tuple[Evidence, ...]
+    where: Whereabouts = field(default_factory=Whereabouts)
 
 
 def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = ()) -> Diagnosis:
@@ -48,7 +50,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = ()) -> Di
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
     causes, unexplained = standing(search.causes, search.open_cells(), unsteady)
-    return Diagnosis(tuple(causes), tuple(unexplained))
+    return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,15 @@ class _Search:
     def conforming_cells(self) -> list[Evidence]:
         """Cells that conform, the simplest first."""
         return [self.cells[n] for n in self._conforming]
+
+    def where(self, cells: Sequence[Evidence]) -> Whereabouts:
+        """What cells that nothing explains have in common, and the conforming ones have not."""
+        if not cells:
+            return Whereabouts()
+        shows = [n for n, cell in enumerate(self.cells) if cell in cells]
+        conditions, conforming = self._guards.around(shows, self._conforming)
+        telling = conforming <= INFORMATIVE * len(self._conforming)
+        return whereabouts(cells, conditions if telling else (), conforming if telling else 0)
 
     def extend(self) -> None:
         """Let a cause have the cells that it brings within their bounds where its condition holds, be it by little."""

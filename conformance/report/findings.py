@@ -5,8 +5,9 @@ Every report is written from these records, so they all say the same.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from conformance.engine.records import Cell, Diagnosis, Key, Known, Tie
 from conformance.engine.run import Run
@@ -75,9 +76,11 @@ def findings(run: Run) -> list[Finding]:
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
     told = {key for finding in found for key in finding.cells}
     left = [cell for cell in rejected_cells(run) if cell.key not in told]
-    unexplained = {(case, each.subject) for each in run.diagnoses.values() for case in each.unexplained}
-    found += _undiagnosed([cell for cell in left if cell.key not in unexplained])
-    found += _unexplained([cell for cell in left if cell.key in unexplained])
+    where = {
+        (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
+    }
+    found += _undiagnosed([cell for cell in left if cell.key not in where])
+    found += _unexplained([cell for cell in left if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
 
 
@@ -152,12 +155,16 @@ def _undiagnosed(cells: list[Cell]) -> list[Finding]:
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
 
 
-def _unexplained(cells: list[Cell]) -> list[Finding]:
-    """What failed in the same way, as far as is known."""
+def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType({})) -> list[Finding]:
+    """What failed in the same way, as far as is known, and what that has in common."""
     groups: dict[tuple[str, str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
-    return [_finding(some, "") for some in groups.values()]
+    found = [_finding(some, "") for some in groups.values()]
+    return [
+        replace(each, sentence=f"{told}: {each.sentence}") if (told := where.get(each.example)) else each
+        for each in found
+    ]
 
 
 def _explained_by(cell: Cell) -> list[str]:

@@ -1,0 +1,177 @@
+"""Where failures lie that nothing explains: worked by hand on few rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conformance.bridge.contract import Facts
+from conformance.bridge.profile import Profile
+from conformance.judge.conditions import Condition
+from conformance.judge.evidence import Evidence
+from conformance.judge.expectation import expect
+from conformance.judge.guards import Guards
+from conformance.judge.joint import diagnose
+from conformance.judge.named_rows import named_rows
+from conformance.judge.whereabouts import Whereabouts, whereabouts
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+B, H, Q, K, D = 2, 3, 5, 7, 11
+PROFILE = Profile.ordinary("float32")
+ROWS = dict(named_rows())
+
+
+def problem(allowed: Array | None = None, outputs: tuple[str, ...] = ("output",)) -> Problem:
+    rng = np.random.default_rng(5)
+    query, key, value = (round_to(rng.normal(size=(B, H, length, D)), "float32") for length in (Q, K, K))
+    groups = () if allowed is None else (Group("mask", ("attention",), "bool", allowed),)
+    return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=groups, outputs=outputs)
+
+
+def cell(asked: Problem, wrong: dict[str, Array] | None = None, name: str = "case") -> Evidence:
+    """A call whose reply is off by 1 where `wrong` says; one that conforms where it says nothing."""
+    declared = expect(asked, {}, PROFILE)
+    facts = Facts("sdpa", "float32", "cpu", "", asked.outputs, sizes=asked.sizes())
+    judged = Evidence(name, facts, asked, declared, PROFILE)
+    if wrong is None:
+        return judged
+    off = {name: each.values + wrong.get(name, np.zeros(1)) for name, each in declared.reply.items()}
+    actual = {name: to_tensor(round_to(each, "float32"), "float32") for name, each in off.items()}
+    return replace(judged, actual=actual)
+
+
+def in_rows(*places: tuple[int | slice, ...]) -> dict[str, Array]:
+    off = np.zeros((B, H, Q, D))
+    for place in places:
+        off[place] = 1.0
+    return {"output": off}
+
+
+def holes(*hidden: tuple[int, int]) -> Array:
+    allowed = np.ones((1, 1, Q, K), dtype=bool)
+    for query, key in hidden:
+        allowed[0, 0, query, key] = False
+    return allowed
+
+
+EVERY = slice(None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (in_rows((EVERY, EVERY, 0)), "in just the rows of the first query"),
+        (in_rows((EVERY, EVERY, 4)), "in just the rows of the last query"),
+        (in_rows((1, EVERY, 4)), "in some rows of the last query"),
+        (in_rows((1,)), "in just the rows of the last item"),
+        (in_rows((EVERY, slice(1, 3))), "in just the rows of heads behind the first"),
+        (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are no place
+        (in_rows((EVERY,)), ""),  # everywhere
+    ],
+)
+def test_rows_are_named_by_their_place(wrong: dict[str, Array], words: str) -> None:
+    assert whereabouts([cell(problem(), wrong)], (), 0).words == words
+
+
+def test_the_rows_must_hold_in_every_cell() -> None:
+    one = cell(problem(), in_rows((EVERY, EVERY, 0)))
+    other = cell(problem(), in_rows((EVERY, EVERY, 4)))
+    assert whereabouts([one], (), 0).rows == "of the first query"
+    assert whereabouts([one, other], (), 0).rows == ""
+
+
+def test_rows_are_named_by_what_they_attend() -> None:
+    allowed = holes((2, 2), (3, 0), (4, 6))
+    expected = {
+        "from which the key at their own place is hidden": [False, False, True, False, False],
+        "from which the first key is hidden": [False, False, False, True, False],
+        "from which the last key is hidden": [False, False, False, False, True],
+        "from which some key is hidden": [False, False, True, True, True],
+        "that attend every key": [True, True, False, False, False],
+        "that attend nothing": [False] * 5,
+    }
+    assert {name: ROWS[name](allowed)[0, 0].tolist() for name in expected} == expected
+
+
+def test_rows_of_blocks() -> None:
+    attended = np.ones((1, 1, 13, K), dtype=bool)
+    attended[0, 0, 3, :4] = False
+    places = {name: np.flatnonzero(rows(attended)).tolist() for name, rows in ROWS.items()}
+    assert places["from which the first 4 keys are hidden"] == [3]
+    assert places["from which the first 8 keys are hidden"] == []  # there are no more
+    assert places["of the first 4 queries"] == [0, 1, 2, 3]
+    assert places["of queries behind the first 8"] == [8, 9, 10, 11, 12]
+    assert places["of queries behind the last whole block of 4"] == [12]
+
+
+def test_a_padded_query_is_seen_by_its_own_key() -> None:
+    """An outer product of padding hides rows 3 and 4, too: keys 3 and 4 are hidden from all."""
+    padding = np.ones((1, 1, 1, K), dtype=bool)
+    padding[..., 3:5] = False
+    found = whereabouts([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
+    assert found.words == "in just the rows from which the key at their own place is hidden"
+
+
+def test_an_output_that_is_wrong_alone_is_named() -> None:
+    asked = problem(outputs=("output", "weights"))
+    off = np.zeros((B, H, Q, K))
+    off[:, :, 4] = 0.5
+    found = whereabouts([cell(asked, {"weights": off})], (), 0)
+    assert found.words == "in weights alone, in just the rows of the last query"
+    assert whereabouts([cell(problem(), in_rows((EVERY,)))], (), 0).outputs == ()
+
+
+def test_mean_weights_have_no_heads() -> None:
+    asked = problem(outputs=("output", "weights_mean"))
+    off = np.zeros((B, Q, K))
+    off[:, 0] = 0.5
+    assert whereabouts([cell(asked, {"weights_mean": off})], (), 0).rows == "of the first query"
+
+
+def test_another_shape_has_no_rows() -> None:
+    judged = cell(problem(), in_rows((EVERY, EVERY, 0)))
+    cut = replace(judged, actual={"output": to_tensor(np.zeros((B, H, Q)), "float32")})
+    assert whereabouts([cut], (Condition(masks=True),), 0).words == "only with a mask"
+
+
+def test_what_conforms_there_is_counted() -> None:
+    assert Whereabouts((Condition(masks=True),), 3).words == "only with a mask (where 3 calls conform)"
+    assert Whereabouts((Condition(masks=True),), 1).words == "only with a mask (where 1 call conforms)"
+
+
+def test_the_smallest_condition_around_the_failures() -> None:
+    """
+    Of four calls without weights one has scale; of two with weights both have.
+
+    Only the last fails: weights leave one that conforms, weights and an item alone none.
+    """
+    plain = [cell(problem()) for _ in range(3)]
+    scaled = cell(problem().but(scale=0.5))
+    weighing = problem(outputs=("output", "weights")).but(scale=0.5)
+    single = weighing.but(query=weighing.query[:1], key=weighing.key[:1], value=weighing.value[:1])
+    cells = [*plain, scaled, cell(weighing), cell(single)]
+    alone, left = Guards(cells[:-1]).around([4], [0, 1, 2, 3])
+    assert (alone[0].record(), left) == ({"outputs": ["weights"]}, 0)
+    both, left = Guards([*cells, cell(single)]).around([4], [0, 1, 2, 3, 5, 6])
+    assert (both[0].record(), left) == ({"outputs": ["weights"], "sizes_above": {"batch": 1}}, 0)
+    most, left = Guards(cells).around([3, 4], [0, 1, 2, 5])
+    assert (most[0].record(), left) == ({"scaled": True, "sizes_above": {"batch": 1}}, 0)
+
+
+def test_nothing_is_said_of_what_holds_for_most_calls() -> None:
+    """One fails of four that are alike: no condition, no place."""
+    sine = {"output": np.sin(np.arange(B * H * Q * D, dtype=float)).reshape(B, H, Q, D) + 2.0}
+    found = diagnose([cell(problem(), sine, "0"), *(cell(problem(), None, str(n)) for n in (1, 2, 3))])
+    assert len(found.unexplained) == 1
+    assert found.where.words == ""
+
+
+def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
+    """Two calls with a scale are off in the last query; without one all is right."""
+    off = {"output": np.zeros((B, H, Q, D))}
+    off["output"][:, :, 4] = np.arange(1.0, D + 1.0)
+    wrong = [cell(problem().but(scale=scale), off, f"scaled {scale}") for scale in (0.25, 0.5)]
+    found = diagnose([*wrong, *(cell(problem(), None, str(n)) for n in range(3))])
+    assert [each.case for each in found.unexplained] == ["scaled 0.25", "scaled 0.5"]
+    assert found.where.words == "only with a scale given, in just the rows of the last query"
