@@ -54,6 +54,12 @@ def _ignored_with_weights(problem: Problem, group: Group) -> Group | None:
     return None if any(name in problem.outputs for name in WEIGHTS) else group
 
 
+def _ignored_if_first_allows(_: Problem, group: Group) -> Group | None:
+    """Whether anything is masked is looked up in the mask of the first item and head."""
+    neutral = group.values == 0 if group.element == "float" else group.values != 0
+    return None if neutral[0, 0].all() and not neutral.all() else group
+
+
 def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
     """Add (1 - mask) * -1e9 in place of a float mask, in the score dtype."""
 
@@ -155,6 +161,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"ignores {slot} when weights are asked for",
             "do not ask for weights",
             _ignored_with_weights,
+        ),
+        row(
+            "use",
+            "ignored_if_first_allows",
+            f"ignores {slot} where that of the first item and head masks nothing",
+            "call once per item",
+            _ignored_if_first_allows,
         ),
         *axis_variations(slot),
     )

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.judge.candidates import Candidate, Cause
+from conformance.judge.chance import standing
+from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Evidence
 from conformance.judge.joint import diagnose
 from conformance.oracle.evaluate import evaluate
@@ -34,6 +37,18 @@ def test_a_cause_explains_a_quarter_of_what_it_would_show_in(others: int, told: 
     by_chance = cell(plain(1, 5, 61), REVERSED)
     found = diagnose([by_chance, *(unheard(*size) for size in SIZES[:others])])
     assert len(found.causes) == told
+
+
+@pytest.mark.parametrize(("others", "stands"), [(2, True), (3, False)])
+def test_a_cause_with_a_vague_condition_explains_half_of_what_it_would_show_in(others: int, stands: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    cells = tuple(cell(plain(*size), REVERSED) for size in SIZES[:2])
+    vague = tuple(Condition(sizes={"batch": size}) for size in range(4))
+    left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
+    kept, unexplained = standing([Cause(Candidate((("value_path", "reversed"),)), vague, cells)], left)
+    assert len(kept) == int(stands)
+    assert len(unexplained) == others + (0 if stands else 2)
+    kept, _ = standing([Cause(Candidate((("value_path", "reversed"),)), vague[:3], cells)], left)
+    assert len(kept) == 1
 
 
 def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:

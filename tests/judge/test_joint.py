@@ -130,10 +130,10 @@ def test_two_bugs_under_two_conditions_are_two_causes() -> None:
 
 
 def test_one_decision_under_two_conditions_that_no_two_hold_together_is_told_twice() -> None:
-    found = diagnose(subject(lambda p: REVERSED if p.dtype == "float16" or (p.batch == 1 and p.groups) else {}))
+    found = diagnose(subject(lambda p: REVERSED if p.dtype == "float16" or (p.batch == 1 and p.seq_len_q == 7) else {}))
     assert [(dict(each.candidate.change), each.guards[0]) for each in found.causes] == [
         (REVERSED, Condition(dtype=["float16"])),
-        (REVERSED, Condition(masks=True, sizes={"batch": 1})),
+        (REVERSED, Condition(sizes={"batch": 1}, sizes_equal=[("seq_len_q", "seq_len_k")])),
     ]
     assert found.unexplained == ()
 

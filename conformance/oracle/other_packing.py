@@ -1,0 +1,131 @@
+"""Variations that are slips of what lies side by side: heads of a group, keys and values, items, padding."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group
+from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
+from conformance.spec.problem import Array, Group, Problem
+
+WIDTHS = (8, 16, 32, 64, 128)
+"""Multiples to which heads are widened for alignment."""
+
+
+def _tiled(*names: str) -> StepsMap:
+    """Query head h reads head h % num_kv_heads of these, not h // group."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        def group(state: State) -> State:
+            done, problem = ordinary(state), state.problem
+            heads = np.arange(problem.num_heads) % problem.num_kv_heads
+            return done.but(**{name: getattr(state, name)[:, heads] for name in names})
+
+        ordinary = next(step.apply for step in steps if step.name == "group")
+        return replace_step(steps, "group", group)
+
+    return apply
+
+
+def _kv_by_head(steps: Steps, _: str) -> Steps:
+    """The heads of all keys, then those of all values, are read as key and value of every head in turn."""
+
+    def read(state: State) -> State:
+        if state.key.shape != state.value.shape or state.problem.num_kv_heads == 1:
+            return state
+        packed = np.concatenate([state.key, state.value], axis=1)
+        return state.but(key=packed[:, 0::2], value=packed[:, 1::2])
+
+    return insert_after(steps, "split", Step("unpack", read)) if any(step.name == "split" for step in steps) else steps
+
+
+def _mean_over_items(steps: Steps, _: str) -> Steps:
+    """The axis batch * num_heads is unfolded as (num_heads, batch) before the mean over the heads is taken."""
+
+    def mixed(state: State) -> State:
+        done = ordinary(state)
+        if "weights_mean" not in state.problem.outputs:
+            return done
+        batch, heads, *rows = done.weights.shape
+        return done.but(weights=done.weights.reshape(heads, batch, *rows).swapaxes(0, 1))
+
+    ordinary = next(step.apply for step in steps if step.name == "weights")
+    return replace_step(steps, "weights", mixed)
+
+
+def _widened(width: int) -> ProblemMap:
+    """The default scale is that of the next multiple of `width`."""
+
+    def apply(problem: Problem) -> Problem:
+        if problem.scale is not None or problem.head_dim % width == 0:
+            return problem
+        return problem.but(scale=1.0 / math.sqrt(problem.head_dim + -problem.head_dim % width))
+
+    return apply
+
+
+def _causal_among_attended(problem: Problem, group: Group) -> Group:
+    """Keys that padding hides are taken out first: a key's place is that among the others."""
+    padding = [each.allowed for each in problem.groups if _is_padding(each)]
+    if group.offset is None or not padding:
+        return group
+    kept = np.logical_and.reduce([np.broadcast_to(each, _whole(each, problem)) for each in padding if each is not None])
+    place = np.cumsum(kept, axis=-1) - 1
+    seen = place <= np.arange(problem.seq_len_q)[:, None] + group.offset
+    return replace(group, values=seen, offset=None)
+
+
+def _is_padding(group: Group) -> bool:
+    """Whether a mask hides the same keys from every query of an item."""
+    return group.offset is None and group.allowed is not None and group.values.shape[1:3] == (1, 1)
+
+
+def _whole(values: Array, problem: Problem) -> tuple[int, ...]:
+    return (*values.shape[:3], problem.seq_len_k)
+
+
+ROWS: tuple[Variation, ...] = (
+    *(
+        unbounded_row(
+            "grouped_heads",
+            f"{name}s_tiled",
+            f"shares the heads of the {name}s in turn (tile), those of the {other}s consecutively (repeat)",
+            "repeat keys and values",
+            _tiled(name),
+        )
+        for name, other in (("key", "value"), ("value", "key"))
+    ),
+    unbounded_row(
+        "projection_order",
+        "kv_by_head",
+        "reads keys and values, packed one after the other, as key and value of every head in turn",
+        "interleave the columns of wk and wv",
+        _kv_by_head,
+    ),
+    unbounded_row(
+        "returned_weights",
+        "mean_over_items",
+        "averages the returned weights over items as well: it unfolds batch * num_heads as (num_heads, batch)",
+        "ask for weights per head",
+        _mean_over_items,
+    ),
+    *(
+        problem_row(
+            "scale",
+            f"head_dim_padded_{width}",
+            f"scales by the width of a head that is filled up to a multiple of {width}",
+            "give the scale",
+            _widened(width),
+        )
+        for width in WIDTHS
+    ),
+    problem_row(
+        "causal_alignment",
+        "among_attended",
+        "counts, for the causal flag, only the keys that padding leaves",
+        "pass the mask",
+        each_group(_causal_among_attended),
+    ),
+)
