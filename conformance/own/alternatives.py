@@ -6,7 +6,7 @@ from typing import Any
 from conformance.engine.judging import Judged
 from conformance.judge.cell import compare_all
 from conformance.judge.expectation import expect
-from conformance.own.profiles import PROFILES, TOLD
+from conformance.own.profiles import PROFILES, TOLD, meant
 
 MISSES = 10
 """A profile that explains so many failures less than there are is not tried any more."""
@@ -46,7 +46,8 @@ class Alternatives:
 
 
 def _would_conform(judged: Judged, name: str) -> bool:
-    if judged.declared is None:
+    """Whether it would, of a dtype for which --profile takes the name."""
+    if judged.declared is None or not meant(name, [judged.facts.dtype]):
         return False
     profile = PROFILES[name](judged.facts.dtype)
     expected = expect(judged.problem, judged.declared.dialect, profile)

@@ -97,6 +97,8 @@ class Checked:
 WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
 """Relations about non-finite values, which are a decision: the cases on it observe it, or hold what is declared."""
 
+HELD = "{} holds a run already: choose another --out"
+
 
 def check(request: Request, folder: Path, watch: Watch) -> Checked:
     """
@@ -109,9 +111,12 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
     if request.profile is not None and request.profile not in PROFILES:
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
-        raise CheckError(f"{folder} holds a run already: choose another --out")
+        raise CheckError(HELD.format(folder))
     subjects, notes, chosen = _borrowed(request, folder) if request.like else _own(request, folder)
-    log = RunLog.create(folder / LOG)
+    try:
+        log = RunLog.create(folder / LOG)
+    except FileExistsError as error:  # another check has begun there meanwhile
+        raise CheckError(HELD.format(folder)) from error
     log.append(header(folder.name, request.command, "cpu", chosen, subjects, {"default": our_own()}))
     alternatives = Alternatives()
     session = Session(

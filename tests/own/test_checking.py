@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.engine.adapters import read_adapter
+from conformance.engine.runlog import RunLog
 from conformance.gate import decide
 from conformance.own.adapter_text import ADAPTER
 from conformance.own.causes import causes
@@ -153,6 +154,24 @@ def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
     done = checked("plain_sdpa:tf32_operands", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
     assert any("would conform under tf32" in note and "if intended, --profile tf32" in note for note in done.notes)
+
+
+def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
+    """--profile bfloat16_operands would be taken for float32 alone."""
+    done = checked("plain_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert not any("--profile" in note for note in done.notes)
+
+
+def test_a_folder_that_another_check_takes_meanwhile_is_refused(
+    checked: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken(path: Path) -> RunLog:
+        raise FileExistsError(path)
+
+    monkeypatch.setattr(RunLog, "create", taken)
+    with pytest.raises(CheckError, match="holds a run already: choose another --out"):
+        checked("plain_sdpa:right", "shapes/*")
 
 
 def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
