@@ -20,7 +20,7 @@ from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
 from conformance.oracle.variation import Dialect, Expected, Reply
 from conformance.oracle.variations import CANONICAL_NAMES, candidates
-from conformance.spec.problem import Problem
+from conformance.spec.problem import Array, Problem
 
 SCREEN = 0.05
 """A candidate that is further off than this fraction of its own largest number is not looked at closer."""
@@ -258,7 +258,9 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     try:
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
-        bounds = {name: _standing_in(declared, name, other) for name, other in answer.reply.items()}
+        attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
+        rounded = UNIT[profile.score] * _largest(attended)
+        bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
     used = [0.0]
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
@@ -268,13 +270,19 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     return max(used)
 
 
-def _standing_in(declared: Expectation, name: str, other: Expected) -> Bound:
-    """The largest tolerance for all, times the growth of the largest number, at least some roundings of that."""
+def _standing_in(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:
+    """
+    The largest tolerance for all, times the growth of the largest number, at least some roundings of that.
+
+    rounded: by what part of itself a weight may move since its logit is rounded, which does not show where the weights
+    that are declared are saturated.
+    """
     bound = declared.bounds[name]
-    one, most = _largest(declared.reply[name]), _largest(other)
+    one, most = _largest(declared.reply[name].values), _largest(other.values)
     grown = max(1.0, most / one) if one else 1.0
-    return flat(bound, other.values.shape, max(grown * largest_tolerance(bound), ROUNDINGS * UNIT[other.dtype] * most))
+    least = max(ROUNDINGS * UNIT[other.dtype], rounded) * most
+    return flat(bound, other.values.shape, max(grown * largest_tolerance(bound), least))
 
 
-def _largest(expected: Expected) -> float:
-    return float(np.max(np.abs(expected.values), initial=0.0, where=np.isfinite(expected.values)))
+def _largest(values: Array) -> float:
+    return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))

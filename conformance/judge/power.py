@@ -39,7 +39,12 @@ INVISIBLE: Mapping[str, str] = {
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
-    **{f"mask_axes[{kind}]=as_lengths": "it is no padding" for kind in ("attention", "causal", "window", "additive")},
+    "mask_axes[key_padding]=heads_tiled": _BY_KEYS,
+    **{
+        f"mask_axes[{kind}]={name}": "it is no padding"
+        for kind in ("attention", "causal", "window", "additive")
+        for name in ("as_lengths", "padding_of_queries")
+    },
     **{
         f"{family}[{kind}]={name}": why
         for kind in ("causal", "window")
@@ -54,6 +59,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "items_as_queries", _ONE_FOR_ALL),
             ("mask_axes", "items_tiled", _ONE_FOR_ALL),
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
+            ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
         )
     },
 }

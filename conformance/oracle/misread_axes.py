@@ -82,6 +82,25 @@ def _heads_major(problem: Problem, group: Group) -> Group:
     return replace(group, values=folded.swapaxes(0, 1))
 
 
+def _padding_of_queries(problem: Problem, group: Group) -> Group:
+    """The outer product of padding with itself, where there are as many queries as keys: it hides queries too."""
+    if problem.seq_len_q != problem.seq_len_k or "key_padding" not in group.kinds or group.values.shape[2] > 1:
+        return group
+    turned = group.values.swapaxes(-1, -2)
+    if group.element == "float":
+        return replace(group, values=np.where(turned == -np.inf, -np.inf, group.values))
+    return replace(group, element="bool", values=(group.values != 0) & (turned != 0))
+
+
+def _heads_tiled(problem: Problem, group: Group) -> Group:
+    """Give a head the mask of the one whose place it has where key and value heads are shared in turn (tile)."""
+    shared, heads = problem.num_kv_heads, problem.num_heads
+    if group.values.shape[1] == 1 or shared in (1, heads):
+        return group
+    order = np.arange(heads).reshape(heads // shared, shared).T.ravel()
+    return replace(group, values=group.values[:, order])
+
+
 def _as_lengths(_: Problem, group: Group) -> Group:
     """Padding becomes the number of keys that are attended, and those are the first."""
     if group.kinds != ("key_padding",) or group.element == "float" or group.values.shape[2] > 1:
@@ -136,6 +155,18 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             f"unfolds the axis batch * num_heads of {slot} with the heads first",
             f"repeat {slot} in the order of heads, then items",
             _heads_major,
+        ),
+        row(
+            "padding_of_queries",
+            f"hides the queries, too, at positions that {slot} hides as keys, when there are as many",
+            "give the padding an axis of queries",
+            _padding_of_queries,
+        ),
+        row(
+            "heads_tiled",
+            f"takes the heads of {slot} in the order of tile, where heads share keys consecutively (repeat)",
+            f"permute the heads of {slot}",
+            _heads_tiled,
         ),
         row(
             "as_lengths",

@@ -71,6 +71,7 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
     "plus_1e10": lambda score: min(1e10, largest(score)),
     "plus_1e4": lambda _: 1e4,
     "zero": lambda _: 0.0,
+    "plus_1e-9": lambda _: 1e-9,
 }
 
 
@@ -134,6 +135,13 @@ ROWS: tuple[Variation, ...] = (
         "puts zero where masked, which is a logit like others",
         "",
         _fill(_NUMBERS["zero"], replaces=True),
+    ),
+    steps_row(
+        "mask_fill",
+        "plus_1e-9",
+        "puts 1e-9 where masked, which is a logit like others",
+        "",
+        _fill(_NUMBERS["plus_1e-9"], replaces=True),
     ),
     steps_row(
         "mask_fill",

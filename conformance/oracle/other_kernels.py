@@ -1,5 +1,6 @@
 """Variations that are slips of a kernel which takes keys, queries or a head in pieces."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -108,6 +109,24 @@ def _place_in_block(block: int) -> ProblemMap:
     return each_group(folded)
 
 
+def _packed(position: Callable[[Array, Problem], Array]) -> ProblemMap:
+    """
+    A causal flag for the queries of a group in one tall matrix, head after head.
+
+    position: that of a query, from its row (num_heads // num_kv_heads, seq_len_q) in that matrix.
+    """
+
+    def misplaced(problem: Problem, group: Group) -> Group:
+        heads, shared = problem.num_heads, problem.num_kv_heads
+        if group.offset is None or shared == heads:
+            return group
+        rows = np.arange(heads // shared * problem.seq_len_q).reshape(heads // shared, problem.seq_len_q)
+        places = np.tile(position(rows, problem) + group.offset, (shared, 1))
+        return replace(group, values=(np.arange(problem.seq_len_k) <= places[..., None])[None], offset=None)
+
+    return each_group(misplaced)
+
+
 def _last_query_zero(steps: Steps, _: str) -> Steps:
     def zero(state: State) -> State:
         queries = state.context.shape[-2]
@@ -176,6 +195,23 @@ ROWS: tuple[Variation, ...] = (
             _place_in_block(block),
         )
         for block in BLOCKS
+    ),
+    *(
+        problem_row(
+            "causal_alignment",
+            name,
+            f"packs the queries of heads that share a key, head after head, and counts their positions {how}",
+            "pass the mask",
+            _packed(position),
+        )
+        for name, how, position in (
+            (
+                "packed_by_position",
+                "for the causal flag as if they lay position after position",
+                lambda rows, problem: rows // (problem.num_heads // problem.num_kv_heads),
+            ),
+            ("packed_rows", "on from head to head for the causal flag", lambda rows, _: rows),
+        )
     ),
     unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
     unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),

@@ -33,6 +33,17 @@ def _causal(shift: Callable[[Problem], int]) -> ProblemMap:
     return each_group(moved)
 
 
+def _end_reversed(problem: Problem) -> Problem:
+    """Shift the diagonal of a causal flag by seq_len_q - seq_len_k, whatever is asked for."""
+    return each_group(lambda each, group: _aligned(each, group, each.seq_len_q - each.seq_len_k))(problem)
+
+
+def _aligned(problem: Problem, group: Group, offset: int) -> Group:
+    if group.offset in (None, offset):
+        return group
+    return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, offset), offset=offset)
+
+
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
     """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
     return (np.arange(seq_len_k)[None, :] <= np.arange(seq_len_q)[:, None] + offset)[None, None]
@@ -62,6 +73,17 @@ def _window(left: int, right: int) -> ProblemMap:
         return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
     return each_group(moved)
+
+
+def _zero_is_unbounded(problem: Problem, group: Group) -> Group:
+    """Read a side of zero, as the caller counts it after a past, as no bound."""
+    if group.window is None:
+        return group
+    first, last = group.window
+    edges = (None if first == -problem.past else first, None if last == problem.past else last)
+    if edges == group.window:
+        return group
+    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
 
 def _window_unshifted(problem: Problem) -> Problem:
@@ -135,6 +157,13 @@ ROWS: tuple[Variation, ...] = (
         _rows(_opened, lambda _: True),
     ),
     problem_row(
+        "causal_alignment",
+        "end_reversed",
+        "aligns the causal flag to the last key with the sign reversed: it shifts it by seq_len_q - seq_len_k",
+        "pass the mask",
+        _end_reversed,
+    ),
+    problem_row(
         "causal_with_past",
         "not_shifted",
         "does not shift the causal flag by the length of the past",
@@ -182,6 +211,13 @@ ROWS: tuple[Variation, ...] = (
         "ends the window one key later on the right",
         "ask for one key less on the right",
         _window(0, 1),
+    ),
+    problem_row(
+        "window_edges",
+        "zero_is_unbounded",
+        "takes a side of 0 of a window for no bound",
+        "pass the mask",
+        each_group(_zero_is_unbounded),
     ),
     problem_row(
         "mask_combination",

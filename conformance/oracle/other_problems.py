@@ -1,5 +1,6 @@
 """Variations that solve another problem: other scales, exchanged arguments and axes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,6 +20,26 @@ def _scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
         ordinary = problem.applied_scale
         scale = factor(problem)
         return problem if scale == ordinary else problem.but(scale=scale)
+
+    return apply
+
+
+def _given_times_default(problem: Problem) -> Problem:
+    """Multiply a scale that is given with 1/sqrt(head_dim), which it should replace."""
+    if problem.scale in (None, 0.0) or problem.head_dim == 1:
+        return problem
+    return problem.but(scale=problem.applied_scale * problem.head_dim**-0.5)
+
+
+def _bias_times(factor: float) -> ProblemMap:
+    def apply(problem: Problem) -> Problem:
+        if problem.bias() is None:
+            return problem
+        groups = (
+            replace(group, values=group.values * factor) if group.element == "float" else group
+            for group in problem.groups
+        )
+        return problem.but(groups=tuple(groups))
 
     return apply
 
@@ -170,11 +191,32 @@ ROWS: tuple[Variation, ...] = (
         _scaled_by(lambda p: p.applied_scale**2),
     ),
     problem_row(
+        "scale",
+        "given_times_default",
+        "multiplies a scale that is given with 1/sqrt(head_dim), which it should replace",
+        "multiply the scale by sqrt(head_dim)",
+        _given_times_default,
+    ),
+    problem_row(
         "bias_scale",
         "scaled",
         "scales an additive mask too: it is added before the scale",
         "divide the mask by the scale",
         _bias_scaled,
+    ),
+    problem_row(
+        "bias_scale",
+        "times_ln2",
+        "adds an additive mask to logits that are in units of log2, so that it counts ln 2 times",
+        "multiply the mask by log2(e)",
+        _bias_times(math.log(2)),
+    ),
+    problem_row(
+        "bias_scale",
+        "times_log2e",
+        "multiplies an additive mask by log2(e), and takes powers of e",
+        "multiply the mask by ln 2",
+        _bias_times(math.log2(math.e)),
     ),
     problem_row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
     problem_row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.other_replies import averaged
-from conformance.oracle.steps import State, Steps, merge_heads, replace_step
+from conformance.oracle.steps import State, Step, Steps, insert_after, merge_heads, replace_step, weigh
 from conformance.oracle.variation import HeadsMap, Variation, steps_row, unbounded_row
 from conformance.spec.problem import Array
 
@@ -133,6 +133,29 @@ def _weights_summed(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", lambda state: state.but(weights=state.probs * state.problem.num_heads))
 
 
+def _weights_averaged_early(steps: Steps, _: str) -> Steps:
+    """What is returned is each head's own; what meets the values is their mean."""
+
+    def again(state: State) -> State:
+        mean = np.broadcast_to(state.probs.mean(axis=1, keepdims=True), state.probs.shape)
+        return state.but(context=weigh(state.but(probs=mean)).context)
+
+    return insert_after(steps, "weigh", Step("averaged_weights", again))
+
+
+def _mean_over_kv_heads(steps: Steps, _: str) -> Steps:
+    """Their sum is divided by the number of key and value heads; the weights of each head stay."""
+
+    def answer(state: State) -> State:
+        problem = state.problem
+        if problem.num_kv_heads == problem.num_heads or "weights_mean" not in problem.outputs:
+            return ordinary(state)
+        return state.but(weights=state.probs * (problem.num_heads / problem.num_kv_heads))
+
+    ordinary = next(step.apply for step in steps if step.name == "weights")
+    return replace_step(steps, "weights", answer)
+
+
 def _merged_by(steps: Steps, merge: Callable[[State], State]) -> Steps:
     return replace_step(steps, "merge", merge) if any(s.name == "merge" for s in steps) else steps
 
@@ -153,6 +176,13 @@ ROWS: tuple[Variation, ...] = (
     heads_row("value_path", "key", "weighs the keys instead of the values", "", _key_as_value),
     heads_row("value_path", "reversed", "weighs the values in reversed order of the keys", "", _reversed_values),
     heads_row("value_path", "next_head", "weighs the values of the next head", "", _next_head),
+    unbounded_row(
+        "value_path",
+        "averaged_weights",
+        "weighs the values of every head with the mean of the weights over the heads",
+        "",
+        _weights_averaged_early,
+    ),
     heads_row(
         "scale",
         "on_values",
@@ -246,6 +276,13 @@ ROWS: tuple[Variation, ...] = (
         steps=_weights_of_first_head,
         reply=averaged,
         bounded=False,
+    ),
+    unbounded_row(
+        "returned_weights",
+        "mean_over_kv_heads",
+        "divides the sum of the returned weights by num_kv_heads, where their mean is promised",
+        "multiply them by num_kv_heads / num_heads",
+        _mean_over_kv_heads,
     ),
     Variation(
         "returned_weights",

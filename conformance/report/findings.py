@@ -71,7 +71,8 @@ def findings(run: Run) -> list[Finding]:
     Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
 
     Causes are those of the subject's diagnosis. A cell of which it does not speak (the run was cut, or a relation
-    between replies broke) goes to the cause that explains most of the subject's other such cells.
+    between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that explains
+    most of the subject's other such cells.
     """
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
     told = {key for finding in found for key in finding.cells}
@@ -79,7 +80,7 @@ def findings(run: Run) -> list[Finding]:
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
     }
-    found += _undiagnosed([cell for cell in left if cell.key not in where])
+    found += _undiagnosed([cell for cell in left if cell.key not in where], _told(run.diagnoses.values()))
     found += _unexplained([cell for cell in left if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
 
@@ -141,11 +142,23 @@ def _ambiguity(tie: Tie) -> str:
     return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {told}"
 
 
-def _undiagnosed(cells: list[Cell]) -> list[Finding]:
-    """Of subjects without a diagnosis: what explains each cell alone, for as many as possible."""
+def _told(diagnoses: Iterable[Diagnosis]) -> Mapping[str, frozenset[str]]:
+    """Subject -> the causes of its diagnosis that are one decision, `decision=name`."""
+    return {
+        each.subject: frozenset(
+            "=".join(way) for cause in each.causes if len(cause.decisions) == 1 for way in cause.decisions.items()
+        )
+        for each in diagnoses
+    }
+
+
+def _undiagnosed(cells: list[Cell], told: Mapping[str, frozenset[str]]) -> list[Finding]:
+    """Of which no diagnosis speaks: what is told already, else what explains each alone, for as many as possible."""
     by_subject: dict[str, dict[Key, list[str]]] = {}
     for cell in cells:
-        by_subject.setdefault(cell.subject, {})[cell.key] = _explained_by(cell)
+        alone = _explained_by(cell)
+        known = [cause for cause in alone if cause in told.get(cell.subject, ())]
+        by_subject.setdefault(cell.subject, {})[cell.key] = known or alone
     causes = {key: cause for some in by_subject.values() for key, cause in fewest(some).items()}
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:

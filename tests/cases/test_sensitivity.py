@@ -392,6 +392,7 @@ OF_THE_OTHER = {
     ),
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root", "arguments=scaled_in_place"),
+        "scale=given_times_default",
         *("input_axes=heads_and_sequence", "causal_with_past", "window_with_past"),
     ),
 }

@@ -40,7 +40,7 @@ SIGNATURES = 66
 FORMS = 30
 """Exports per subject: as a signature, without shapes."""
 SHAPES_IN_ANOTHER_PRECISION = 4
-SHAPES_WITH_WEIGHTS = 4
+SHAPES_WITH_WEIGHTS = 5
 SHAPES_WITH_GRADIENTS = 2
 KERNEL_LENGTH = 128
 COVERAGE = 0.9
@@ -52,7 +52,7 @@ WIDE = 0.15
 RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 4),
     "softcap": 5,
-    "grouped_heads": 7,
+    "grouped_heads": 8,
     "gradients": 18,
     "mistakes": 9,
     "mistaken_heads": 1,

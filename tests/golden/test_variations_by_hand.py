@@ -866,3 +866,117 @@ def test_the_weights_of_the_first_head_are_returned_for_the_mean_and_for_each() 
     np.testing.assert_allclose(values_of(mean, "weights_mean", {}), [[[3 / 8, 5 / 8]]])
     np.testing.assert_allclose(values_of(mean, "weights_mean", lie), [[[1 / 4, 3 / 4]]])
     np.testing.assert_allclose(values_of(mha(outputs=("weights",)), "weights", lie), [[[1 / 4, 3 / 4]]])
+
+
+# ---- slips that had no name -------------------------------------------------------------------------------------
+
+
+def test_a_scale_that_is_given_is_multiplied_with_the_default() -> None:
+    key = [[[[0.0] * 4, [LOG3] * 4]]]
+    problem = sdpa([[[[1.0] * 4]]], key, [[[[4.0], [8.0]]]], scale=0.5)
+    lie = "scale=given_times_default"
+    assert output(problem) == pytest.approx([7.6])
+    assert output(problem, lie) == pytest.approx([7.0])
+    assert output(problem.but(scale=None), lie) == output(problem.but(scale=None)) == pytest.approx([7.6])
+    assert output(problem.but(scale=0.0), lie) == [6.0]
+
+
+def test_padding_hides_queries_too_where_there_are_as_many() -> None:
+    values, lie = [[[[4.0], [8.0], [30.0]]]], "mask_axes[mask]=padding_of_queries"
+    padded = mask([[1, 1, 0]], kind="key_padding")
+    assert output(even(values, 3, padded)) == [6.0, 6.0, 6.0]
+    assert output(even(values, 3, padded), lie) == [6.0, 6.0, 0.0]
+    assert output(even(values, 2, padded), lie) == [6.0, 6.0]
+    assert output(even(values, 3, mask([[1, 1, 0]])), lie) == [6.0, 6.0, 6.0]
+    flag = Group("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    assert output(even(values, 3, padded, flag), lie) == [4.0, 6.0, 0.0]
+    numbers = Group("mask", ("key_padding",), "float", np.array([[[[0.0, -np.inf, 0.0]]]]))
+    assert output(even(values, 3, numbers), lie) == [17.0, 0.0, 17.0]
+
+
+def test_the_heads_of_a_mask_are_taken_in_the_order_of_tile() -> None:
+    # of heads 0 to 5 in two groups of three, tile puts 0 2 4 first and 1 3 5 after them
+    seen = np.eye(6)[None, :, None]
+    problem = even(np.broadcast_to(np.arange(6.0)[:, None], (1, 6, 6, 1)), 1, mask(seen)).but(num_kv_heads=2)
+    shared = problem.but(key=problem.key[:, :2], value=problem.value[:, :2])
+    assert output(shared) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert output(shared, "mask_axes[mask]=heads_tiled") == [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]
+    assert output(problem.but(num_kv_heads=6), "mask_axes[mask]=heads_tiled") == output(shared)
+
+
+def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
+    def problem(*sides: int | None) -> Problem:
+        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+
+    lie = "window_edges=zero_is_unbounded"
+    assert output(problem(1, 0)) == [1.0, 2.0, 5.5]
+    assert output(problem(1, 0), lie) == pytest.approx([4.0, 4.0, 5.5])
+    assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
+    assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
+    assert output(problem(1, 1), lie) == output(problem(1, 1))
+
+
+def test_a_causal_flag_is_aligned_to_the_last_key_with_the_sign_reversed() -> None:
+    def problem(queries: int, keys: int, offset: int) -> Problem:
+        flag = Group("flag", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
+        return even([[[[1.0], [3.0], [8.0]][:keys]]], queries, flag)
+
+    lie = "causal_alignment=end_reversed"
+    assert output(problem(2, 3, 1)) == pytest.approx([2.0, 4.0])
+    assert output(problem(2, 3, 1), lie) == [0.0, 1.0]
+    assert output(problem(3, 2, -1), lie) == [2.0, 2.0, 2.0]
+    assert output(problem(3, 3, 0), lie) == output(problem(3, 3, 0))
+
+
+def test_a_cap_and_a_bias_are_in_units_of_log2() -> None:
+    # in base two: 2^(x / ln 2) = e^x, so a cap c bends x / ln 2, and a bias b counts 2^b = e^(b ln 2)
+    problem = two_keys(softcap=2.0)
+    high = 2.0 ** (2 * np.tanh(np.log2(3.0) / 2))
+    assert output(problem, "softcap=log2_units")[0] == pytest.approx((4 + 8 * high) / (1 + high))
+    assert output(two_keys(), "softcap=log2_units") == output(two_keys())
+    biased = even([[[[4.0], [8.0]]]], 1, added([[0.0, 3.0]]))
+    assert output(biased, "bias_scale=times_ln2") == pytest.approx([(4 + 8 * 2**3) / (1 + 2**3)])
+    natural = even([[[[4.0], [8.0]]]], 1, added([[0.0, LOG3 * np.log(2)]]))
+    assert output(natural, "bias_scale=times_log2e") == pytest.approx([7.0])
+    hidden = even([[[[4.0], [8.0]]]], 1, added([[0.0, -np.inf]]))
+    assert output(hidden, "bias_scale=times_ln2") == output(hidden, "bias_scale=times_log2e") == [4.0]
+
+
+def test_positions_of_packed_queries_are_counted_otherwise() -> None:
+    # two heads share a key: their three queries each are rows 0 to 5, of which a position has two
+    flag = Group("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    problem = even([[[[1.0], [3.0], [8.0]]] * 2], 3, flag)
+    shared = problem.but(num_kv_heads=1, key=problem.key[:, :1], value=problem.value[:, :1])
+    ends = {0: 1.0, 1: 2.0, 2: 4.0}
+    assert output(shared) == [ends[n] for n in (0, 1, 2, 0, 1, 2)]
+    by_position = output(shared, "causal_alignment=packed_by_position")
+    assert by_position == [ends[n] for n in (0, 0, 1, 1, 2, 2)]
+    assert output(shared, "causal_alignment=packed_rows") == [ends[n] for n in (0, 1, 2, 2, 2, 2)]
+    assert output(problem, "causal_alignment=packed_by_position") == output(problem)
+
+
+def test_the_mean_of_weights_is_divided_by_the_number_of_shared_heads() -> None:
+    zeros = np.zeros((1, 6, 1, 1))
+    keys = [[[[0.0], [LOG3]]] * 2]
+    problem = sdpa(zeros, keys, np.zeros((1, 2, 2, 1)), outputs=("weights", "weights_mean"))
+    lie = {"returned_weights": "mean_over_kv_heads"}
+    np.testing.assert_allclose(values_of(problem, "weights_mean", {}), [[[0.5, 0.5]]])
+    np.testing.assert_allclose(values_of(problem, "weights_mean", lie), [[[1.5, 1.5]]])
+    alone = problem.but(outputs=("weights",))
+    np.testing.assert_array_equal(values_of(alone, "weights", lie), values_of(alone, "weights", {}))
+
+
+def test_values_are_weighed_with_the_mean_of_the_weights() -> None:
+    # weights 1/4, 3/4 and 1/2, 1/2: in the mean 3/8 and 5/8
+    problem = mha(outputs=("output", "weights_mean"))
+    lie = "value_path=averaged_weights"
+    assert output(problem, lie) == pytest.approx([6.5, 22.5])
+    named = {"value_path": "averaged_weights"}
+    np.testing.assert_allclose(values_of(problem, "weights_mean", named), [[[3 / 8, 5 / 8]]])
+
+
+def test_a_thousand_millionth_is_a_logit_like_zero() -> None:
+    problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    assert output(problem, "mask_fill=plus_1e-9") == [6.0]
+    assert output(problem, "mask_fill=zero") != [6.0]

@@ -50,6 +50,15 @@ def failing(builder: Any, *names: str, **more: Any) -> str:
     return subject
 
 
+def test_what_no_diagnosis_speaks_of_goes_to_a_cause_that_is_told_already(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two")
+    cause = {"sentence": "ignores the scale argument", "decisions": {"scale": "ignored"}, "cells": ["a/two"]}
+    builder.diagnosis(subject, cause | {"remedy": "multiply the query instead"})
+    (found,) = findings(load_run(builder.write()))
+    assert (found.sentence, found.cells) == (cause["sentence"], (("a/two", subject), ("a/one", subject)))
+
+
 def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")
