@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, window
+from conformance.oracle.other_masks import causal, each_group, window
 from conformance.oracle.steps import State, Step, Steps, insert_after
 from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation, problem_row
 from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import largest
 
 AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 """The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim)."""
@@ -31,17 +32,17 @@ def _given_times_default(problem: Problem) -> Problem:
     return problem.but(scale=problem.applied_scale * problem.head_dim**-0.5)
 
 
-def _bias_times(factor: float) -> ProblemMap:
-    def apply(problem: Problem) -> Problem:
-        if problem.bias() is None:
-            return problem
-        groups = (
-            replace(group, values=group.values * factor) if group.element == "float" else group
-            for group in problem.groups
-        )
-        return problem.but(groups=tuple(groups))
+def bias_times(factor: float) -> ProblemMap:
+    """Multiply what is added; numbers that the dtype does not hold are infinite then, as the lowest one would be."""
 
-    return apply
+    def multiplied(problem: Problem, group: Group) -> Group:
+        if group.element != "float":
+            return group
+        values = group.values * factor
+        over = np.abs(values) > largest(problem.dtype)
+        return replace(group, values=np.where(over, np.copysign(np.inf, values), values))
+
+    return each_group(multiplied)
 
 
 def _bias_scaled(problem: Problem) -> Problem:
@@ -209,14 +210,14 @@ ROWS: tuple[Variation, ...] = (
         "times_ln2",
         "adds an additive mask to logits that are in units of log2, so that it counts ln 2 times",
         "multiply the mask by log2(e)",
-        _bias_times(math.log(2)),
+        bias_times(math.log(2)),
     ),
     problem_row(
         "bias_scale",
         "times_log2e",
         "multiplies an additive mask by log2(e), and takes powers of e",
         "multiply the mask by ln 2",
-        _bias_times(math.log2(math.e)),
+        bias_times(math.log2(math.e)),
     ),
     problem_row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
     problem_row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),

@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 
 from conformance.oracle.other_masks import window
+from conformance.oracle.other_problems import bias_times
 from conformance.oracle.steps import State, Steps, replace_step
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
@@ -37,13 +38,6 @@ def _taken_for(source: str, targets: tuple[str, ...]) -> ProblemMap:
 
 def _query_of_first_item(problem: Problem) -> Problem:
     return problem if problem.batch == 1 else problem.but(query=np.repeat(problem.query[:1], problem.batch, axis=0))
-
-
-def _bias_doubled(problem: Problem) -> Problem:
-    if problem.bias() is None:
-        return problem
-    groups = (replace(each, values=2 * each.values) if each.element == "float" else each for each in problem.groups)
-    return problem.but(groups=tuple(groups))
 
 
 def _without_key(place: int) -> ProblemMap:
@@ -149,7 +143,7 @@ ROWS: tuple[Variation, ...] = (
         "call once per item",
         _query_of_first_item,
     ),
-    problem_row("bias_scale", "doubled", "adds an additive mask twice", "halve the mask", _bias_doubled),
+    problem_row("bias_scale", "doubled", "adds an additive mask twice", "halve the mask", bias_times(2)),
     problem_row("key_tail", "last_dropped", "drops the last key", "append a key", _without_key(-1)),
     problem_row("key_tail", "first_dropped", "drops the first key", "put a key before it", _without_key(0)),
     problem_row(
