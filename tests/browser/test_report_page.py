@@ -396,6 +396,8 @@ def test_the_pattern_that_was_read_stands_beside_the_finding(witness: Witness, p
     page.wait_for_selector(".findings .picture canvas")
     assert page.locator(".findings .picture figcaption").all_inner_texts() == ["Expected pattern", "Effective pattern"]
     assert page.inner_text(".findings .picture p") == "Item 0, head 1 of masks/attention/large"
+    scales = page.locator(".findings .picture .scale").all_inner_texts()
+    assert [scale.split()[0] for scale in scales] == ["0", "0"]  # weights are not negative
     assert "2 by 3" in page.get_attribute(".findings .picture canvas", "aria-label")
 
 

@@ -222,7 +222,9 @@ class Maps {
     const map = new HeatMap(title, this.rows, this.columns, this.axes.slice(-2),
       (place) => (kind(place) ? SPECIAL[kind(place)][mode()] : signedColour(array[from + place], range)),
       (place) => (kind(place) ? SPECIAL[kind(place)].sign : ""));
-    map.legend.append(el("span", {}, range ? short(-range) : "0"), bar(SIGNED[mode()]), el("span", {}, short(range)), ...this.present(kind));
+    const below = array.subarray(from, from + this.slice).some((value) => value < 0);
+    const stops = below ? SIGNED[mode()] : SIGNED[mode()].slice(2);  // weights have the warm half alone
+    map.legend.append(el("span", {}, below ? short(-range) : "0"), bar(stops), el("span", {}, short(range)), ...this.present(kind));
     return map;
   }
 
