@@ -14,6 +14,7 @@ from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
+from conformance.oracle.misread_tiles import CORNERS
 from conformance.oracle.variation import Reply, Variation
 from conformance.oracle.variations import TABLE, candidates, slot_variations
 from conformance.spec.masks import KINDS
@@ -30,12 +31,15 @@ _NUMBERS = "its numbers are added: they have no polarity and are no truth values
 _ONE_FOR_ALL = "it is the same for all items and heads"
 _BY_KEYS = "it has no axis of heads"
 _BY_QUERIES = "it has an axis of queries"
+_FLAG = "it is a flag, of which nothing is read"
+_OF_KERNELS = ("bits_reversed", *(f"corners_{tile}" for tile in CORNERS))
 
 INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_query": "it has no axis of queries",
     "mask_axes[attention]=items_as_queries": _BY_QUERIES,
     "mask_axes[additive]=items_as_queries": _BY_QUERIES,
     "mask_axes[key_padding]=first_head": _BY_KEYS,
+    **{f"mask_axes[additive]={name}": _NUMBERS for name in _OF_KERNELS},
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
@@ -60,6 +64,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "items_tiled", _ONE_FOR_ALL),
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
+            *(("mask_axes", name, _FLAG) for name in _OF_KERNELS),
         )
     },
 }

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.arithmetic import SCALE_TIMES, Arithmetic
-from conformance.oracle.steps import State
+from conformance.oracle.steps import State, attended
 from conformance.spec.problem import Array
 
 
@@ -123,11 +123,6 @@ def scores(
 def swallowed(logits: Array, bias: Array) -> Array:
     """Where a bias is so large that every logit of that size leaves the sum as it is, which is then exact."""
     return np.asarray((bias + 2.0 * np.abs(logits) == bias) & (bias - 2.0 * np.abs(logits) == bias))
-
-
-def attended(state: State) -> Array:
-    """Which positions can receive weight, (batch, num_heads, seq_len_q, seq_len_k)."""
-    return state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
 
 
 def capped(bend: Bend | None, scaled: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.misread_axes import axis_variations, on_slot
+from conformance.oracle.misread_tiles import tile_variations
 from conformance.oracle.steps import State, Steps, replace_step, whole_rows, widened
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
@@ -170,4 +171,5 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             _ignored_if_first_allows,
         ),
         *axis_variations(slot),
+        *tile_variations(slot),
     )

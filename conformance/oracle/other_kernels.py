@@ -1,17 +1,22 @@
 """Variations that are slips of a kernel which takes keys, queries or a head in pieces."""
 
+import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, each_group
+from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
-BLOCKS = (16, 32, 64)
-"""Keys that are taken at once."""
+Kept = Callable[[Array], Array]
+"""The maximum of every block of keys (blocks, ...) -> the logarithm of how much too large its weights are kept."""
+
+LAZY = 8 * math.log(2.0)
+"""A rise of the maximum for which a kernel that saves work does not rescale: by 256 at most."""
+
+BOTH = "the weighted values and the sum of exponentials"
 
 TAIL = "tail"
 """What stands for the argument of a mask that nobody gave."""
@@ -23,23 +28,35 @@ def _tail_dropped(block: int) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
         keys = problem.seq_len_k
         whole = keys // block * block
-        if whole in (0, keys):
-            return problem
-        seen = (np.arange(keys) < whole)[None, None, None]
-        return problem.but(groups=(*problem.groups, Group(TAIL, (TAIL,), "bool", seen)))
+        return problem if whole in (0, keys) else _first_keys(problem, whole)
 
     return apply
 
 
-def _unrescaled(block: int, *, output: bool, total: bool) -> StepsMap:
-    """Online softmax in which what was summed so far keeps its scale when the maximum rises."""
+def _whole_dropped(block: int) -> ProblemMap:
+    """A last block that is full counts as empty: its length is taken for the remainder."""
+
+    def apply(problem: Problem) -> Problem:
+        keys = problem.seq_len_k
+        return _first_keys(problem, keys - block) if keys % block == 0 else problem
+
+    return apply
+
+
+def _first_keys(problem: Problem, count: int) -> Problem:
+    seen = (np.arange(problem.seq_len_k) < count)[None, None, None]
+    return problem.but(groups=(*problem.groups, Group(TAIL, (TAIL,), "bool", seen)))
+
+
+def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMap:
+    """Online softmax in which what was summed keeps its scale though the maximum rises."""
 
     def apply(steps: Steps, _: str) -> Steps:
         def weigh(state: State) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
             with np.errstate(invalid="ignore"):  # a weight of zero times a maximum that rose beyond all numbers
-                grown = state.probs * _risen(state.logits, block)
+                grown = state.probs * _grown(state.logits, block, kept)
                 probs = grown if output else state.probs
                 if total:
                     probs = probs / np.where(state.dead[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
@@ -69,14 +86,39 @@ def _zeros_attended(block: int) -> StepsMap:
     return apply
 
 
-def _risen(logits: Array, block: int) -> Array:
-    """By how much too large the weight of a key is: the exponential of what the maximum rose after its block."""
-    peaks = np.maximum.accumulate(
-        [logits[..., : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)]
-    )
+def _grown(logits: Array, block: int, kept: Kept) -> Array:
+    """By how much too large the weight of a key is for what is kept of its block."""
+    tops = np.stack([logits[..., start : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)])
     with np.errstate(invalid="ignore", over="ignore"):
-        grown = np.exp(np.where(np.isfinite(peaks), peaks[-1] - peaks, 0.0))
+        grown = np.exp(np.nan_to_num(kept(tops), nan=0.0, posinf=0.0, neginf=0.0))
     return np.asarray(np.repeat(np.moveaxis(grown, 0, -1), block, axis=-1)[..., : logits.shape[-1]])
+
+
+def _risen(tops: Array) -> Array:
+    """How far the maximum rises after each block."""
+    return np.asarray(tops.max(axis=0) - np.maximum.accumulate(tops))
+
+
+def _risen_in_small_steps(tops: Array) -> Array:
+    """The same, of the rises after blocks that are at most LAZY alone."""
+    steps = np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
+    small = np.where(steps <= LAZY, steps, 0.0)
+    return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
+
+
+def _below_all(tops: Array) -> Array:
+    """How far the maximum of each block lies below that of all."""
+    return np.asarray(tops.max(axis=0) - tops)
+
+
+def _leading_nan(block: int) -> StepsMap:
+    """-inf - -inf is no number: a row that has seen nothing after its first block stays NaN."""
+
+    def blind(state: State) -> State:
+        unseen = np.all(state.logits[..., :block] == -np.inf, axis=-1) & ~state.dead
+        return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
+
+    return lambda steps, _: insert_after(steps, "softmax", Step("leading_masked_keys", blind))
 
 
 def _cut(width: int) -> ProblemMap:
@@ -94,37 +136,6 @@ def _cut(width: int) -> ProblemMap:
         return problem.but(params={**problem.params, **params})
 
     return apply
-
-
-def _place_in_block(block: int) -> ProblemMap:
-    """A causal flag of which every block of keys is the first."""
-
-    def folded(problem: Problem, group: Group) -> Group:
-        if group.offset is None or problem.seq_len_k <= block:
-            return group
-        first = causal(problem.seq_len_q, block, group.offset)
-        blocks = -(-problem.seq_len_k // block)
-        return replace(group, values=np.tile(first, blocks)[..., : problem.seq_len_k])
-
-    return each_group(folded)
-
-
-def _packed(position: Callable[[Array, Problem], Array]) -> ProblemMap:
-    """
-    A causal flag for the queries of a group in one tall matrix, head after head.
-
-    position: that of a query, from its row (num_heads // num_kv_heads, seq_len_q) in that matrix.
-    """
-
-    def misplaced(problem: Problem, group: Group) -> Group:
-        heads, shared = problem.num_heads, problem.num_kv_heads
-        if group.offset is None or shared == heads:
-            return group
-        rows = np.arange(heads // shared * problem.seq_len_q).reshape(heads // shared, problem.seq_len_q)
-        places = np.tile(position(rows, problem) + group.offset, (shared, 1))
-        return replace(group, values=(np.arange(problem.seq_len_k) <= places[..., None])[None], offset=None)
-
-    return each_group(misplaced)
 
 
 def _last_query_zero(steps: Steps, _: str) -> Steps:
@@ -155,6 +166,16 @@ ROWS: tuple[Variation, ...] = (
         for block in BLOCKS
     ),
     *(
+        problem_row(
+            "key_tail",
+            f"whole_dropped_{block}",
+            f"drops the last block of {block} keys where it is full",
+            "pad the keys, masked, by one",
+            _whole_dropped(block),
+        )
+        for block in BLOCKS
+    ),
+    *(
         unbounded_row(
             "key_tail",
             f"zeros_{block}",
@@ -168,14 +189,35 @@ ROWS: tuple[Variation, ...] = (
         unbounded_row(
             "online_softmax",
             f"{name}_{block}",
-            f"does not rescale {what} so far when the maximum rises after a block of {block} keys",
+            f"does not rescale {what} after a block of {block} keys",
             "",
-            _unrescaled(block, output=output, total=total),
+            _unrescaled(block, kept, output=output, total=total),
         )
-        for name, what, output, total in (
-            ("not_rescaled", "the weighted values", True, False),
-            ("total_not_rescaled", "the sum of exponentials", False, True),
-            ("nothing_rescaled", "the weighted values and the sum of exponentials", True, True),
+        for name, what, kept, output, total in (
+            ("not_rescaled", "the weighted values so far when the maximum rises", _risen, True, False),
+            ("total_not_rescaled", "the sum of exponentials so far when the maximum rises", _risen, False, True),
+            ("nothing_rescaled", f"{BOTH} so far when the maximum rises", _risen, True, True),
+            ("lazily_rescaled", f"{BOTH} so far when the maximum rises a little", _risen_in_small_steps, True, True),
+        )
+        for block in BLOCKS
+    ),
+    *(
+        unbounded_row(
+            "online_softmax",
+            f"parts_without_maxima_{block}",
+            f"reduces parts of {block} keys on their own, and combines them by their sums without their maxima",
+            "",
+            _unrescaled(block, _below_all, output=True, total=True),
+        )
+        for block in BLOCKS
+    ),
+    *(
+        unbounded_row(
+            "leading_masked_keys",
+            f"nan_{block}",
+            f"returns NaN for a query whose first {block} keys are all masked, though later ones are not",
+            "",
+            _leading_nan(block),
         )
         for block in BLOCKS
     ),
@@ -185,33 +227,6 @@ ROWS: tuple[Variation, ...] = (
         "reads no more than 64 numbers of a head in the product of query and key",
         "keep heads at 64 or less",
         _cut(64),
-    ),
-    *(
-        problem_row(
-            "causal_alignment",
-            f"key_in_block_{block}",
-            f"compares the query with the place of a key in its block of {block}: later blocks show their future",
-            "pass the mask",
-            _place_in_block(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        problem_row(
-            "causal_alignment",
-            name,
-            f"packs the queries of heads that share a key, head after head, and counts their positions {how}",
-            "pass the mask",
-            _packed(position),
-        )
-        for name, how, position in (
-            (
-                "packed_by_position",
-                "for the causal flag as if they lay position after position",
-                lambda rows, problem: rows // (problem.num_heads // problem.num_kv_heads),
-            ),
-            ("packed_rows", "on from head to head for the causal flag", lambda rows, _: rows),
-        )
     ),
     unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
     unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),

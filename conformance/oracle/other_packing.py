@@ -1,6 +1,7 @@
 """Variations that are slips of what lies side by side: heads of a group, keys and values, items, padding."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -86,6 +87,24 @@ def _whole(values: Array, problem: Problem) -> tuple[int, ...]:
     return (*values.shape[:3], problem.seq_len_k)
 
 
+def _packed(position: Callable[[Array, Problem], Array]) -> ProblemMap:
+    """
+    A causal flag for the queries of a group in one tall matrix, head after head.
+
+    position: that of a query, from its row (num_heads // num_kv_heads, seq_len_q) in that matrix.
+    """
+
+    def misplaced(problem: Problem, group: Group) -> Group:
+        heads, shared = problem.num_heads, problem.num_kv_heads
+        if group.offset is None or shared == heads:
+            return group
+        rows = np.arange(heads // shared * problem.seq_len_q).reshape(heads // shared, problem.seq_len_q)
+        places = np.tile(position(rows, problem) + group.offset, (shared, 1))
+        return replace(group, values=(np.arange(problem.seq_len_k) <= places[..., None])[None], offset=None)
+
+    return each_group(misplaced)
+
+
 ROWS: tuple[Variation, ...] = (
     *(
         unbounded_row(
@@ -127,5 +146,22 @@ ROWS: tuple[Variation, ...] = (
         "counts, for the causal flag, only the keys that padding leaves",
         "pass the mask",
         each_group(_causal_among_attended),
+    ),
+    *(
+        problem_row(
+            "causal_alignment",
+            name,
+            f"packs the queries of heads that share a key, head after head, and counts their positions {how}",
+            "pass the mask",
+            _packed(position),
+        )
+        for name, how, position in (
+            (
+                "packed_by_position",
+                "for the causal flag as if they lay position after position",
+                lambda rows, problem: rows // (problem.num_heads // problem.num_kv_heads),
+            ),
+            ("packed_rows", "on from head to head for the causal flag", lambda rows, _: rows),
+        )
     ),
 )

@@ -9,7 +9,6 @@ from conformance.oracle.other_masks import causal, window
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Group, Problem
-from conformance.spec.rounding import largest, smallest_subnormal
 
 
 def _scale_inverted(problem: Problem) -> Problem:
@@ -109,26 +108,6 @@ def _first_group(steps: Steps, _: str) -> Steps:
         return state.but(key=state.key[:, heads], value=state.value[:, heads])
 
     return replace_step(steps, "group", first)
-
-
-def _no_maximum(steps: Steps, score: str) -> Steps:
-    """
-    An exponential that overflows is infinite: infinity over infinity for its key, zero for the others.
-
-    A sum of numbers that overflows alone makes zeros of all; exponentials that all underflow are 0 / 0.
-    """
-    most, least = math.log(largest(score)), math.log(smallest_subnormal(score))
-
-    def overflowing(state: State) -> State:
-        done = softmax(state)
-        top = state.logits.max(axis=-1, keepdims=True)
-        over = state.logits > most
-        with np.errstate(invalid="ignore"):
-            total = top + np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
-        probs = np.where(total > most, np.where(over, np.nan, 0.0), done.probs)
-        return done.but(probs=np.where(top < least, np.nan, probs))
-
-    return replace_step(steps, "softmax", overflowing)
 
 
 def _times_infinity(steps: Steps, _: str) -> Steps:
@@ -242,14 +221,6 @@ ROWS: tuple[Variation, ...] = (
         "lets every head read the first key and value head",
         "repeat keys and values",
         _first_group,
-    ),
-    Variation(
-        "softmax_maximum",
-        "missing",
-        "does not subtract the maximum: the exponential of a large logit overflows to NaN",
-        "keep logits small",
-        "steps",
-        steps=_no_maximum,
     ),
     unbounded_row(
         "mask_fill",

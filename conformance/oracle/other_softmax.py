@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step, widened
+from conformance.oracle.steps import State, Steps, attended, replace_step, widened
 from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Problem
@@ -45,9 +45,9 @@ def _unpadded(problem: Problem) -> Array:
 
 def _dead_rows_unmasked(steps: Steps, _: str) -> Steps:
     def mask(state: State) -> State:
-        attended = state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
-        dead = ~attended.any(axis=-1, keepdims=True)
-        logits = np.where(attended | dead, state.capped if state.bias is None else state.logits, -np.inf)
+        seen = attended(state)
+        dead = ~seen.any(axis=-1, keepdims=True)
+        logits = np.where(seen | dead, state.capped if state.bias is None else state.logits, -np.inf)
         return state.but(logits=np.where(dead, state.capped, logits))
 
     return replace_step(steps, "mask", mask)

@@ -211,8 +211,12 @@ def add_bias(state: State) -> State:
 
 def mask(state: State) -> State:
     """Set the logits of positions that are not attended to -inf."""
-    attended = state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
-    return state.but(logits=np.where(attended, state.logits, -np.inf))
+    return state.but(logits=np.where(attended(state), state.logits, -np.inf))
+
+
+def attended(state: State) -> Array:
+    """What neither a boolean mask nor a bias of -inf hides, (batch, num_heads, seq_len_q, seq_len_k)."""
+    return state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
 
 
 def softmax(state: State) -> State:
@@ -230,16 +234,18 @@ def settle_dead_rows(state: State) -> State:
 
 
 def weigh(state: State) -> State:
-    """Weights . value; a value without weight does not reach the output, finite or not."""
+    """Weights . value; a value that is masked and without weight does not reach the output, finite or not."""
     value = state.value
     if not np.isfinite(value).all():
-        return state.but(context=_weigh_nonfinite(state.probs, value))
+        return state.but(context=_weigh_nonfinite(state, value))
     return state.but(context=state.probs @ value)
 
 
-def _weigh_nonfinite(probs: Array, value: Array) -> Array:
+def _weigh_nonfinite(state: State, value: Array) -> Array:
+    """Of what is attended a weight that is too small for a number times infinity is none."""
+    counts = (state.probs != 0.0) | attended(state)
     with np.errstate(invalid="ignore"):
-        terms = np.where(probs[..., None] != 0.0, probs[..., None] * value[..., None, :, :], 0.0)
+        terms = np.where(counts[..., None], state.probs[..., None] * value[..., None, :, :], 0.0)
         return np.asarray(terms.sum(axis=-2))
 
 

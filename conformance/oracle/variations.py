@@ -14,6 +14,7 @@ from conformance.oracle import (
     other_kernels,
     other_lowest,
     other_masks,
+    other_overflow,
     other_packing,
     other_problems,
     other_projections,
@@ -22,6 +23,7 @@ from conformance.oracle import (
     other_slips,
     other_softmax,
     other_steps,
+    other_tiles,
 )
 from conformance.oracle.misread_masks import slot_variations
 from conformance.oracle.other_masks import causal
@@ -39,8 +41,10 @@ TABLE: tuple[Variation, ...] = (
     *other_softmax.ROWS,
     *other_fills.ROWS,
     *other_slips.ROWS,
+    *other_overflow.ROWS,
     *other_kernels.ROWS,
     *other_packing.ROWS,
+    *other_tiles.ROWS,
     *other_habits.ROWS,
     *other_readings.ROWS,
     *other_replies.ROWS,
@@ -89,6 +93,10 @@ CANONICAL_NAMES: dict[str, str] = {
     "online_softmax": "rescaled",
     "head_dim": "whole",
     "head_result": "of the head",
+    "causal_query_tile": "each its own",
+    "causal_key_tile": "each by itself",
+    "mask_rows": "for all queries",
+    "leading_masked_keys": "without effect",
     "causal_mask": "as asked for",
     "always_attended": "what masks allow",
     "position_bias": "as given",

@@ -31,7 +31,7 @@ OPERATORS = ("sdpa", "mha")
 HALF = ("float16", "bfloat16")
 
 DISTINCT = 300
-SHAPES = 22
+SHAPES = 23
 PRINTED_SHAPES = 12
 PRINTED_SIGNATURES = 6
 """Texts have the shapes that they print: these come on top, docs/architecture.md."""

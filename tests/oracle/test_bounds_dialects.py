@@ -7,7 +7,7 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.other_kernels import BLOCKS
+from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to
@@ -251,7 +251,8 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
                 assert not np.isnan(array).any(), variation.key
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
     unrescaled = ("not_rescaled", "total_not_rescaled", "nothing_rescaled")
-    of_blocks = ("key_tail=zeros", *(f"online_softmax={name}" for name in unrescaled))
+    of_online = (*unrescaled, "lazily_rescaled", "parts_without_maxima")
+    of_blocks = ("key_tail=zeros", "leading_masked_keys=nan", *(f"online_softmax={name}" for name in of_online))
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
         "float_mask[mask]=one_minus",
@@ -260,6 +261,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_denominator=plus_1e-6",
         "softmax_denominator=plus_1e-9",
         "softmax_denominator=plus_one",
+        "softmax_maximum=missing_guarded",
         "mask_fill=zero_after_softmax",
         "mask_fill=minus_1e9_before_scale",
         "mask_fill=infinity_before_scale",

@@ -1,0 +1,71 @@
+"""What a mask argument can be misread as by a kernel that packs it, or looks at its tiles."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.oracle.misread_axes import on_slot
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile
+from conformance.oracle.variation import Variation
+from conformance.spec.problem import Array, Group, Problem
+
+BYTE = 8
+CORNERS = (4, 8, 64)
+"""Lengths of tiles that are judged by their corners: few, since masks tell little else apart."""
+
+
+def _bits_reversed(problem: Problem, group: Group) -> Group:
+    """The first of eight keys reads the last of them; what lies behind the last key is masked."""
+    if group.element in ("float", "flag"):
+        return group
+    places = np.arange(problem.seq_len_k)
+    other = places // BYTE * BYTE + BYTE - 1 - places % BYTE
+    there = other < problem.seq_len_k
+    whole = np.broadcast_to(group.values, (*group.values.shape[:-1], problem.seq_len_k))
+    return changed(group, np.where(there, whole[..., np.where(there, other, 0)], 0).astype(whole.dtype))
+
+
+def _by_corners(tile: int) -> Callable[[Problem, Group], Group]:
+    """A tile counts as attended, or as masked, where its four corners are."""
+
+    def judged(problem: Problem, group: Group) -> Group:
+        if group.element in ("float", "flag"):
+            return group
+        seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
+        corners = np.stack([_cut(seen, tile, rows, keys) for rows in ENDS for keys in ENDS])
+        judged = (seen | corners.all(axis=0)) & corners.any(axis=0)
+        return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
+
+    return judged
+
+
+ENDS = (first_of_tile, last_of_tile)
+"""Where the corners of a tile lie along an axis."""
+
+
+def _cut(
+    seen: Array, tile: int, rows: Callable[[Array, int, int], Array], keys: Callable[[Array, int, int], Array]
+) -> Array:
+    """What stands in one corner of the tile of every position."""
+    queries, length = seen.shape[-2:]
+    at_rows, at_keys = rows(np.arange(queries), tile, queries), keys(np.arange(length), tile, length)
+    return seen[..., at_rows[:, None], at_keys]
+
+
+def tile_variations(slot: str) -> tuple[Variation, ...]:
+    """Every way in which a kernel can misread the argument `slot`."""
+
+    def row(name: str, sentence: str, change: Callable[..., Group | None]) -> Variation:
+        return Variation(f"mask_axes[{slot}]", name, sentence, "", "problem", problem=on_slot(slot, change))
+
+    return (
+        row("bits_reversed", f"reads {slot} with every eight keys in reverse order, as bits of a byte", _bits_reversed),
+        *(
+            row(
+                f"corners_{tile}",
+                f"judges tiles of {tile} queries and keys of {slot} by their corners",
+                _by_corners(tile),
+            )
+            for tile in CORNERS
+        ),
+    )

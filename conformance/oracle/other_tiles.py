@@ -1,0 +1,194 @@
+"""Variations that are slips of a kernel which finds out by whole tiles of queries and keys what a mask lets it see."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
+from conformance.spec.problem import Array, Group, Problem
+
+BLOCKS = (4, 8, 16, 32, 64, 128)
+"""Keys, or queries, that are taken at once."""
+
+Places = Callable[[Array, int, int], Array]
+"""Places 0, 1, 2, ..., the length of a tile and how many places there are -> the places that are taken for them."""
+
+
+def first_of_tile(places: Array, tile: int, _: int) -> Array:
+    """The first place of the same tile."""
+    return np.asarray(places // tile * tile)
+
+
+def last_of_tile(places: Array, tile: int, length: int) -> Array:
+    """The last place of the same tile, which the end may cut off."""
+    return np.asarray(np.minimum(places // tile * tile + tile, length) - 1)
+
+
+def _end_of_tile(places: Array, tile: int, _: int) -> Array:
+    """Where the same tile would end if nothing cut it off."""
+    return np.asarray(places // tile * tile + tile - 1)
+
+
+def _in_tile(places: Array, tile: int, _: int) -> Array:
+    return np.asarray(places % tile)
+
+
+def _moved_back(places: Array, tile: int, length: int) -> Array:
+    """The last tile is moved back to end with the last place, but counts from where it would have begun."""
+    late = np.where(places >= length - tile, -length % tile, 0)
+    return np.asarray(places + late) if length > tile else places
+
+
+def changed(group: Group, values: Array) -> Group:
+    """The group with other values; the same group where they are no others."""
+    return group if np.array_equal(values, group.values) else replace(group, values=values)
+
+
+def _queries_at(places: Places, tile: int) -> ProblemMap:
+    """A causal flag that compares other places of the queries, be there such a query or not."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.offset is None:
+            return group
+        rows = places(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
+        return changed(group, (np.arange(problem.seq_len_k) <= rows[:, None] + group.offset)[None, None])
+
+    return each_group(moved)
+
+
+def _keys_at(places: Places, tile: int) -> ProblemMap:
+    """A causal flag that shows a key where it shows another, and hides it where there is none."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.offset is None:
+            return group
+        keys = places(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
+        there = keys < problem.seq_len_k
+        return changed(group, group.values[..., np.where(there, keys, 0)] & there)
+
+    return each_group(moved)
+
+
+def _unmasked(queries: int, keys: int) -> ProblemMap:
+    """A tile of which the last query sees all keys goes without the causal mask, for its first as well."""
+
+    def opened(problem: Problem, group: Group) -> Group:
+        if group.offset is None:
+            return group
+        last_query = last_of_tile(np.arange(problem.seq_len_q), queries, problem.seq_len_q)
+        last_key = last_of_tile(np.arange(problem.seq_len_k), keys, problem.seq_len_k)
+        return changed(group, group.values | (last_key <= last_query[:, None] + group.offset))
+
+    return each_group(opened)
+
+
+def _window_from_next_tile(tile: int) -> ProblemMap:
+    """For each tile of queries the first tile of keys is rounded up."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.window is None or group.window[0] is None:
+            return group
+        edge = first_of_tile(np.arange(problem.seq_len_q), tile, problem.seq_len_q) - group.window[0]
+        first = -(-edge // tile) * tile
+        return changed(group, group.values & (np.arange(problem.seq_len_k) >= first[:, None]))
+
+    return each_group(cut)
+
+
+def _row_for_first(tile: int) -> ProblemMap:
+    """A mask with one row for all queries has none for those after the first tile, which go without it."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.element == "flag" or group.values.shape[2] > 1:
+            return group
+        late = np.arange(problem.seq_len_q)[:, None] >= tile
+        return replace(group, values=np.where(late, group.element != "float", group.values)) if late.any() else group
+
+    return each_group(cut)
+
+
+def _family(
+    decision: str, name: str, sentence: str, remedy: str, change: Callable[[int], ProblemMap]
+) -> list[Variation]:
+    """One row for each length of a tile, which stands for N in the sentence."""
+    return [
+        problem_row(decision, f"{name}_{tile}", sentence.replace("N", str(tile)), remedy, change(tile))
+        for tile in BLOCKS
+    ]
+
+
+def _queries(name: str, sentence: str, places: Places) -> list[Variation]:
+    return _family("causal_query_tile", name, sentence, "pass the mask", lambda tile: _queries_at(places, tile))
+
+
+def _keys(decision: str, name: str, sentence: str, places: Places) -> list[Variation]:
+    return _family(decision, name, sentence, "pass the mask", lambda tile: _keys_at(places, tile))
+
+
+ROWS: tuple[Variation, ...] = (
+    *_queries(
+        "first",
+        "gives every query of a tile of N the causal mask of the first of them",
+        first_of_tile,
+    ),
+    *_queries(
+        "last",
+        "gives every query of a tile of N the causal mask of the last of them",
+        last_of_tile,
+    ),
+    *_queries(
+        "end",
+        "gives every query of a tile of N the causal mask of where the tile ends, be it beyond the last query",
+        _end_of_tile,
+    ),
+    *_queries(
+        "moved_back",
+        "moves the last tile of N queries back to end with the last, but counts its queries from where it would begin",
+        _moved_back,
+    ),
+    *(
+        problem_row(
+            "causal_query_tile",
+            f"unmasked_{queries}x{keys}",
+            f"does not mask a tile of {queries} queries and {keys} keys of which the last query sees all keys",
+            "pass the mask",
+            _unmasked(queries, keys),
+        )
+        for queries in BLOCKS
+        for keys in sorted({queries, queries // 2, 4} - {2})
+    ),
+    *_keys(
+        "causal_alignment",
+        "key_in_block",
+        "compares the query with the place of a key in its block of N: later blocks show their future",
+        _in_tile,
+    ),
+    *_keys(
+        "causal_key_tile",
+        "shown",
+        "shows a tile of N keys whole where the causal flag shows the first of them",
+        first_of_tile,
+    ),
+    *_keys(
+        "causal_key_tile",
+        "hidden",
+        "hides a tile of N keys whole where the causal flag hides the last of them",
+        _end_of_tile,
+    ),
+    *_family(
+        "window_edges",
+        "from_next_tile",
+        "rounds up, in tiles of N queries and N keys, where a window begins",
+        "pass the mask",
+        _window_from_next_tile,
+    ),
+    *_family(
+        "mask_rows",
+        "first",
+        "applies a mask with one row for all queries to the first N queries alone",
+        "write the mask out for every query",
+        _row_for_first,
+    )[:5],
+)
