@@ -139,11 +139,6 @@ ROWS: tuple[Variation, ...] = (
         last_of_tile,
     ),
     *_queries(
-        "end",
-        "gives every query of a tile of N the causal mask of where the tile ends, be it beyond the last query",
-        _end_of_tile,
-    ),
-    *_queries(
         "moved_back",
         "moves the last tile of N queries back to end with the last, but counts its queries from where it would begin",
         _moved_back,

@@ -18,7 +18,11 @@ from conformance.oracle.worst import Worst
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
 
-DERIVED = {"softmax_axis=heads": Softmax(axis=1), "softmax_maximum=missing": Softmax(raw=True)}
+DERIVED = {
+    "softmax_axis=heads": Softmax(axis=1),
+    "softmax_maximum=missing": Softmax(raw=True),
+    "softmax_maximum=missing_guarded": Softmax(raw=True),
+}
 """Variations that replace the softmax and have a bound all the same."""
 
 
@@ -40,10 +44,15 @@ def of_softmax(found: Rows, taken: Softmax, operands: Operands, rounds: Rounding
 
 
 def _lost(found: Rows, rounds: Roundings) -> Array:
-    """What a weight loses where its exponential underflows, as nothing was subtracted: eta_S e^-max, (b, h, q, k)."""
+    """
+    What a weight loses where its exponential underflows, as nothing was subtracted: eta_S e^-max, (b, h, q, k).
+
+    At most all of it: a row that underflows altogether is no number, or zero.
+    """
     top = np.where(found.live, found.logits, -np.inf).max(axis=-1, keepdims=True)
     tiny = found.live & (np.exp(found.logits) < rounds.tiny_soft)
-    return np.where(tiny, rounds.eta_soft * np.exp(-top), 0.0)
+    with np.errstate(over="ignore"):
+        return np.where(tiny, np.minimum(rounds.eta_soft * np.exp(-top), 1.0), 0.0)
 
 
 def _deviation(found: Rows, operands: Operands, rounds: Roundings) -> Array:

@@ -238,7 +238,8 @@ def weigh(state: State) -> State:
     value = state.value
     if not np.isfinite(value).all():
         return state.but(context=_weigh_nonfinite(state, value))
-    return state.but(context=state.probs @ value)
+    with np.errstate(invalid="ignore"):  # weights that are no numbers
+        return state.but(context=state.probs @ value)
 
 
 def _weigh_nonfinite(state: State, value: Array) -> Array:
