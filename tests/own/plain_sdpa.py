@@ -157,8 +157,11 @@ def bfloat16_operands_in_half(query: Array, key: Array, value: Array, mask: Arra
     """In float16 alone, where numbers keep three digits less than they could."""
     if query.dtype != np.float16:
         return right(query, key, value, mask)
-    wide = (each.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000) for each in (query, key, value))
-    return right(*(each.view(np.float32) for each in wide), mask).astype(np.float16)
+    return right(_bfloat16(query), _bfloat16(key), _bfloat16(value), mask).astype(np.float16)
+
+
+def _bfloat16(array: Array) -> Array:
+    return (array.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
 
 
 def running_sum_of_values(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
