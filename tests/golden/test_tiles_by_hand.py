@@ -1,4 +1,4 @@
-"""Variations of kernels that look at whole tiles: which keys each query sees, drawn by hand, and rows worked by hand."""
+"""Variations of kernels that look at whole tiles: the keys that each query sees, drawn by hand, and rows worked out."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def mask(values: Any, element: str = "bool") -> Group:
 
 def output(problem: Problem, lie: str = "") -> Array:
     dialect = dict([lie.split("=")]) if lie else {}
-    return evaluate(problem, dialect).reply["output"].values[0, 0]
+    return np.asarray(evaluate(problem, dialect).reply["output"].values[0, 0])
 
 
 def seen(problem: Problem, lie: str = "") -> list[str]:
