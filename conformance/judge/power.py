@@ -45,10 +45,11 @@ INVISIBLE: Mapping[str, str] = {
     "penalty[additive]=minus_1e4": _NUMBERS,
     "mask_axes[key_padding]=heads_tiled": _BY_KEYS,
     **{
-        f"mask_axes[{kind}]={name}": "it is no padding"
+        f"mask_axes[{kind}]=padding_of_queries": "it is no padding"
         for kind in ("attention", "causal", "window", "additive")
-        for name in ("as_lengths", "padding_of_queries")
     },
+    "mask_axes[additive]=as_lengths": _NUMBERS,
+    "mask_axes[causal]=as_lengths": "what it attends are the first keys",
     **{
         f"{family}[{kind}]={name}": why
         for kind in ("causal", "window")
@@ -64,6 +65,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "items_tiled", _ONE_FOR_ALL),
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
+            ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
             *(("mask_axes", name, _FLAG) for name in _OF_KERNELS),
         )
     },

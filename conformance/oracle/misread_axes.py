@@ -102,8 +102,8 @@ def _heads_tiled(problem: Problem, group: Group) -> Group:
 
 
 def _as_lengths(_: Problem, group: Group) -> Group:
-    """Padding becomes the number of keys that are attended, and those are the first."""
-    if group.kinds != ("key_padding",) or group.element == "float" or group.values.shape[2] > 1:
+    """Every row becomes the number of keys that it attends, and those are the first."""
+    if group.element in ("float", "flag"):
         return group
     attended = group.values != 0
     first = np.arange(attended.shape[-1]) < attended.sum(axis=-1, keepdims=True)

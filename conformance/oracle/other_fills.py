@@ -27,6 +27,17 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
     return apply
 
 
+def _times_mask(steps: Steps, _: str) -> Steps:
+    """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
+
+    def mask(state: State) -> State:
+        with np.errstate(invalid="ignore"):
+            filled = np.where(state.allowed, state.logits, 0.0 * state.logits)
+        return state.but(logits=filled, absorbed=_absorbed(state, filled))
+
+    return replace_step(steps, "mask", mask)
+
+
 def _absorbed(state: State, filled: Array) -> Array:
     """Rows without an attended key whose logits the fill made equal."""
     none = ~state.allowed.any(axis=-1)
@@ -135,6 +146,13 @@ ROWS: tuple[Variation, ...] = (
         "puts zero where masked, which is a logit like others",
         "",
         _fill(_NUMBERS["zero"], replaces=True),
+    ),
+    steps_row(
+        "mask_fill",
+        "times_mask",
+        "multiplies the logits by the mask: zero is a logit like others",
+        "",
+        _times_mask,
     ),
     steps_row(
         "mask_fill",

@@ -86,6 +86,17 @@ def _zero_is_unbounded(problem: Problem, group: Group) -> Group:
     return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
 
+def _unbounded_is_zero(problem: Problem, group: Group) -> Group:
+    """Read no bound on one side of a window as a side of zero."""
+    if group.window is None or group.window == (None, None):
+        return group
+    first, last = group.window
+    edges = (-problem.past if first is None else first, problem.past if last is None else last)
+    if edges == group.window:
+        return group
+    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+
 def _window_unshifted(problem: Problem) -> Problem:
     return _window(problem.past, -problem.past)(problem) if problem.past else problem
 
@@ -218,6 +229,13 @@ ROWS: tuple[Variation, ...] = (
         "takes a side of 0 of a window for no bound",
         "pass the mask",
         each_group(_zero_is_unbounded),
+    ),
+    problem_row(
+        "window_edges",
+        "unbounded_is_zero",
+        "takes an unbounded side of a window for one of 0",
+        "give that side as many keys as there are",
+        each_group(_unbounded_is_zero),
     ),
     problem_row(
         "mask_combination",

@@ -1,6 +1,6 @@
 """Variations that are slips of what lies side by side: heads of a group, keys and values, items, padding."""
 
-import math
+from collections.abc import Callable
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -56,15 +56,22 @@ def _mean_over_items(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", mixed)
 
 
-def _widened(width: int) -> ProblemMap:
-    """The default scale is that of the next multiple of `width`."""
+def _widened(width: Callable[[int], int]) -> ProblemMap:
+    """The default scale is that of a wider head."""
 
     def apply(problem: Problem) -> Problem:
-        if problem.scale is not None or problem.head_dim % width == 0:
-            return problem
-        return problem.but(scale=1.0 / math.sqrt(problem.head_dim + -problem.head_dim % width))
+        wide = width(problem.head_dim)
+        return problem if problem.scale is not None or wide == problem.head_dim else problem.but(scale=wide**-0.5)
 
     return apply
+
+
+def _multiple(of: int) -> Callable[[int], int]:
+    return lambda dim: -(-dim // of) * of
+
+
+def _power_of_two(dim: int) -> int:
+    return 1 << (dim - 1).bit_length()
 
 
 def _causal_among_attended(problem: Problem, group: Group) -> Group:
@@ -136,9 +143,16 @@ ROWS: tuple[Variation, ...] = (
             f"head_dim_padded_{width}",
             f"scales by the width of a head that is filled up to a multiple of {width}",
             "give the scale",
-            _widened(width),
+            _widened(_multiple(width)),
         )
         for width in WIDTHS
+    ),
+    problem_row(
+        "scale",
+        "head_dim_power_of_two",
+        "scales by the width of a head that is filled up to a power of two",
+        "give the scale",
+        _widened(_power_of_two),
     ),
     problem_row(
         "causal_alignment",

@@ -94,6 +94,8 @@ def test_the_scale_of_a_head_that_is_filled_up(width: int, scale: float) -> None
     problem = Problem("sdpa", "float64", 1, 1, 11, 11, query, key, value)
     name = f"head_dim_padded_{width}"
     np.testing.assert_allclose(output(problem, scale=name), output(problem.but(scale=scale)), rtol=1e-13)
+    two = output(problem, scale="head_dim_power_of_two")
+    np.testing.assert_allclose(two, output(problem.but(scale=0.25)), rtol=1e-13)
     given = problem.but(scale=0.7)
     np.testing.assert_array_equal(output(given, scale=name), output(given))
 

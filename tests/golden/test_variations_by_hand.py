@@ -561,6 +561,14 @@ def test_masked_logits_are_zero_or_large() -> None:
     problem = two_keys(mask([[1, 0], [1, 1]]))
     assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
     assert output(problem, "mask_fill=plus_1e4") == pytest.approx([8.0, 5.0])
+    assert output(problem, "mask_fill=times_mask") == pytest.approx([6.0, 5.0])
+
+
+def test_a_masked_logit_that_is_no_number_stays_none_when_it_is_multiplied() -> None:
+    problem = sdpa([[[[1.0]]]], [[[[0.0], [np.nan]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    assert output(problem) == [4.0]
+    assert output(problem, "mask_fill=zero") == [6.0]
+    assert np.isnan(output(problem, "mask_fill=times_mask")).all()
 
 
 def test_weights_are_returned_as_without_a_mask() -> None:
@@ -669,7 +677,9 @@ def test_padding_becomes_a_length() -> None:
     lie = "mask_axes[mask]=as_lengths"
     assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding"))) == [19.0]
     assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding")), lie) == [6.0]
-    assert output(even(values, 1, mask([[0, 1, 1]])), lie) == [19.0]
+    rows = mask([[0, 1, 1], [0, 0, 1]])
+    assert output(even(values, 2, rows)) == [19.0, 30.0]
+    assert output(even(values, 2, rows), lie) == [6.0, 4.0]
 
 
 def test_a_causal_mask_that_nobody_asked_for() -> None:
@@ -915,6 +925,19 @@ def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
     assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
     assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
     assert output(problem(1, 1), lie) == output(problem(1, 1))
+
+
+def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
+    def problem(*sides: int | None) -> Problem:
+        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+
+    lie = "window_edges=unbounded_is_zero"
+    assert output(problem(1, None)) == pytest.approx([4.0, 4.0, 5.5])
+    assert output(problem(1, None), lie) == pytest.approx([1.0, 2.0, 5.5])
+    assert output(problem(None, 1), lie) == pytest.approx([2.0, 5.5, 8.0])
+    assert output(problem(1, 1), lie) == output(problem(1, 1))
+    assert output(problem(None, None), lie) == output(problem(None, None))
 
 
 def test_a_causal_flag_is_aligned_to_the_last_key_with_the_sign_reversed() -> None:

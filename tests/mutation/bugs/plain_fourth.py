@@ -170,9 +170,7 @@ def mask_of_shared_heads_folded_otherwise(
     return attend(groups, key[:, :, None], value[:, :, None], mask).reshape(batch, heads, queries, -1)
 
 
-def _packed(
-    query: Array, key: Array, value: Array, mask: Array | None, positions: Array, *, is_causal: bool
-) -> Array:
+def _packed(query: Array, key: Array, value: Array, mask: Array | None, positions: Array, *, is_causal: bool) -> Array:
     """The queries of a group are one tall matrix; `positions` are those of its rows."""
     batch, heads, queries, dim = query.shape
     shared, keys = key.shape[1:3]
@@ -276,8 +274,7 @@ def _projected_and_repeated(
 ) -> tuple[Array, Array, Array]:
     q = split(linear(query, params["wq"], params["bq"]), num_heads)
     k, v = (
-        split(linear(rows, params[f"w{name}"], params[f"b{name}"]), shared)
-        for name, rows in (("k", key), ("v", value))
+        split(linear(rows, params[f"w{name}"], params[f"b{name}"]), shared) for name, rows in (("k", key), ("v", value))
     )
     return q, np.repeat(k, num_heads // shared, axis=1), np.repeat(v, num_heads // shared, axis=1)
 
