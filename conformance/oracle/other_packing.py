@@ -1,7 +1,6 @@
 """Variations that are slips of what lies side by side: heads of a group, keys and values, items, padding."""
 
 from collections.abc import Callable
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
