@@ -82,6 +82,18 @@ def test_one_decision_taken_otherwise_is_named(lie: dict[str, str], sentence: st
     assert found.explanation.sentence == sentence
 
 
+def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> None:
+    # queries that are nearly one: a row is saturated over its keys and errs little, over the queries nothing is
+    asked = problem()
+    loud = asked.but(query=round_to(asked.query[:, :, :1] * 100.0 + asked.query, "float32"))
+    query, key, value = (np.float32(array) for array in (loud.query, loud.key, loud.value))
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(np.float32(D))
+    weights = np.exp(logits - logits.max(axis=-2, keepdims=True))
+    found = judge(loud, {}, FLOAT32, {"output": Tensor.of(weights / weights.sum(axis=-2, keepdims=True) @ value)})
+    assert found.explanation is not None
+    assert found.explanation.sentence == "normalises over the queries"
+
+
 def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_precision() -> None:
     asked = problem()
     right = reply(asked, {})["output"].bits

@@ -165,6 +165,23 @@ def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, st
         bound_reply(answer, FLOAT32)
 
 
+def test_a_problem_with_numbers_of_its_own_has_no_bound_though_all_rows_are_dead() -> None:
+    # the bias alone is left, exact as it is given; three times that is rounded
+    rng = np.random.default_rng(9)
+    width = 3 * DIM
+    params = {name: round_to(rng.normal(size=(width, width)), "float32") for name in ("wq", "wk", "wv", "wo")}
+    params["bo"] = round_to(rng.normal(size=width), "float32")
+    query, key = (round_to(rng.normal(size=(2, length, width)), "float32") for length in (5, 7))
+    none = Group("mask", ("attention",), "bool", np.zeros((1, 1, 5, 7), dtype=bool))
+    case = Problem("mha", "float32", 3, 3, DIM, DIM, query, key, key, params=params, groups=(none,))
+    _, exact = answered(case, FLOAT32)
+    assert not exact["output"].tolerance.any()
+    _, still = answered(case, FLOAT32, value_path="summed")
+    assert not still["output"].tolerance.any()
+    with pytest.raises(UnderivedBound, match="bo_of_each_head"):
+        answered(case, FLOAT32, projection_bias="bo_of_each_head")
+
+
 def test_the_mean_of_weights_before_the_softmax_is_not_derived_either() -> None:
     answer = evaluate(problem(7).but(outputs=("weights_mean",)), {"returned_weights": "before_softmax"})
     with pytest.raises(UnderivedBound, match="before the softmax"):
@@ -299,4 +316,10 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=undivided",
         "arguments=key_reshaped",
         "value_path=summed",
+        "value_path=averaged_weights",
+        "returned_weights=mean_over_kv_heads",
+        "returned_weights=mean_over_items",
+        "grouped_heads=keys_tiled",
+        "grouped_heads=values_tiled",
+        "projection_order=kv_by_head",
     }
