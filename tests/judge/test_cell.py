@@ -86,7 +86,7 @@ def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> Non
     # queries that are nearly one: a row is saturated over its keys and errs little, over the queries nothing is
     asked = problem()
     loud = asked.but(query=round_to(asked.query[:, :, :1] * 100.0 + asked.query, "float32"))
-    query, key, value = (np.float32(array) for array in (loud.query, loud.key, loud.value))
+    query, key, value = (array.astype(np.float32) for array in (loud.query, loud.key, loud.value))
     logits = query @ key.swapaxes(-1, -2) / np.sqrt(np.float32(D))
     weights = np.exp(logits - logits.max(axis=-2, keepdims=True))
     found = judge(loud, {}, FLOAT32, {"output": Tensor.of(weights / weights.sum(axis=-2, keepdims=True) @ value)})
