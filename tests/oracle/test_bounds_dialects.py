@@ -316,10 +316,4 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=undivided",
         "arguments=key_reshaped",
         "value_path=summed",
-        "value_path=averaged_weights",
-        "returned_weights=mean_over_kv_heads",
-        "returned_weights=mean_over_items",
-        "grouped_heads=keys_tiled",
-        "grouped_heads=values_tiled",
-        "projection_order=kv_by_head",
     }
