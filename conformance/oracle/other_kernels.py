@@ -68,6 +68,23 @@ def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMa
     return apply
 
 
+def _weights_of_running_maximum(block: int) -> StepsMap:
+    """What is returned keeps the maximum of its time, and is divided by the last sum."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        def answer(state: State) -> State:
+            done = ordinary(state)
+            if state.logits.shape[-1] <= block:
+                return done
+            with np.errstate(invalid="ignore"):
+                return done.but(weights=done.weights * _grown(state.logits, block, _risen))
+
+        ordinary = next(step.apply for step in steps if step.name == "weights")
+        return replace_step(steps, "weights", answer)
+
+    return apply
+
+
 def _zeros_attended(block: int) -> StepsMap:
     """Keys and values are filled up with zeros to whole blocks: each has a logit of zero, and takes weight."""
 
@@ -208,6 +225,16 @@ ROWS: tuple[Variation, ...] = (
             f"reduces parts of {block} keys on their own, and combines them by their sums without their maxima",
             "",
             _unrescaled(block, _below_all, output=True, total=True),
+        )
+        for block in BLOCKS
+    ),
+    *(
+        unbounded_row(
+            "returned_weights",
+            f"running_maximum_{block}",
+            f"returns weights under the maximum that was known after their block of {block} keys",
+            "",
+            _weights_of_running_maximum(block),
         )
         for block in BLOCKS
     ),

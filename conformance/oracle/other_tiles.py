@@ -139,6 +139,11 @@ ROWS: tuple[Variation, ...] = (
         last_of_tile,
     ),
     *_queries(
+        "restarts",
+        "counts queries for the causal flag anew in every tile of N",
+        _in_tile,
+    ),
+    *_queries(
         "moved_back",
         "moves the last tile of N queries back to end with the last, but counts its queries from where it would begin",
         _moved_back,

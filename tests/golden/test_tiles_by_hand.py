@@ -55,6 +55,7 @@ def seen(problem: Problem, lie: str = "") -> list[str]:
         ("causal_query_tile=last_4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
         ("causal_query_tile=last_8", ["xxxxx--"] * 5),
         ("causal_query_tile=moved_back_4", ["x------", "xxxxx--", "xxxxxx-", "xxxxxxx", "xxxxxxx"]),
+        ("causal_query_tile=restarts_4", ["x------", "xx-----", "xxx----", "xxxx---", "x------"]),
         ("causal_query_tile=unmasked_4x4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
         ("causal_query_tile=unmasked_8x4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
         ("causal_query_tile=unmasked_8x8", ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--"]),
@@ -139,6 +140,19 @@ def test_parts_are_combined_without_their_maxima() -> None:
     assert output(problem, "online_softmax=parts_without_maxima_4")[0, 0] == pytest.approx((3 + 5) / 3)
     assert output(problem, "online_softmax=parts_without_maxima_8")[0, 0] == pytest.approx(2.0)
     assert output(problem, "online_softmax=nothing_rescaled_4")[0, 0] == pytest.approx(2.0)  # it does not rise
+
+
+def test_weights_are_returned_under_the_maximum_of_their_time() -> None:
+    """Logits 0 0 0 0 and ln 2: weights 1/6 and 1/3; the maximum rises by ln 2 after the first block of 4."""
+    problem = sdpa([[0.0, 0.0, 0.0, 0.0, LOG2]], np.eye(5)).but(outputs=("output", "weights"))
+
+    def weights(block: int) -> Array:
+        reply = evaluate(problem, {"returned_weights": f"running_maximum_{block}"}).reply
+        np.testing.assert_allclose(reply["output"].values.ravel(), [1 / 6] * 4 + [1 / 3])
+        return reply["weights"].values.ravel()
+
+    np.testing.assert_allclose(weights(4), [1 / 3] * 5)
+    np.testing.assert_allclose(weights(8), [1 / 6] * 4 + [1 / 3])
 
 
 def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:

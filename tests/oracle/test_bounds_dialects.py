@@ -269,7 +269,12 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
     unrescaled = ("not_rescaled", "total_not_rescaled", "nothing_rescaled")
     of_online = (*unrescaled, "lazily_rescaled", "parts_without_maxima")
-    of_blocks = ("key_tail=zeros", "leading_masked_keys=nan", *(f"online_softmax={name}" for name in of_online))
+    of_blocks = (
+        "key_tail=zeros",
+        "leading_masked_keys=nan",
+        "returned_weights=running_maximum",
+        *(f"online_softmax={name}" for name in of_online),
+    )
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
         "float_mask[mask]=one_minus",

@@ -113,6 +113,41 @@ def padding_taken_out_before_the_flag(
     return np.asarray(softmax(logits) @ value)
 
 
+def causal_counted_anew(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    Queries go in chunks of 16, and the flag of each counts from its own first query.
+
+    Right: causal_query_tile=restarts_16
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        place = np.arange(query.shape[-2]) % 16
+        logits = hide(logits, np.arange(key.shape[-2]) <= place[:, None])
+    return np.asarray(softmax(logits) @ value)
+
+
+def weights_before_the_last_maximum(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, need_weights: bool = False
+) -> Array | tuple[Array, Array]:
+    """
+    Weights are written block by block, and divided by the last sum alone.
+
+    Right: returned_weights=running_maximum_8
+    """
+    logits = hide(scores(query, key), mask)
+    weights = softmax(logits)
+    output = weights @ value
+    if not need_weights:
+        return output
+    last = logits.max(axis=-1, keepdims=True)
+    for start in range(0, key.shape[-2], 8):
+        known = logits[..., : start + 8].max(axis=-1, keepdims=True)
+        weights[..., start : start + 8] *= np.exp(np.where(np.isfinite(known), last - known, 0))
+    return output, weights
+
+
 def mask_looked_up_in_the_first_item(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     """
     The path without a mask is taken where the first item and head have nothing masked.
