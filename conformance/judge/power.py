@@ -67,7 +67,6 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
             ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
             *(("mask_axes", name, _FLAG) for name in _OF_KERNELS),
-            ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
         )
     },
 }
