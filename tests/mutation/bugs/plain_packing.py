@@ -1,5 +1,5 @@
 """
-Bugs of a fourth set for which the table had no word: what is packed, folded or taken out, and read otherwise.
+Bugs of the fourth sets for which the table had no word: what is packed, folded or taken out, and read otherwise.
 
 Three strangers wrote ninety bugs, a third of them for tiled kernels: docs/mutation.md tells what became of them.
 """
