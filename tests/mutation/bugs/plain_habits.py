@@ -50,9 +50,9 @@ def padded_keys_zeroed(
     query: Array, key: Array, value: Array, mask: Array | None = None, *, key_padding_mask: Array | None = None
 ) -> Array:
     """
-    Padded keys are zero, and not masked.
+    Padded keys are zero, and not masked: so are their logits, but where a key is no number.
 
-    Right: mask_fill=zero
+    Right: mask_fill=zero or mask_fill=times_mask
     When: {slots: [key_padding_mask]}
     """
     if key_padding_mask is not None:
