@@ -13,6 +13,9 @@ BYTE = 8
 CORNERS = (4, 8, 64)
 """Lengths of tiles that are judged by their corners: few, since masks tell little else apart."""
 
+ENDS = (first_of_tile, last_of_tile)
+"""Where the corners of a tile lie along an axis."""
+
 
 def _bits_reversed(problem: Problem, group: Group) -> Group:
     """The first of eight keys reads the last of them; what lies behind the last key is masked."""
@@ -37,10 +40,6 @@ def _by_corners(tile: int) -> Callable[[Problem, Group], Group]:
         return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
 
     return judged
-
-
-ENDS = (first_of_tile, last_of_tile)
-"""Where the corners of a tile lie along an axis."""
 
 
 def _cut(
