@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 
 Rows = Callable[[Array], Array]
 """Which rows are meant (batch, num_heads, seq_len_q), by what may be attended (the same, and seq_len_k)."""
-
-BLOCKS = (4, 8, 16, 32, 64, 128)
-"""Queries or keys that are taken at once."""
 
 
 def named_rows() -> Iterator[tuple[str, Rows]]:

@@ -58,7 +58,8 @@ def parts_added_up(query: Array, key: Array, value: Array, mask: Array | None = 
     """
     wide = np.promote_types(query.dtype, np.float32)
     parts = _blocks(hide(scores(query, key), mask).astype(wide), value.astype(wide), 32)
-    return _divided(sum(part[2] for part in parts), sum(part[1] for part in parts)).astype(query.dtype)  # type: ignore[arg-type]
+    _, totals, results = zip(*parts, strict=True)
+    return _divided(np.sum(results, axis=0), np.sum(totals, axis=0)).astype(query.dtype)
 
 
 def small_rises_forgotten(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
