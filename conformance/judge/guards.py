@@ -16,6 +16,8 @@ PAIRS = (
     ("head_dim", "value_dim"),
     ("num_heads", "num_kv_heads"),
     ("batch", "num_heads"),
+    ("num_heads", "seq_len_q"),
+    ("num_heads", "seq_len_k"),
     ("query_dim", "kdim"),
     ("kdim", "vdim"),
     ("query_dim", "output_dim"),

@@ -42,6 +42,27 @@ def _by_corners(tile: int) -> Callable[[Problem, Group], Group]:
     return judged
 
 
+def _map_of_first_item(tile: int) -> Callable[[Problem, Group], Group]:
+    """A tile is skipped, or not masked, where that of the first item is masked, or attended, whole."""
+
+    def judged(problem: Problem, group: Group) -> Group:
+        if group.element in ("float", "flag") or group.values.shape[0] == 1:
+            return group
+        seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
+        some, every = (_over_tiles(seen[:1], tile, over) for over in (np.logical_or, np.logical_and))
+        return changed(group, ((seen | every) & some).astype(group.values.dtype))
+
+    return judged
+
+
+def _over_tiles(seen: Array, tile: int, over: np.ufunc) -> Array:
+    """What holds for any, or for all, of the tile of every position."""
+    queries, keys = seen.shape[-2:]
+    by_rows = over.reduceat(seen, np.arange(0, queries, tile), axis=-2)
+    by_tiles = over.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
+    return np.asarray(by_tiles[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile])
+
+
 def _cut(
     seen: Array, tile: int, rows: Callable[[Array, int, int], Array], keys: Callable[[Array, int, int], Array]
 ) -> Array:
@@ -64,6 +85,14 @@ def tile_variations(slot: str) -> tuple[Variation, ...]:
                 f"corners_{tile}",
                 f"judges tiles of {tile} queries and keys of {slot} by their corners",
                 _by_corners(tile),
+            )
+            for tile in CORNERS
+        ),
+        *(
+            row(
+                f"map_of_first_item_{tile}",
+                f"finds out by {slot} of the first item which tiles of {tile} are masked whole, and which not at all",
+                _map_of_first_item(tile),
             )
             for tile in CORNERS
         ),

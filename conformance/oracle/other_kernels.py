@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from conformance.oracle.other_parts import first_numbers
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
@@ -140,19 +141,7 @@ def _leading_nan(block: int) -> StepsMap:
 
 def _cut(width: int) -> ProblemMap:
     """Only the first numbers of a head meet in the product."""
-
-    def apply(problem: Problem) -> Problem:
-        dim = problem.head_dim
-        if dim <= width:
-            return problem
-        kept = np.arange(dim) < width
-        if problem.operator == "sdpa":
-            return problem.but(query=problem.query * kept)
-        columns = np.tile(kept, problem.num_heads)
-        params = {name: problem.params[name] * columns for name in ("wq", "bq") if name in problem.params}
-        return problem.but(params={**problem.params, **params})
-
-    return apply
+    return lambda problem: problem if problem.head_dim <= width else first_numbers(problem, width)
 
 
 def _last_query_zero(steps: Steps, _: str) -> Steps:

@@ -29,16 +29,40 @@ def _tiled(*names: str) -> StepsMap:
     return apply
 
 
-def _kv_by_head(steps: Steps, _: str) -> Steps:
+def _kv_by_head(state: State) -> State:
     """The heads of all keys, then those of all values, are read as key and value of every head in turn."""
+    if state.key.shape != state.value.shape or state.problem.num_kv_heads == 1:
+        return state
+    packed = np.concatenate([state.key, state.value], axis=1)
+    return state.but(key=packed[:, 0::2], value=packed[:, 1::2])
 
-    def read(state: State) -> State:
-        if state.key.shape != state.value.shape or state.problem.num_kv_heads == 1:
-            return state
-        packed = np.concatenate([state.key, state.value], axis=1)
-        return state.but(key=packed[:, 0::2], value=packed[:, 1::2])
 
-    return insert_after(steps, "split", Step("unpack", read)) if any(step.name == "split" for step in steps) else steps
+def _projected_by_head(state: State) -> State:
+    """Rows of all queries, then all keys, then all values are read as query, key and value of every head in turn."""
+    heads = state.problem.num_heads
+    if heads == 1 or not state.query.shape == state.key.shape == state.value.shape:
+        return state
+    packed = np.concatenate([state.query, state.key, state.value], axis=1)
+    return state.but(query=packed[:, 0::3], key=packed[:, 1::3], value=packed[:, 2::3])
+
+
+def _guessed_layout(state: State) -> State:
+    """An array that has as many positions as heads passes for one that is split already."""
+
+    def guessed(array: Array) -> Array:
+        return array.swapaxes(1, 2) if array.shape[1] == array.shape[2] else array
+
+    return state.but(query=guessed(state.query), key=guessed(state.key), value=guessed(state.value))
+
+
+def _after_split(change: Callable[[State], State]) -> StepsMap:
+    """Of projected heads alone: sdpa is handed what is split."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        there = any(step.name == "split" for step in steps)
+        return insert_after(steps, "split", Step("unpack", change)) if there else steps
+
+    return apply
 
 
 def _mean_over_items(steps: Steps, _: str) -> Steps:
@@ -63,6 +87,14 @@ def _widened(width: Callable[[int], int]) -> ProblemMap:
         return problem if problem.scale is not None or wide == problem.head_dim else problem.but(scale=wide**-0.5)
 
     return apply
+
+
+def _query_width_per_head(problem: Problem) -> Problem:
+    """The default scale is that of heads which are as wide together as the query is before its projection."""
+    if problem.operator != "mha" or problem.scale is not None:
+        return problem
+    wide = problem.query.shape[-1] / problem.num_heads
+    return problem if wide == problem.head_dim else problem.but(scale=wide**-0.5)
 
 
 def _multiple(of: int) -> Callable[[int], int]:
@@ -127,7 +159,21 @@ ROWS: tuple[Variation, ...] = (
         "kv_by_head",
         "reads keys and values, packed one after the other, as key and value of every head in turn",
         "interleave the columns of wk and wv",
-        _kv_by_head,
+        _after_split(_kv_by_head),
+    ),
+    unbounded_row(
+        "projection_order",
+        "projected_by_head",
+        "reads projected queries, keys and values, packed one after the other, as those of every head in turn",
+        "interleave the columns of wq, wk and wv",
+        _after_split(_projected_by_head),
+    ),
+    unbounded_row(
+        "head_split",
+        "guessed",
+        "takes projections of as many positions as heads for such as are split already, and does not transpose them",
+        "pad the sequence, masked, by one",
+        _after_split(_guessed_layout),
     ),
     unbounded_row(
         "returned_weights",
@@ -152,6 +198,13 @@ ROWS: tuple[Variation, ...] = (
         "scales by the width of a head that is filled up to a power of two",
         "give the scale",
         _widened(_power_of_two),
+    ),
+    problem_row(
+        "scale",
+        "query_width_per_head",
+        "scales by the width of the query divided by num_heads, whatever head_dim is",
+        "give the scale",
+        _query_width_per_head,
     ),
     problem_row(
         "causal_alignment",

@@ -20,6 +20,16 @@ def _returned_as(dtype: str) -> ReplyMap:
     return apply
 
 
+def _weights_as(dtype: str) -> ReplyMap:
+    def apply(reply: Reply) -> Reply:
+        weights = {name: reply[name] for name in ("weights", "weights_mean") if name in reply}
+        if all(expected.dtype == dtype for expected in weights.values()):
+            return reply
+        return {**reply, **{name: Expected(expected.values, dtype) for name, expected in weights.items()}}
+
+    return apply
+
+
 def _output_transposed(reply: Reply) -> Reply:
     if "output" not in reply or reply["output"].values.ndim != 4:  # noqa: PLR2004 - only (b, h, q, d) has heads
         return reply
@@ -50,5 +60,12 @@ ROWS: tuple[Variation, ...] = (
     *(
         row("result_dtype", dtype, f"returns {dtype}", "cast the result", _returned_as(dtype))
         for dtype in ("float64", "float32", "float16", "bfloat16")
+    ),
+    row(
+        "returned_weights",
+        "float32",
+        "returns weights in float32, the output in the dtype of the inputs",
+        "cast the weights",
+        _weights_as("float32"),
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, window
+from conformance.oracle.other_masks import causal, each_group, window
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Group, Problem
@@ -26,16 +26,16 @@ def _base_two(problem: Problem) -> Problem:
     return problem.but(scale=problem.applied_scale * math.log(2), softcap=cap, groups=tuple(groups))
 
 
-def _causal_reversed(problem: Problem) -> Problem:
-    """Query i sees keys from i + offset on."""
-    if all(group.offset is None for group in problem.groups):
-        return problem
-    apart = np.arange(problem.seq_len_k)[None, :] - np.arange(problem.seq_len_q)[:, None]
-    groups = [
-        group if group.offset is None else replace(group, values=(apart >= group.offset)[None, None], offset=None)
-        for group in problem.groups
-    ]
-    return problem.but(groups=tuple(groups))
+def _causal_from(first: int) -> ProblemMap:
+    """Query i sees keys from i + offset + first on."""
+
+    def turned(problem: Problem, group: Group) -> Group:
+        if group.offset is None:
+            return group
+        apart = np.arange(problem.seq_len_k)[None, :] - np.arange(problem.seq_len_q)[:, None]
+        return replace(group, values=(apart >= group.offset + first)[None, None], offset=None)
+
+    return each_group(turned)
 
 
 def _from_the_first_key(problem: Problem) -> Problem:
@@ -168,7 +168,14 @@ ROWS: tuple[Variation, ...] = (
         "reversed",
         "shows a query itself and the keys after it, not those before",
         "pass the mask",
-        _causal_reversed,
+        _causal_from(0),
+    ),
+    problem_row(
+        "causal_alignment",
+        "future",
+        "shows a query the keys after it alone: it reads True in the causal mask as: ignore this key",
+        "pass the mask",
+        _causal_from(1),
     ),
     problem_row(
         "causal_alignment",

@@ -1,10 +1,9 @@
-"""Variations that take another step on the way: paths of heads and values, the scale, what is returned."""
+"""Variations that take another step on the way: paths of heads and values, the scale."""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_replies import averaged
 from conformance.oracle.steps import State, Step, Steps, insert_after, merge_heads, replace_step, weigh
 from conformance.oracle.variation import HeadsMap, Variation, steps_row, unbounded_row
 from conformance.spec.problem import Array
@@ -113,26 +112,6 @@ def _square_root_of_scale(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "scale", scale)
 
 
-def _weights_before_softmax(steps: Steps, _: str) -> Steps:
-    return replace_step(steps, "weights", lambda state: state.but(weights=state.scaled))
-
-
-def _masked_logits(steps: Steps, _: str) -> Steps:
-    return replace_step(steps, "weights", lambda state: state.but(weights=state.logits))
-
-
-def _weights_of_first_head(steps: Steps, _: str) -> Steps:
-    """Their mean is that of the first, as each is."""
-    return replace_step(
-        steps, "weights", lambda state: state.but(weights=np.broadcast_to(state.probs[:, :1], state.probs.shape))
-    )
-
-
-def _weights_summed(steps: Steps, _: str) -> Steps:
-    """As many times the weights as there are heads: their mean is their sum."""
-    return replace_step(steps, "weights", lambda state: state.but(weights=state.probs * state.problem.num_heads))
-
-
 def _weights_averaged_early(steps: Steps, _: str) -> Steps:
     """What is returned is each head's own; what meets the values is their mean."""
 
@@ -141,19 +120,6 @@ def _weights_averaged_early(steps: Steps, _: str) -> Steps:
         return state.but(context=weigh(state.but(probs=mean)).context)
 
     return insert_after(steps, "weigh", Step("averaged_weights", again))
-
-
-def _mean_over_kv_heads(steps: Steps, _: str) -> Steps:
-    """Their sum is divided by the number of key and value heads; the weights of each head stay."""
-
-    def answer(state: State) -> State:
-        problem = state.problem
-        if problem.num_kv_heads == problem.num_heads or "weights_mean" not in problem.outputs:
-            return ordinary(state)
-        return state.but(weights=state.probs * (problem.num_heads / problem.num_kv_heads))
-
-    ordinary = next(step.apply for step in steps if step.name == "weights")
-    return replace_step(steps, "weights", answer)
 
 
 def _merged_by(steps: Steps, merge: Callable[[State], State]) -> Steps:
@@ -252,46 +218,5 @@ ROWS: tuple[Variation, ...] = (
         "reshapes heads and positions without a transposition when it merges the heads",
         "",
         lambda steps, _: _merged_by(steps, _merge_without_transpose),
-    ),
-    steps_row(
-        "returned_weights",
-        "before_softmax",
-        "returns the scaled products as weights, before bias, mask and softmax",
-        "apply the softmax yourself",
-        _weights_before_softmax,
-    ),
-    unbounded_row(
-        "returned_weights",
-        "masked_logits",
-        "returns the logits as weights, after bias and mask and before the softmax",
-        "apply the softmax yourself",
-        _masked_logits,
-    ),
-    Variation(
-        "returned_weights",
-        "of_first_head",
-        "returns the weights of the first head, where their mean or each is promised",
-        "",
-        "steps",
-        steps=_weights_of_first_head,
-        reply=averaged,
-        bounded=False,
-    ),
-    unbounded_row(
-        "returned_weights",
-        "mean_over_kv_heads",
-        "divides the sum of the returned weights by num_kv_heads, where their mean is promised",
-        "multiply them by num_kv_heads / num_heads",
-        _mean_over_kv_heads,
-    ),
-    Variation(
-        "returned_weights",
-        "summed",
-        "adds the returned weights of all heads, where their mean or each is promised",
-        "divide them by num_heads",
-        "steps",
-        steps=_weights_summed,
-        reply=averaged,
-        bounded=False,
     ),
 )

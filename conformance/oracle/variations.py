@@ -12,10 +12,12 @@ from conformance.oracle import (
     other_fills,
     other_habits,
     other_kernels,
+    other_loops,
     other_lowest,
     other_masks,
     other_overflow,
     other_packing,
+    other_parts,
     other_problems,
     other_projections,
     other_readings,
@@ -24,6 +26,7 @@ from conformance.oracle import (
     other_softmax,
     other_steps,
     other_tiles,
+    other_weights,
 )
 from conformance.oracle.misread_masks import slot_variations
 from conformance.oracle.other_masks import causal
@@ -37,6 +40,7 @@ TABLE: tuple[Variation, ...] = (
     *other_projections.ROWS,
     *other_appended.ROWS,
     *other_steps.ROWS,
+    *other_weights.ROWS,
     *other_caps.ROWS,
     *other_softmax.ROWS,
     *other_fills.ROWS,
@@ -45,6 +49,8 @@ TABLE: tuple[Variation, ...] = (
     *other_kernels.ROWS,
     *other_packing.ROWS,
     *other_tiles.ROWS,
+    *other_parts.ROWS,
+    *other_loops.ROWS,
     *other_habits.ROWS,
     *other_readings.ROWS,
     *other_replies.ROWS,

@@ -386,9 +386,16 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
 
 OF_THE_OTHER = {
     "sdpa": (
-        *("head_split=interleaved", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
+        *(
+            "head_split=interleaved",
+            "head_split=guessed",
+            "head_merge",
+            "weight_orientation",
+            "projection_",
+            "inactive_dropout",
+        ),
         *("output_projection", "residual", "bias_kv", "zero_key", "appended_keys"),
-        *("input_axes=batch_and_sequence", "attention_axis"),
+        *("input_axes=batch_and_sequence", "attention_axis", "scale=query_width_per_head"),
     ),
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root", "arguments=scaled_in_place"),

@@ -1,0 +1,128 @@
+"""Variations that are slips of the loop over tiles of keys that a kernel runs for each tile of queries."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
+from conformance.spec.problem import Array, Group, Problem
+
+TILES = tuple((queries, keys) for queries in (8, 16, 32, 64) for keys in (4, 8, 16, 32) if keys < queries)
+"""Queries and keys that are taken at once, where several tiles of keys lie beside one of queries."""
+
+SQUARE = tuple((size, size) for size in (4, 8, 16, 32, 64, 128))
+
+Edge = Callable[[int, int, Array], Array]
+"""The length of a tile of queries, that of one of keys, and (seq_len_q, 1) where the tile of each query begins."""
+
+
+def _flag(seen: Callable[[Array, Array, Array], Array], queries: int) -> ProblemMap:
+    """
+    Another causal flag.
+
+    seen: what is attended, from what the flag shows, from where the tile of each query begins (seq_len_q, 1), and from
+    the places of the keys as that tile counts them (1, seq_len_k).
+    """
+
+    def other(problem: Problem, group: Group) -> Group:
+        if group.offset is None:
+            return group
+        first = first_of_tile(np.arange(problem.seq_len_q)[:, None], queries, problem.seq_len_q)
+        return changed(group, seen(group.values, first, np.arange(problem.seq_len_k)[None] - group.offset))
+
+    return each_group(other)
+
+
+def _ends_early(queries: int, keys: int) -> ProblemMap:
+    """The loop ends with the tile of keys that begins where the tile of queries does."""
+    return _flag(lambda seen, first, places: seen & (places < first + keys), queries)
+
+
+def _first_alone(queries: int, keys: int) -> ProblemMap:
+    """Only the first tile of keys beside a tile of queries is masked, the others up to its end are seen whole."""
+    return _flag(lambda seen, first, places: seen | ((places >= first + keys) & (places < first + queries)), queries)
+
+
+def _last_alone(queries: int, keys: int) -> ProblemMap:
+    """Only the last tile of keys beside a tile of queries is masked, those before it are seen whole."""
+    return _flag(lambda seen, first, places: seen | (places < first + queries - keys), queries)
+
+
+def _window_from_last(queries: int, keys: int) -> ProblemMap:
+    """The first tile of keys is that in which the window of the last query of the tile begins."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.window is None or group.window[0] is None:
+            return group
+        last = last_of_tile(np.arange(problem.seq_len_q), queries, problem.seq_len_q)
+        first = (last - group.window[0]) // keys * keys
+        return changed(group, group.values & (np.arange(problem.seq_len_k) >= first[:, None]))
+
+    return each_group(cut)
+
+
+def _window_to_first(queries: int, keys: int) -> ProblemMap:
+    """The last tile of keys is that in which the window of the first query of the tile ends."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.window is None or group.window[1] is None:
+            return group
+        first = first_of_tile(np.arange(problem.seq_len_q), queries, problem.seq_len_q)
+        end = -(-(first + group.window[1] + 1) // keys) * keys
+        return changed(group, group.values & (np.arange(problem.seq_len_k) < end[:, None]))
+
+    return each_group(cut)
+
+
+def _family(
+    decision: str,
+    name: str,
+    sentence: str,
+    tiles: tuple[tuple[int, int], ...],
+    change: Callable[[int, int], ProblemMap],
+) -> Iterator[Variation]:
+    """One row for each pair of lengths, which stand for R and C in the sentence."""
+    for queries, keys in tiles:
+        told = sentence.replace("R", str(queries)).replace("C", str(keys))
+        yield problem_row(decision, f"{name}_{queries}x{keys}", told, "pass the mask", change(queries, keys))
+
+
+ROWS: tuple[Variation, ...] = (
+    *_family(
+        "causal_query_tile",
+        "ends_early",
+        "ends the keys of a tile of R queries, under the causal flag, C behind the first of them",
+        TILES,
+        _ends_early,
+    ),
+    *_family(
+        "causal_query_tile",
+        "first_alone",
+        "applies the causal flag only to the first C of the keys beside a tile of R queries",
+        TILES,
+        _first_alone,
+    ),
+    *_family(
+        "causal_query_tile",
+        "last_alone",
+        "applies the causal flag only to the last C of the keys beside a tile of R queries",
+        TILES,
+        _last_alone,
+    ),
+    *_family(
+        "window_edges",
+        "from_last_query",
+        "begins the window of a tile of R queries, in tiles of C keys, where that of the last of them begins",
+        (*SQUARE, *TILES),
+        _window_from_last,
+    ),
+    *_family(
+        "window_edges",
+        "to_first_query",
+        "ends the window of a tile of R queries, in tiles of C keys, where that of the first of them ends",
+        (*SQUARE, *TILES),
+        _window_to_first,
+    ),
+)
