@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from conformance.bridge.contract import Declaration
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
@@ -13,9 +15,10 @@ from conformance.engine.judging import Judge, Judged, judgement_record
 from conformance.judge import effective
 from conformance.judge.compare import budgets
 from conformance.judge.invariants import Invariant
+from conformance.judge.odd_weights import odd_weights
 from conformance.judge.relations import Relation, Side, relate
 from conformance.judge.repetition import CLASSES, Repetition, Reply, repetition
-from conformance.judge.verdict import CONFORMING
+from conformance.judge.verdict import CONFORMING, OF_NUMBERS
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.problem import Array, Problem
 
@@ -101,7 +104,27 @@ class Held:
             pattern = self._pattern(judge)
             self.record["pattern"] = _pattern_record(pattern, len(self.read), self.not_read)
             arrays |= pattern
+            if (odd := self._odd(arrays)) is not None:
+                self.record["pattern"]["odd"] = list(odd)
         return self.record, arrays
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether numbers are wrong that no single decision explains."""
+        return self.record.get("class") in OF_NUMBERS and "explanation" not in self.record
+
+    def _odd(self, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
+        """What is odd about the effective weights, or those that were returned where they alone are wrong, if known."""
+        if self.is_unsteady or not self.is_unexplained or self.judged.declared is None:
+            return None
+        wrong = {each["output"] for each in self.record["outputs"] if each["verdict"] == "fail"}
+        name = "pattern" if "output" in wrong else "weights"
+        sides = [arrays.get(f"{name}.{side}", np.empty(0)) for side in ("expected", "actual", "tolerance")]
+        problem, dialect = self.judged.problem, self.judged.declared.dialect
+        if any(side.shape != problem.logits_shape for side in sides):
+            return None
+        expected, actual, tolerance = sides
+        return odd_weights(problem, expected, actual, tolerance, dialect)
 
     def _settle_unsteady(self, found: Repetition) -> None:
         """Such cells fail, and nothing is concluded from what they returned this time."""
@@ -156,7 +179,9 @@ class Held:
         return relate(invariant, first, Side(cell.route.problem, expected, actual))
 
     def _pattern(self, judge: Judge) -> dict[str, Array]:
-        """Expected and effective pattern with their tolerance; empty where a piece has no reply."""
+        """Expected and effective pattern with their tolerance; empty where it is not read, or a piece has no reply."""
+        if not self.read:
+            return {}
         sides: dict[str, list[tuple[effective.Piece, Array]]] = {"expected": [], "actual": [], "tolerance": []}
         for piece, cell, outcome in self.read:
             if outcome.declaration is None or outcome.status != "reply" or self.not_read:

@@ -146,7 +146,8 @@ class Cell(_Record):
     """
     The verdict of one case x subject.
 
-    since: the versions for which the known deviation holds. record: the line of the log as it stands.
+    since: the versions for which the known deviation holds. odd_weights: what its effective weights are, all that
+    is certain, where they were read and no single decision explains the cell. record: the line of the log as it stands.
     """
 
     case: str
@@ -169,6 +170,7 @@ class Cell(_Record):
     invariants: tuple[Relation, ...] | None = None
     digests: Mapping[str, str] = {}
     seconds: Mapping[str, Number] = {}
+    odd_weights: Annotated[tuple[str, ...] | None, Field(validation_alias=AliasPath("pattern", "odd"))] = None
     tensors: str = ""
     rerun: str = ""
     record: Annotated[Mapping[str, Any], Field(repr=False)] = {}

@@ -25,6 +25,15 @@ REPEATED = ("fail", "error", "inconclusive")
 BASIS = "float32"
 """The dtype in which passing cells are looked at."""
 
+UNEXPLAINED = 3
+"""Of a kind of rejected cells that nothing explains, the patterns of so many are read, each of another suite."""
+
+BLOCK = 8
+"""What is wrong from block to block shows with more queries or keys than this."""
+
+SHARP = ("float32", "float64")
+"""Half precision says little of weights."""
+
 
 @dataclass(frozen=True)
 class Closeness:
@@ -100,7 +109,7 @@ class SecondLook:
             for number, held in enumerate(smallest):
                 yield from _repeats(held, alone=number < self._closeness.alone)
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
-            read = [*themes.values(), *(max(same, key=_legibility) for same in kinds)]
+            read = [*themes.values(), *(held for same in kinds for held in _to_read(same))]
             for held in cells:
                 if held in smallest or not held.red:
                     yield from self._relations(held)
@@ -158,11 +167,25 @@ class SecondLook:
         return made if free else None
 
 
-def _legibility(held: Held) -> int:
-    """How well a pattern can be seen: not at all, or in one row or column, or as a picture."""
-    if isinstance(effective.pieces(held.judged.problem), str):
-        return 0
-    return 1 if 1 in held.problem.logits_shape[-2:] else 2
+def _to_read(same: Sequence[Held]) -> list[Held]:
+    """Of rejected cells of one kind, the smallest first: the most legible one, of unexplained ones a few."""
+    ranked = sorted(same, key=_legibility, reverse=True)
+    if not ranked[0].is_unexplained:
+        return ranked[:1]
+    suites: dict[str, Held] = {}
+    for held in ranked:
+        suites.setdefault(held.cell.case.suite, held)
+    return list(suites.values())[:UNEXPLAINED]
+
+
+def _legibility(held: Held) -> tuple[int, bool]:
+    """How well a pattern can be seen: not at all, in one row or column, as a picture, with blocks; and how sharp."""
+    problem = held.judged.problem
+    if isinstance(effective.pieces(problem), str):
+        return 0, False
+    lengths = problem.logits_shape[-2:]
+    blocks = held.is_unexplained and max(lengths) > BLOCK
+    return 1 if 1 in lengths else 2 + blocks, problem.dtype in SHARP
 
 
 def _repeats(held: Held, *, alone: bool) -> Iterator[Question]:

@@ -22,6 +22,9 @@ variation explains it; else `impossible` if no implementation of the declared ar
 dtype or the pattern of non-finite values is wrong; else `precision`.
 """
 
+OF_NUMBERS = ("precision", "impossible")
+"""Classes of numbers that are wrong in every reply, and that no single decision explains."""
+
 
 def is_green(record: Mapping[str, Any]) -> bool:
     """Whether the gate accepts one cell of the run log."""

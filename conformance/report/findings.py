@@ -14,6 +14,7 @@ from conformance.engine.run import Run
 from conformance.judge.causes import fewest
 from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
+from conformance.report.most_said import most_said
 from conformance.report.verdicts import first_line, kind_of, what_happened
 from conformance.spec.counting import counted
 from conformance.spec.refusals import REFUSALS
@@ -173,11 +174,15 @@ def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType(
     groups: dict[tuple[str, str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
-    found = [_finding(some, "") for some in groups.values()]
-    return [
-        replace(each, sentence=f"{told}: {each.sentence}") if (told := where.get(each.example)) else each
-        for each in found
-    ]
+    return [_described(_finding(some, ""), where, some) for some in groups.values()]
+
+
+def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
+    """With what is known besides: where it lies, and what its weights are."""
+    odd, calls = most_said(cell.odd_weights for cell in cells if cell.odd_weights is not None)
+    weights = f"read off its weights in {counted(calls, 'call')}: they are {odd}" if odd else ""
+    told = "; ".join(each for each in (where.get(finding.example, ""), weights) if each)
+    return replace(finding, sentence=f"{told}: {finding.sentence}") if told else finding
 
 
 def _explained_by(cell: Cell) -> list[str]:

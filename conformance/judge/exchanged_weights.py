@@ -1,0 +1,71 @@
+"""Weights that are those of another head, item, query or key, or those of several heads together."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from conformance.judge.pattern import FREEDOM, SLACK, Pattern
+from conformance.spec.problem import AXES, Array
+
+NAMES = {"num_heads": "head", "batch": "item", "seq_len_q": "query", "seq_len_k": "key"}
+"""Axis of the pattern -> what lies along it, in the order in which they are asked."""
+
+MOST = 64
+"""Along a longer axis nothing is looked for."""
+
+
+def exchanged(pattern: Pattern) -> Iterator[str]:
+    """In words that follow "they are", all that is true; nothing where no exchange gives every weight."""
+    for name, what in NAMES.items():
+        axis = list(AXES.values()).index(name)
+        if 1 < pattern.expected.shape[axis] <= MOST:
+            yield from _exchanged_along(pattern, axis, what, name)
+    if _is_mixture(pattern):
+        yield "for each head a mixture of its own and those of the heads before it"
+
+
+def _exchanged_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:
+    length = pattern.expected.shape[axis]
+    expected, actual, tolerance = (
+        np.moveaxis(each, axis, 0) for each in (pattern.expected, pattern.actual, pattern.tolerance)
+    )
+
+    def has(place: int, other: int) -> bool:
+        allowed = SLACK * np.maximum(tolerance[place], tolerance[other])
+        return bool(np.all(np.abs(actual[place] - expected[other]) <= allowed))
+
+    for words, other in _orders(what, name, length):
+        if all(has(place, other(place)) for place in range(length)):
+            yield words
+
+
+def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[int], int]]]:
+    """Every order that has a name."""
+    letter = what[0]
+    yield f"those of the first {what}, for every {what}", lambda _: 0
+    yield f"for {what} {letter} those of {what} {name} - 1 - {letter}", lambda place: length - 1 - place
+    for step in range(1, length):
+        sign, by = ("+", step) if step <= length // 2 else ("-", length - step)
+        words = f"for {what} {letter} those of {what} ({letter} {sign} {by}) mod {name}"
+        yield words, lambda place, step=step: (place + step) % length  # type: ignore[misc]
+
+
+def _is_mixture(pattern: Pattern) -> bool:
+    """Whether each head has its own weights and those of the heads before it, in some proportion."""
+    heads = pattern.expected.shape[1]
+    enough = pattern.clear[:, 1:].sum(axis=-1) >= heads + FREEDOM
+    if np.any(pattern.wrong[:, 0]) or not enough.any():
+        return False
+    return all(_is_mixed(pattern, head) for head in range(1, heads))
+
+
+def _is_mixed(pattern: Pattern, head: int) -> bool:
+    """Row by row."""
+    parts = np.moveaxis(pattern.expected[:, : head + 1], 1, -1)  # (batch, seq_len_q, seq_len_k, heads)
+    actual = pattern.actual[:, head]
+    shares = np.asarray(np.linalg.pinv(parts) @ actual[..., None])
+    found = (parts @ shares)[..., 0]
+    allowed: Array = SLACK * (
+        np.abs(shares[..., 0]).sum(axis=-1)[..., None] * pattern.tolerance[:, : head + 1].max(axis=1)
+    )
+    return bool(np.all(np.abs(found - actual) <= np.maximum(allowed, pattern.tolerance[:, head])))

@@ -1,0 +1,96 @@
+"""
+What is odd about weights that nothing explains, read off the effective pattern: only what is certain.
+
+A rule is told if it gives every weight of the pattern within the tolerance; places, if they are exactly those that are
+wrong. Without such a rule or name it is told how many are wrong, or nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice, product
+
+import numpy as np
+
+from conformance.judge.exchanged_weights import exchanged
+from conformance.judge.named_places import mask_tiles, named_places, plain_places
+from conformance.judge.named_rows import named_rows
+from conformance.judge.odd_proportions import odd_proportions
+from conformance.judge.odd_sums import odd_sums
+from conformance.judge.pattern import Pattern
+from conformance.oracle.evaluate import CANONICAL
+from conformance.oracle.variation import Dialect
+from conformance.spec.problem import Array, Problem
+
+MOST = 60
+"""Of small patterns very much is true: so many phrases are told."""
+
+
+def odd_weights(
+    problem: Problem, expected: Array, actual: Array, tolerance: Array, dialect: Dialect = CANONICAL
+) -> tuple[str, ...]:
+    """
+    What is odd about them: phrases that follow "they are", each of them true, the plainest first.
+
+    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). Empty where
+    nothing is certain.
+    """
+    if not np.isfinite(expected).all():
+        return ()
+    if not np.isfinite(actual).all():
+        return _not_finite(expected, actual)
+    pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
+    if not pattern.wrong.any():
+        return ("right: what is wrong comes with the values or after them",)
+    return tuple(exchanged(pattern)) or tuple(islice(_told(pattern), MOST))
+
+
+def _told(pattern: Pattern) -> Iterator[str]:
+    """Weights that are lost or leaked; else rows that do not add up, and wrong proportions."""
+    moved = [each for each in (_lost(pattern), _leaked(pattern)) if each]
+    kinds = moved or [each for each in (odd_sums(pattern), odd_proportions(pattern)) if each]
+    if kinds:
+        yield from (", and ".join(each) for each in product(*kinds))
+
+
+def _lost(pattern: Pattern) -> list[str]:
+    could = pattern.expected > pattern.tolerance
+    return [f"zero for {name} that are not masked" for name in _names(pattern, pattern.lost, could)]
+
+
+def _leaked(pattern: Pattern) -> list[str]:
+    return [f"not zero for {name} that are masked" for name in _names(pattern, pattern.leaked, pattern.masked)]
+
+
+def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
+    """Names that hold, of the places that could be meant, for exactly those that are; else how many these are."""
+    if not meant.any():
+        return []
+    attended = pattern.expected > 0.0
+    names = [words for words, places in _all_places() if np.array_equal(places(attended) & could, meant)]
+    return names[:MOST] or [f"{np.sum(meant)} of {np.sum(could)} places"]
+
+
+def _all_places() -> Iterator[tuple[str, Callable[[Array], Array]]]:
+    """Places, places of some rows alone, tiles."""
+    yield from named_places()
+    for words, places in plain_places():
+        for which, rows in named_rows():
+            yield (
+                f"{words} in rows {which}",
+                lambda attended, places=places, rows=rows: (  # type: ignore[misc]
+                    places(attended) & rows(attended)[..., None]
+                ),
+            )
+    yield from mask_tiles()
+
+
+def _not_finite(expected: Array, actual: Array) -> tuple[str, ...]:
+    """NaN or infinite, where they must be numbers."""
+    rows = ~np.isfinite(actual).all(axis=-1)
+    attended = expected > 0.0
+    what = "NaN" if np.isnan(actual[~np.isfinite(actual)]).all() else "not finite"
+    if rows.all():
+        return (f"{what} in every row",)
+    names = [words for words, places in named_rows() if np.array_equal(places(attended), rows)]
+    return tuple(f"{what} in just the rows {words}" for words in names) or (
+        f"{what} in {np.sum(rows)} of {rows.size} rows",
+    )
