@@ -33,23 +33,25 @@ def _multiplied(pattern: Pattern) -> Iterator[str]:
 
 
 def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
-    """The logits of keys that have a name, times one number."""
+    """The logits of keys that have a name times one number, or those of each block once more."""
     (_, values), *_ = _added(pattern)
     for names, places in _distinct_places(pattern):
         if (times := _times(pattern, np.where(places, values, 0.0))) is not None:
             yield from (f"as if the logits of {name} were multiplied by {times}" for name in names)
+    yield from _multiplied_by_block(pattern)
 
 
 def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
     """The logits of each block of keys once more than those of the block before it."""
     (_, logits), *_ = _added(pattern)
     keys = np.arange(logits.shape[-1])
-    for block in (each for each in BLOCKS if 2 * each < len(keys)):
+    for block in (each for each in BLOCKS if each < len(keys)):
         second = replace(pattern, tolerance=np.where(keys // block == 1, pattern.tolerance, np.inf))
         slope = second.slope(logits)
         for words, times in _near(1.0 + slope, _known(pattern)) if slope is not None and abs(slope) < MOST else ():
             if pattern.follows((times ** (keys // block) - 1.0) * logits):
-                yield f"as if the logits of each block of {block} keys were multiplied by {words} once more"
+                start = f"as if the logits of each block of {block} keys were multiplied by"
+                yield f"{start} {words} once more than the block before"
                 break
 
 
@@ -167,7 +169,6 @@ RULES: tuple[Rule, ...] = (
     _counted,
     _some_features,
     _multiplied_somewhere,
-    _multiplied_by_block,
     _within_blocks,
 )
 """The plainest first."""

@@ -53,11 +53,11 @@ def _told(pattern: Pattern) -> Iterator[str]:
 
 def _lost(pattern: Pattern) -> list[str]:
     could = pattern.expected > pattern.tolerance
-    return [f"zero for {name} that are not masked" for name in _names(pattern, pattern.lost, could)]
+    return [f"zero where attended, {name}" for name in _names(pattern, pattern.lost, could)]
 
 
 def _leaked(pattern: Pattern) -> list[str]:
-    return [f"not zero for {name} that are masked" for name in _names(pattern, pattern.leaked, pattern.masked)]
+    return [f"not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
 def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
@@ -65,8 +65,8 @@ def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
     if not meant.any():
         return []
     attended = pattern.expected > 0.0
-    names = [words for words, places in _all_places() if np.array_equal(places(attended) & could, meant)]
-    return names[:MOST] or [f"{np.sum(meant)} of {np.sum(could)} places"]
+    names = [f"for {words}" for words, places in _all_places() if np.array_equal(places(attended) & could, meant)]
+    return names[:MOST] or [f"at {np.sum(meant)} of {np.sum(could)} places"]
 
 
 def _all_places() -> Iterator[tuple[str, Callable[[Array], Array]]]:

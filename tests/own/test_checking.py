@@ -77,6 +77,34 @@ def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     assert " verdicts without a known cause in " in done.lines()[0]
 
 
+LATE_KEYS = """
+import numpy as np
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    logits[..., 8:] *= 0.7
+    logits = np.where(True if mask is None else mask, logits, -1e30)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path: Path) -> None:
+    """The smallest call with enough keys is looked at, which its own case need not be."""
+    (tmp_path / "mine.py").write_text(LATE_KEYS, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
+    (sentence,) = sentences(done)
+    assert "read off its weights in 2 calls: they are as if the logits of keys behind the first 8 were" in sentence
+    assert "multiplied by 0.7: output: " in sentence
+
+
+def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> None:
+    done = checked("plain_sdpa:no_scale", "shapes/lengths/*", "shapes/heads/*")
+    patterns = [record["pattern"] for record in records(done.run.folder) if "pattern" in record]
+    assert any(pattern.get("beyond") for pattern in patterns)
+    assert not any("odd" in pattern for pattern in patterns)
+
+
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
     done = checked("plain_sdpa:half_inside", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED

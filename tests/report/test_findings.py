@@ -71,6 +71,22 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert finding_text(left) == "2 verdicts of torch.mha (fail, semantic, unexplained): output: far off"
 
 
+def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None:
+    """Of calls that a cause explains nothing is told, whatever was read."""
+    builder = RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    for name, odd in (("a/one", "zero"), ("a/two", "2 in sum"), ("a/three", "2 in sum"), ("a/four", "2 in sum")):
+        builder.cell(
+            builder.case(name), subject, "fail", class_="impossible", rejected=True, reason="output: far off",
+            pattern={"calls": 1, "beyond": 3, "elements": 9, "odd": [odd]},
+        )  # fmt: skip
+    cause = {"sentence": "does not scale", "decisions": {"scale": "none"}, "cells": ["a/one"]}
+    builder.diagnosis(subject, cause, unexplained=("a/two", "a/three", "a/four"))
+    explained, left = findings(load_run(builder.write()))
+    assert explained.sentence == "does not scale"
+    assert left.sentence == "read off its weights in 3 calls: they are 2 in sum: output: far off"
+
+
 def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one", "a/two", "a/three")

@@ -1,0 +1,26 @@
+"""What is told of several calls is what most of them say, plainest first."""
+
+import pytest
+
+from conformance.report.most_said import most_said
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        ([], ("", 0)),
+        ([()], ("", 0)),
+        ([("right",)], ("right", 1)),
+        ([("for the last key", "for keys behind the first 8"), ("for keys behind the first 8",)],
+         ("for keys behind the first 8", 2)),
+        ([("a", "b"), ("b", "a"), ("a",)], ("a", 3)),
+        ([("a",), ("b",)], ("", 0)),  # they contradict each other
+        ([("a",), ()], ("", 0)),  # where it is read, too, it is not so
+        ([("a",), ("a",), ("b",)], ("a", 2)),
+        ([("times 0.5 (the scale)",), ("times 0.378 (the scale)",)], ("times 0.5 or 0.378 (the scale)", 2)),
+        ([("the last 3 of 7 features",), ("the last 1 of 5 features",)], ("the last 3 of 7 or 1 of 5 features", 2)),
+        ([("blocks of 4",), ("blocks of 8",)], ("", 0)),
+    ],
+)  # fmt: skip
+def test_most_said(read: list[tuple[str, ...]], told: tuple[str, int]) -> None:
+    assert most_said(read) == told
