@@ -131,6 +131,8 @@ def _some_features(pattern: Pattern) -> Iterator[str]:
     weight = np.sqrt(pattern.trust).ravel()
     columns = np.stack([weight * pattern.centred(each).ravel() for each in parts], axis=-1)
     target = weight * pattern.centred(pattern.change).ravel()
+    if not (np.isfinite(columns).all() and np.isfinite(target).all()):
+        return
     factors = 1.0 + np.linalg.lstsq(columns.T @ columns, columns.T @ target, rcond=None)[0]
     counts = factors > 1 / 2  # a feature counts or does not
     left_out = [each for each, here in zip(parts, counts, strict=True) if not here]

@@ -9,6 +9,9 @@ from conformance.judge.pattern import SLACK, Pattern
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 
+MOST = 1e4
+"""So many keys are not there by mistake."""
+
 
 def odd_sums(pattern: Pattern) -> list[str]:
     """What rows add up to, all that is true in words that follow "they are", the plainest first."""
@@ -66,7 +69,8 @@ def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
     total = _total(pattern)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = (1.0 / pattern.sums - 1.0) * total
-    number = round(float(np.median(terms[off]))) if np.isfinite(terms[off]).all() else 0
+    middle = float(np.median(terms[off]))
+    number = round(middle) if 0.0 < middle < MOST else 0
     if number > 0 and _adds_up(pattern, total, off * number):
         yield f", as if {number} more key{'s' * (number > 1)} had logit 0 and value 0"
 
