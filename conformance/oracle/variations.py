@@ -27,6 +27,7 @@ from conformance.oracle import (
     other_steps,
     other_tiles,
     other_weights,
+    other_windows,
 )
 from conformance.oracle.misread_masks import slot_variations
 from conformance.oracle.other_masks import causal
@@ -45,6 +46,7 @@ TABLE: tuple[Variation, ...] = (
     *other_softmax.ROWS,
     *other_fills.ROWS,
     *other_slips.ROWS,
+    *other_windows.ROWS,
     *other_overflow.ROWS,
     *other_kernels.ROWS,
     *other_packing.ROWS,

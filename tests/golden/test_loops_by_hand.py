@@ -228,3 +228,30 @@ def test_the_width_of_the_query_gives_the_scale() -> None:
 
 def test_a_causal_mask_read_the_other_way_round() -> None:
     assert seen(even(3, 5, flag(3, 5)), "causal_alignment=future") == ["-xxxx", "--xxx", "---xx"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("from_query", ["xx---", "-xx--", "--xx-", "---xx", "----x"]),
+        ("to_query", ["x----", "xx---", "xxx--", "-xxx-", "--xxx"]),
+        ("left_reversed", ["-----", "-----", "-----", "-----", "-----"]),
+        ("right_reversed", ["-----", "x----", "xx---", "-xx--", "--xx-"]),
+        ("left_for_both", ["xxx--", "xxxx-", "xxxxx", "-xxxx", "--xxx"]),
+        ("right_for_both", ["xx---", "xxx--", "-xxx-", "--xxx", "---xx"]),
+        ("before", ["-----", "-----", "-----", "x----", "xx---"]),
+        ("behind", ["--xxx", "---xx", "----x", "-----", "-----"]),
+        ("inverted", ["--xxx", "---xx", "----x", "x----", "xx---"]),
+    ],
+)
+def test_sides_of_a_window_that_are_something_else(name: str, expected: list[str]) -> None:
+    problem = even(5, 5, windowed(5, 5, 2, 1))
+    assert seen(problem) == ["xx---", "xxx--", "xxxx-", "-xxxx", "--xxx"]
+    assert seen(problem, f"window_edges={name}") == expected
+
+
+def test_a_side_without_bound_stays_so() -> None:
+    left, right = even(3, 3, windowed(3, 3, 0, None)), even(3, 3, windowed(3, 3, None, 0))
+    assert seen(left, "window_edges=to_query") == seen(left)
+    assert seen(right, "window_edges=before") == seen(right) == ["x--", "xx-", "xxx"]
+    assert seen(left, "window_edges=inverted") == ["---", "x--", "xx-"]

@@ -1,0 +1,92 @@
+"""Variations that take the sides of a window for something else."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group, window
+from conformance.oracle.other_tiles import changed
+from conformance.oracle.variation import ProblemMap, Variation, problem_row
+from conformance.spec.problem import Array, Group, Problem
+
+Edge = int | None
+"""How far a side of a window reaches from the query, None where it is not bounded."""
+
+Edges = tuple[Edge, Edge]
+
+
+def _sides(other: Callable[[Edges, int], Edges]) -> ProblemMap:
+    """Other sides, from those that are asked for and the length of the past, which the places of keys count on from."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.window is None or (edges := other(group.window, problem.past)) == group.window:
+            return group
+        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+    return each_group(moved)
+
+
+def _left(change: Callable[[int], int]) -> ProblemMap:
+    """Another left side, where there is one."""
+    return _sides(lambda edges, past: (None if edges[0] is None else change(edges[0] + past) - past, edges[1]))
+
+
+def _right(change: Callable[[int], int]) -> ProblemMap:
+    """Another right side, where there is one."""
+    return _sides(lambda edges, past: (edges[0], None if edges[1] is None else change(edges[1] - past) + past))
+
+
+def _outside(beyond: Callable[[Array, Edges], Array]) -> ProblemMap:
+    """What lies outside of one side, or of both, in place of what lies within; by how far a key is behind the query."""
+
+    def turned(problem: Problem, group: Group) -> Group:
+        if group.window is None or group.window == (None, None):
+            return group
+        apart = np.arange(problem.seq_len_k)[None, :] - np.arange(problem.seq_len_q)[:, None]
+        return changed(group, beyond(apart, group.window)[None, None])
+
+    return each_group(turned)
+
+
+def _before(apart: Array, edges: Edges) -> Array:
+    """Before the left side, if there is one; up to the right one."""
+    end = np.ones_like(apart, dtype=bool) if edges[1] is None else apart <= edges[1]
+    return end if edges[0] is None else end & (apart < -edges[0])
+
+
+def _behind(apart: Array, edges: Edges) -> Array:
+    """Behind the right side, if there is one; from the left one on."""
+    begin = np.ones_like(apart, dtype=bool) if edges[0] is None else apart >= -edges[0]
+    return begin if edges[1] is None else begin & (apart > edges[1])
+
+
+def _beyond_either(apart: Array, edges: Edges) -> Array:
+    left, right = edges
+    before = np.zeros_like(apart, dtype=bool) if left is None else apart < -left
+    return before if right is None else before | (apart > right)
+
+
+def _row(name: str, sentence: str, problem: ProblemMap) -> Variation:
+    return problem_row("window_edges", name, sentence, "pass the mask", problem)
+
+
+ROWS: tuple[Variation, ...] = (
+    _row("from_query", "begins a window at the query itself, whatever its left side is", _left(lambda _: 0)),
+    _row("to_query", "ends a window at the query itself, whatever its right side is", _right(lambda _: 0)),
+    _row("left_reversed", "begins a window so many keys behind the query, not before it", _left(lambda side: -side)),
+    _row("right_reversed", "ends a window so many keys before the query, not behind it", _right(lambda side: -side)),
+    _row(
+        "left_for_both",
+        "takes the left side of a window for both",
+        _sides(lambda edges, past: edges if edges[0] is None else (edges[0], edges[0] + 2 * past)),
+    ),
+    _row(
+        "right_for_both",
+        "takes the right side of a window for both",
+        _sides(lambda edges, past: edges if edges[1] is None else (edges[1] - 2 * past, edges[1])),
+    ),
+    _row("before", "attends the keys before a window on the left, not those from there on", _outside(_before)),
+    _row("behind", "attends the keys behind a window on the right, not those up to there", _outside(_behind)),
+    _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),
+)
