@@ -94,9 +94,9 @@ MOST = 20
 @dataclass(frozen=True)
 class Fit:
     """
-    Guards that fit equally well, the plainest first, and how many conditions each has; no guard where none fits.
+    Guards that fit equally well, the plainest first and denials last, and how many conditions each has.
 
-    shows: the cells in which they hold, of those in which they should.
+    No guard where none fits. shows: the cells in which they hold, of those in which they should.
     """
 
     guards: tuple[Condition, ...] = ()
@@ -116,10 +116,11 @@ class Guards:
         """
         Conditions that tell some of the cells apart, and whether each holds (condition, cell).
 
-        Of those that are about the same and that no cell tells apart, only the plainest is there.
+        Of those that are about the same and that no cell tells apart, only the plainest is there. What is not there
+        says less than what is: it comes last.
         """
         found: dict[tuple[object, ...], tuple[Condition, list[bool]]] = {}
-        for condition in conditions(self._cells):
+        for condition in sorted(conditions(self._cells), key=_is_denial):
             row = [condition.holds(cell.facts, cell.problem) for cell in self._cells]
             if any(row) and not all(row):
                 found.setdefault((_about(condition), *row), (condition, row))
@@ -127,6 +128,11 @@ class Guards:
         return [condition for condition, _ in found.values()], np.array(rows, dtype=bool).reshape(
             len(rows), len(self._cells)
         )
+
+    @cached_property
+    def _denials(self) -> Array:
+        """Of the conditions in the table, which are denials."""
+        return np.array([_is_denial(condition) for condition in self._table[0]], dtype=bool)
 
     def search(self, shows: Sequence[int], not_there: Sequence[int]) -> Fit:
         """
@@ -139,7 +145,7 @@ class Guards:
         named, holds = self._table
         seen, kept = holds[:, np.array(shows)], holds[:, np.array(not_there)]
         best = Fit()
-        for depth, (all_ones, all_others) in enumerate((_alone(len(named)), _in_twos(len(named))), 1):
+        for depth, (all_ones, all_others) in enumerate((_alone(len(named)), _in_twos(self._denials)), 1):
             apart = ~(kept[all_ones] & kept[all_others]).any(axis=1)
             one, other = all_ones[apart], all_others[apart]
             reach = (seen[one] & seen[other]).sum(axis=1)
@@ -164,7 +170,7 @@ class Guards:
         always_there = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
         kept = holds[always_there][:, np.array(conforming, dtype=int)]
         best: tuple[tuple[Condition, ...], int] = ((), len(conforming))
-        for all_ones, all_others in (_alone(len(always_there)), _in_twos(len(always_there))):
+        for all_ones, all_others in (_alone(len(always_there)), _in_twos(self._denials[always_there])):
             left = (kept[all_ones] & kept[all_others]).sum(axis=1)
             if left.min(initial=best[1]) >= best[1]:
                 continue
@@ -178,8 +184,16 @@ def _alone(count: int) -> tuple[Array, Array]:
     return np.arange(count), np.arange(count)
 
 
-def _in_twos(count: int) -> tuple[Array, Array]:
-    return np.triu_indices(count, 1)
+def _in_twos(denials: Array) -> tuple[Array, Array]:
+    """Every two conditions, those with fewer denials first."""
+    one, other = np.triu_indices(len(denials), 1)
+    order = np.argsort(denials[one].astype(int) + denials[other], kind="stable")
+    return one[order], other[order]
+
+
+def _is_denial(condition: Condition) -> bool:
+    """Whether it is about a kind of mask, an argument or an output that is not there."""
+    return bool(condition.without_kinds or condition.without_slots or condition.without_outputs)
 
 
 def _about(condition: Condition) -> object:

@@ -1,0 +1,71 @@
+"""Conditions that fit equally well: what is there is told before what is not, in both searches and before the cut."""
+
+import numpy as np
+import pytest
+
+from conformance.bridge.contract import Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.judge import guards
+from conformance.judge.evidence import Evidence
+from conformance.judge.expectation import expect
+from conformance.judge.guards import Guards
+from conformance.spec.problem import Problem
+
+PADDING = MaskFacts("padding", ("key_padding",), "bool")
+ATTENTION = MaskFacts("mask", ("attention",), "bool")
+TOP_LEFT = MaskFacts("is_causal", ("causal",), "flag")
+BOTTOM_RIGHT = MaskFacts("is_causal_bottom_right", ("causal",), "flag")
+
+
+def call(*masks: MaskFacts, outputs: tuple[str, ...] = ("output",)) -> Evidence:
+    """Of which only the facts are looked at."""
+    array = np.zeros((2, 3, 5, 7))
+    asked = Problem("sdpa", "float32", 3, 3, 7, 7, array, array, array)
+    facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes())
+    profile = Profile.ordinary("float32")
+    return Evidence("case", facts, asked, expect(asked, {}, profile), profile)
+
+
+def words(cells: list[Evidence], shows: list[int], others: list[int]) -> list[str]:
+    """The conditions, which both searches find, in the order in which they do."""
+    fit, (around, left) = Guards(cells).search(shows, others), Guards(cells).around(shows, others)
+    assert (around, left) == (fit.guards, 0)
+    return [each.words for each in fit.guards]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "neither", "expected"),
+    [
+        (call(BOTTOM_RIGHT), call(TOP_LEFT), call(), ["with is_causal_bottom_right given", "without is_causal"]),
+        (
+            call(outputs=("output", "weights_mean")),
+            call(outputs=("output", "weights")),
+            call(),
+            ["with weights_mean asked for", "without weights"],
+        ),
+        (call(), call(ATTENTION), call(PADDING, ATTENTION), ["without a mask"]),
+    ],
+    ids=["arguments", "outputs", "no mask at all"],
+)
+def test_what_is_not_there_comes_after_what_is(
+    wrong: Evidence, right: Evidence, neither: Evidence, expected: list[str]
+) -> None:
+    assert words([right, wrong, neither], [1], [0]) == expected
+
+
+def test_of_two_that_no_cell_tells_apart_the_one_about_what_is_there_is_told() -> None:
+    assert words([call(PADDING), call(ATTENTION)], [1], [0]) == ["with a mask of kind attention"]
+
+
+def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many, the others are cut off."""
+    weights = ("output", "weights")
+    wrong, neither = call(TOP_LEFT, outputs=weights), (call(outputs=weights), call())
+    cells = [call(PADDING, outputs=weights), call(PADDING), call(TOP_LEFT), wrong, wrong, *neither]
+    found = words(cells, [3, 4], [0, 1, 2])
+    denials = [each.count("without") for each in found]
+    assert denials == sorted(denials)
+    assert set(denials) == {0, 1}
+    assert found[0] == "with weights asked for and with a mask of kind causal"
+    monkeypatch.setattr(guards, "MOST", 1)
+    assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
