@@ -25,12 +25,13 @@ from conformance.own.causes import Cause, causes
 from conformance.own.declaring import read_declared
 from conformance.own.errors import CheckError
 from conformance.own.facts import slots
+from conformance.own.observation import Varying
 from conformance.own.planning import plan_of
 from conformance.own.profiles import PROFILES
 from conformance.own.settling import settle, write_adapter
 from conformance.own.signature import read_signature
 from conformance.own.target import Target
-from conformance.own.telling import cause_lines, headline, settled_notes
+from conformance.own.telling import cause_lines, headline, settled_notes, varying_notes
 from conformance.report import Run, write_reports
 from conformance.report.findings import findings
 from conformance.spec.case import Case
@@ -112,7 +113,8 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(HELD.format(folder))
-    subjects, notes, chosen = _borrowed(request, folder) if request.like else _own(request, folder)
+    begun = _borrowed(request, folder) if request.like else _own(request, folder)
+    subjects, chosen = begun.subjects, begun.cases
     try:
         log = RunLog.create(folder / LOG)
     except FileExistsError as error:  # another check has begun there meanwhile
@@ -136,20 +138,33 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     decision = decide(session.records, session.missing, (), known.record(whole=False))
     finish(session, decision, clock)
-    return Checked(request, write_reports(folder), decision, (*notes, *alternatives.notes()))
+    run = write_reports(folder)
+    named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
+    notes = (*begun.notes, *varying_notes(begun.varies, named), *alternatives.notes())
+    return Checked(request, run, decision, notes)
 
 
-def _own(request: Request, folder: Path) -> tuple[list[Subject], tuple[str, ...], list[Case]]:
+@dataclass(frozen=True)
+class _Begun:
+    """What is judged, on which cases, and what was found before: notes in sentences, and decisions that vary."""
+
+    subjects: list[Subject]
+    cases: list[Case]
+    notes: tuple[str, ...]
+    varies: Varying = field(default_factory=dict)
+
+
+def _own(request: Request, folder: Path) -> _Begun:
     signature = read_signature(request.target.definition, request.operator)
     cases = load_cases(signature.operator)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
     subject = write_adapter(folder, settled.files(request.target))
-    return subjects_of([subject.adapter]), settled_notes(settled), chosen
+    return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies)
 
 
-def _borrowed(request: Request, folder: Path) -> tuple[list[Subject], tuple[str, ...], list[Case]]:
+def _borrowed(request: Request, folder: Path) -> _Begun:
     if request.operator is not None:
         raise CheckError("--operator goes with a function of NumPy; with --as the subject says it")
     loan = find_loan(str(request.like))
@@ -157,7 +172,7 @@ def _borrowed(request: Request, folder: Path) -> tuple[list[Subject], tuple[str,
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = borrow(loan, request.target, folder, request.declare, request.profile, example)
-    return subjects, (loan.note,), chosen
+    return _Begun(subjects, chosen, (loan.note,))
 
 
 def load_cases(operator: str) -> list[Case]:

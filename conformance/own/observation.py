@@ -5,7 +5,7 @@ Nothing else is ever observed: every other decision has one right answer.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
@@ -24,6 +24,9 @@ Way = tuple[str, str] | None
 
 Combination = Mapping[str, Way]
 """A way of each decision."""
+
+Varying = Mapping[str, Mapping[str, str]]
+"""Decision -> the name of a way in which it is taken -> a case in which it is."""
 
 ANCHOR = ("causal_alignment", "bottom_right")
 
@@ -49,12 +52,12 @@ class Observed:
     """
     What was seen.
 
-    dialect: decisions that are taken otherwise than canonical, the same way wherever they matter. varies: of decisions
-    that are taken now one way and now another, in words.
+    dialect: decisions that are taken otherwise than canonical, the same way wherever they matter. varies: decisions
+    that are taken now one way and now another.
     """
 
     dialect: Mapping[str, str]
-    varies: tuple[str, ...] = ()
+    varies: Varying = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     decisions = [decision for decision in WAYS if not declared.pins(decision)]
     fits = list(_fits(answers, profiles, (declared.dialect, cause), decisions))
     dialect: dict[str, str] = {}
-    varies = []
+    varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
         asked = [fit for fit in fits if decision in fit.matters]
         seen = [fit for fit in asked if fit.alone or fit.beside]
@@ -94,8 +97,8 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
         way = _common(decision, seen)
         dialect |= _dialect(way or None)
         if way is False:
-            varies.append(_variety(decision, seen))
-    return Observed(dialect, tuple(varies))
+            varies[decision] = _examples(decision, seen)
+    return Observed(dialect, varies)
 
 
 def _fits(
@@ -138,10 +141,10 @@ def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
     return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
 
 
-def _variety(decision: str, seen: list[Fit]) -> str:
+def _examples(decision: str, seen: list[Fit]) -> dict[str, str]:
     """One example of each way that was seen."""
-    examples: dict[Way, str] = {}
+    examples: dict[str, str] = {}
     for fit in seen:
-        examples.setdefault(fit.ways(decision)[0], fit.case)
-    said = (f"{'='.join(way or (decision, CANONICAL_NAMES[decision]))} in {case}" for way, case in examples.items())
-    return "; ".join(said)
+        _, name = fit.ways(decision)[0] or (decision, CANONICAL_NAMES[decision])
+        examples.setdefault(name, fit.case)
+    return examples

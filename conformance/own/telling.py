@@ -1,7 +1,10 @@
 """A check in plain words: the first lines on the terminal, and what a failing assertion says."""
 
+from collections.abc import Collection, Iterator
+
 from conformance.engine.run import Run
 from conformance.own.causes import Cause
+from conformance.own.observation import Varying
 from conformance.own.profiles import ordinary
 from conformance.own.settling import Settled
 from conformance.spec.counting import counted
@@ -25,9 +28,23 @@ def settled_notes(settled: Settled) -> tuple[str, ...]:
     notes += [f"arithmetic: {dtype} is judged as {name}" for dtype, name in named if name != ordinary(dtype)]
     for decision, name in observed.dialect.items():
         notes.append(f"observed: {decision}={name} (fine; --declare {decision}={name} pins it down)")
-    if observed.varies:
-        notes.append(f"{VARIES}: {'; '.join(observed.varies)}")
     return tuple(notes)
+
+
+def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
+    """
+    The decisions that are taken now one way and now another.
+
+    named: cases with a named cause. Where an example is among them, that it varies is a consequence, and not told.
+    """
+    told = [
+        f"{decision}={name} in {case}"
+        for decision, examples in varies.items()
+        if not set(examples.values()) & set(named)
+        for name, case in examples.items()
+    ]
+    if told:
+        yield f"{VARIES}: {'; '.join(told)}"
 
 
 def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:

@@ -179,8 +179,18 @@ def nan_in_dead_rows(query: Array, key: Array, value: Array, mask: Array | None 
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
 
 
-def dead_rows_by_chance(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+def one_query_not_causal(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array | tuple[Array, Array]:
+    return right_with_everything(query, key, value, mask, is_causal=is_causal and query.shape[2] > 1)
+
+
+def dead_rows_by_batch(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     return (nan_in_dead_rows if query.shape[0] % 2 else right)(query, key, value, mask)
+
+
+def nan_where_every_row_is_dead(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return (right if mask is None or mask.any() else nan_in_dead_rows)(query, key, value, mask)
 
 
 def float32_inside(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:

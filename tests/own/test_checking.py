@@ -13,7 +13,7 @@ from conformance.own.adapter_text import ADAPTER
 from conformance.own.causes import causes
 from conformance.own.checking import Checked
 from conformance.own.errors import CheckError
-from conformance.own.telling import VARIES, cause_lines, headline
+from conformance.own.telling import VARIES, cause_lines, headline, varying_notes
 from conformance.report.findings import Finding
 
 from ..running import records
@@ -167,11 +167,30 @@ def test_what_is_declared_is_held_against_it(checked: Check) -> None:
 
 
 def test_what_varies_fails(checked: Check) -> None:
-    done = checked("plain_sdpa:dead_rows_by_chance", "degenerate/*")
+    done = checked("plain_sdpa:nan_where_every_row_is_dead", "degenerate/*")
     assert done.decision.exit_code == decide.REJECTED
     (said,) = [note for note in done.notes if note.startswith(VARIES)]
     assert "fully_masked_row=nan in " in said
     assert "fully_masked_row=zero in " in said
+
+
+@pytest.mark.parametrize("given", ["plain_sdpa:dead_rows_by_batch", "plain_sdpa:one_query_not_causal"])
+def test_that_a_decision_varies_is_not_told_where_the_cause_is_named(checked: Check, given: str) -> None:
+    done = checked(given, "degenerate/*", "causal/rectangular/*")
+    assert done.decision.exit_code == decide.REJECTED
+    assert all(cause.explained for cause in done.causes)
+    assert not any(note.startswith(VARIES) for note in done.notes)
+
+
+def test_each_decision_that_varies_is_told_by_itself() -> None:
+    varies = {"fully_masked_row": {"zero": "a", "nan": "b"}, "nonfinite_key": {"isolated": "c", "leaks": "d"}}
+    ways = [
+        "fully_masked_row=zero in a; fully_masked_row=nan in b",
+        "nonfinite_key=isolated in c; nonfinite_key=leaks in d",
+    ]
+    assert list(varying_notes(varies, ())) == [f"{VARIES}: {'; '.join(ways)}"]
+    assert list(varying_notes(varies, {"b", "e"})) == [f"{VARIES}: {ways[1]}"]
+    assert list(varying_notes(varies, {"a", "d"})) == []
 
 
 def test_what_true_means_can_be_declared(checked: Check) -> None:
