@@ -128,7 +128,7 @@ class Held:
 
     def _settle_unsteady(self, found: Repetition) -> None:
         """Such cells fail, and nothing is concluded from what they returned this time."""
-        for name in ("explanation", "ties"):
+        for name in ("explanation", "ties", "searched"):
             self.record.pop(name, None)
         if self.judged.verdict != "error":
             self.record |= {"verdict": "fail", "class": found.found}

@@ -147,7 +147,8 @@ class Cell(_Record):
     The verdict of one case x subject.
 
     since: the versions for which the known deviation holds. odd_weights: what its effective weights are, all that
-    is certain, where they were read and no single decision explains the cell. record: the line of the log as it stands.
+    is certain, where they were read and no single decision explains the cell. repeated: how replies to the same call
+    differed. record: the line of the log as it stands.
     """
 
     case: str
@@ -166,6 +167,7 @@ class Cell(_Record):
     uncalibrated: StrictBool = False
     searched: StrictBool = True
     mistake: refusals.Name | None = None
+    repeated: Annotated[str, Field(validation_alias=AliasPath("repeats", "reason"))] = ""
     dropped_outputs: tuple[str, ...] = ()
     invariants: tuple[Relation, ...] | None = None
     digests: Mapping[str, str] = {}

@@ -11,13 +11,7 @@ from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
 from conformance.judge.diagnose import CANONICAL
 from conformance.judge.invariants import INVARIANTS
-from conformance.judge.telling import sentence, turned
-
-UNSTEADY = {
-    "nondeterministic": "answers the very same call in different ways",
-    "order_dependent": "answers a call in another way after other calls",
-}
-"""Classes of fail that no decision explains, after "it"."""
+from conformance.judge.telling import UNSTEADY, sentence, turned
 
 SHOWN = 160
 """Characters of a message."""

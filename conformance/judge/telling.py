@@ -58,6 +58,12 @@ SHORT = {
 }
 """Ways by short names that follow the topic."""
 
+UNSTEADY = {
+    "nondeterministic": "answers the very same call in different ways",
+    "order_dependent": "answers a call in another way after other calls",
+}
+"""What is told by repetition, by the class of a fail; no decision explains it."""
+
 
 def sentence(decision: str, name: str) -> str:
     """

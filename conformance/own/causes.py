@@ -41,9 +41,7 @@ def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
     """
     joined: dict[tuple[str, str], Cause] = {}
     for each in found:
-        cause = Cause(
-            each.kind, each.sentence, each.remedy, each.explained, each.count, each.example[0], each.ambiguous
-        )
+        cause = Cause(each.kind, each.said, each.remedy, each.explained, each.count, each.example[0], each.ambiguous)
         key = _key(each)
         before = joined.get(key)
         joined[key] = cause if before is None else replace(before, count=before.count + cause.count)

@@ -26,7 +26,7 @@ def run_annotations(run: Run, root: Path) -> Iterator[str]:
         cell = run.cells[finding.example]
         fix = f" Fix: {finding.remedy}." if finding.remedy else ""
         rerun = f"\n{cell.rerun}" if cell.rerun else ""
-        said = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.sentence}.{fix}{rerun}"
+        said = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.said}.{fix}{rerun}"
         yield command("error", said, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
         yield command("error", text, kind)

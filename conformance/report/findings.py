@@ -5,6 +5,7 @@ Every report is written from these records, so they all say the same.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from conformance.engine.records import Cell, Diagnosis, Key, Known, Tie
 from conformance.engine.run import Run
 from conformance.judge.causes import fewest
+from conformance.judge.telling import UNSTEADY
 from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
 from conformance.report.most_said import most_said
@@ -21,9 +23,10 @@ from conformance.spec.refusals import REFUSALS
 
 LOOK_FOR = {
     "nondeterministic": "switch dropout off, as in inference; else look for a race or memory that nobody wrote",
-    "order_dependent": "look for a buffer that one call leaves to the next",
+    "order_dependent": "look for a cache whose key leaves something out, as what a mask holds; "
+    "else for a buffer that one call leaves to the next",
 }
-"""Class of a fail that no decision explains -> what to change."""
+"""Class of a fail that is told by repetition -> what to change."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class Finding:
     """
     One cause of rejected verdicts of one subject, in words, and what to change.
 
-    cells: the verdicts, the simplest call first where a cause explains them. ambiguous: other causes that explain them
-    as well, in sentences.
+    explained: whether a cause is named. cells: the verdicts, the simplest call first where a diagnosis explains them.
+    ambiguous: other causes that explain them as well, in sentences. seen: how replies to the example differed, of a
+    cause that is told by repetition.
     """
 
     subject: str
@@ -42,6 +46,7 @@ class Finding:
     explained: bool
     cells: tuple[Key, ...]
     ambiguous: tuple[str, ...] = ()
+    seen: str = ""
 
     @property
     def count(self) -> int:
@@ -52,6 +57,11 @@ class Finding:
     def example(self) -> Key:
         """The simplest of them."""
         return self.cells[0]
+
+    @property
+    def said(self) -> str:
+        """The sentence, with what was seen in the example."""
+        return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,9 @@ def findings(run: Run) -> list[Finding]:
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
     }
+    unsteady = [cell for cell in left if cell.fail_class in UNSTEADY]
+    found += _unsteady(unsteady)
+    left = [cell for cell in left if cell not in unsteady]
     found += _undiagnosed([cell for cell in left if cell.key not in where], _told(run.diagnoses.values()))
     found += _unexplained([cell for cell in left if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
@@ -102,7 +115,7 @@ def finding_text(finding: Finding) -> str:
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: {finding.sentence}{fix}"
+    return f"1 cause explains {verdicts}: {finding.said}{fix}"
 
 
 def unexplained_kind(finding: Finding) -> str:
@@ -167,6 +180,31 @@ def _undiagnosed(cells: list[Cell], told: Mapping[str, frozenset[str]]) -> list[
             groups.setdefault((cell.subject, causes[cell.key]), []).append(cell)
     explained = [_finding(some, cause) for (_, cause), some in groups.items()]
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
+
+
+def _unsteady(cells: list[Cell]) -> Iterator[Finding]:
+    """
+    What is told by repetition: one finding for each subject and class.
+
+    Of replies that are drawn each time, two in a row may be the same by chance: a few such calls are no other cause.
+    """
+    count = Counter((cell.subject, cell.fail_class) for cell in cells)
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        drawn = (cell.subject, "nondeterministic")
+        own = (cell.subject, cell.fail_class)
+        groups.setdefault(drawn if count[drawn] > count[own] else own, []).append(cell)
+    for (subject, klass), some in groups.items():
+        first = next(cell for cell in some if cell.fail_class == klass)
+        yield Finding(
+            subject=subject,
+            kind=kind_of(first),
+            sentence=f"{UNSTEADY[klass]} ({klass.replace('_', ' ')})",
+            remedy=LOOK_FOR[klass],
+            explained=True,
+            cells=(first.key, *(cell.key for cell in some if cell is not first)),
+            seen=first.repeated,
+        )
 
 
 def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType({})) -> list[Finding]:
@@ -236,7 +274,7 @@ def _without_cause(cell: Cell) -> tuple[str, str]:
     if cell.fail_class == NOT_REFUSED and cell.mistake is not None:
         refusal = REFUSALS[cell.mistake]
         return refusal.sentence, refusal.remedy
-    return what_happened(cell), LOOK_FOR.get(cell.fail_class, "")
+    return what_happened(cell), ""
 
 
 def known_groups(run: Run) -> list[KnownGroup]:

@@ -179,6 +179,11 @@ def nan_in_dead_rows(query: Array, key: Array, value: Array, mask: Array | None 
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
 
 
+def noise_left_on(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    noise = np.asarray(np.random.default_rng().normal(size=value.shape), value.dtype)
+    return right(query, key, value + noise, mask)
+
+
 def one_query_not_causal(
     query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
 ) -> Array | tuple[Array, Array]:

@@ -160,6 +160,16 @@ def test_the_first_line_counts_causes_apart_from_what_has_none(checked: Check) -
     )
 
 
+def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
+    done = checked("plain_sdpa:noise_left_on", "shapes/cross*")
+    first, cause, fix, *_ = done.lines()
+    assert " does not conform: 1 cause in " in first
+    assert cause.startswith(
+        "1. it answers the very same call in different ways (nondeterministic): asked twice in a row"
+    )
+    assert fix.startswith("   fix: switch dropout off")
+
+
 def test_what_is_declared_is_held_against_it(checked: Check) -> None:
     done = checked("plain_sdpa:nan_in_dead_rows", "degenerate/*", declare={"fully_masked_row": "zero"})
     assert sentences(done) == ["it returns NaN for a fully masked row"]

@@ -114,6 +114,48 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
     assert (found.count, found.sentence, found.remedy) == (2, "does not scale", "scale it")
 
 
+UNSTEADY = {
+    "nondeterministic": "answers the very same call in different ways (nondeterministic)",
+    "order_dependent": "answers a call in another way after other calls (order dependent)",
+}
+
+
+def unsteady(builder: Any, subject: str, klass: str, *names: str) -> None:
+    for name in names:
+        builder.cell(
+            builder.case(name), subject, "fail", class_=klass, rejected=True, reason=f"{name} differs; far off",
+            repeats={"found": klass, "again": 3, "alone": 0, "reason": f"{name} differs"},
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("klass", sorted(UNSTEADY))
+def test_what_is_told_by_repetition_is_one_cause_beside_the_others(tmp_path: Path, klass: str) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one")
+    builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/one"]})
+    unsteady(builder, subject, klass, "b/one", "b/two")
+    found, other = findings(load_run(builder.write()))
+    assert (found.sentence, found.explained, found.count) == (UNSTEADY[klass], True, 2)
+    assert finding_text(found) == (
+        f"1 cause explains 2 verdicts of torch.mha: {UNSTEADY[klass]}: b/one differs; fix: {found.remedy}"
+    )
+    assert (other.sentence, other.cells) == ("does not scale", (("a/one", subject),))
+
+
+@pytest.mark.parametrize(("drawn", "told"), [(2, ["nondeterministic"]), (1, ["nondeterministic", "order_dependent"])])
+def test_replies_that_are_the_same_twice_by_chance_are_no_other_cause(
+    tmp_path: Path, drawn: int, told: list[str]
+) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = builder.subject("torch.mha")
+    unsteady(builder, subject, "order_dependent", "a/zero")
+    unsteady(builder, subject, "nondeterministic", *(f"b/{n}" for n in range(drawn)))
+    found = findings(load_run(builder.write()))
+    assert sorted(each.sentence for each in found) == sorted(UNSTEADY[klass] for klass in told)
+    assert sum(each.count for each in found) == drawn + 1
+    assert {each.seen for each in found if "(nondeterministic)" in each.sentence} == {"b/0 differs"}
+
+
 def test_messages_that_differ_in_numbers_are_one_cause(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
