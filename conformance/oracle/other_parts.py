@@ -58,7 +58,7 @@ def _hidden_parts_count(state: State, part: int) -> Array:
     more = hidden.sum(axis=-1, keepdims=True)
     top = np.maximum(state.logits.max(axis=-1, keepdims=True), np.where(more, 0.0, -np.inf))
     attended = np.exp(state.logits - top)
-    total = attended.sum(axis=-1, keepdims=True) + np.where(more, more * np.exp(-top), 0.0)
+    total = attended.sum(axis=-1, keepdims=True) + more * np.exp(np.where(more, -top, 0.0))
     return np.asarray(attended / total)
 
 
