@@ -148,6 +148,7 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
     Arithmetic("scale_in_float32", "holds the scale in float32", "multiply the query instead", {"scale": "float32"}),
     Arithmetic("softmax_in_float32", "computes the softmax in float32", "", _softmax("float32")),
     Arithmetic("scores_in_float32", "computes logits and softmax in float32", "", _scores("float32")),
+    Arithmetic("float32_accumulation", "accumulates dot products in float32", "", {"acc": "float32"}),
     Arithmetic("results_in_float32", "rounds results to float32, those of projections too", "", {"store": "float32"}),
     Arithmetic("in_float32", "computes in float32 throughout", "", {**_everywhere("float32"), "store": "float32"}),
     Arithmetic("tf32_operands", "rounds the operands of matrix products to tf32", TF32, {"mm": "tf32"}),
