@@ -37,6 +37,17 @@ def _right(change: Callable[[int], int]) -> ProblemMap:
     return _sides(lambda edges, past: (edges[0], None if edges[1] is None else change(edges[1] - past) + past))
 
 
+def _one_for_both(*, left: bool) -> ProblemMap:
+    """One side in place of the other, where there are two."""
+
+    def same(edges: Edges, past: int) -> Edges:
+        if edges[0] is None or edges[1] is None:
+            return edges
+        return (edges[0], edges[0] + 2 * past) if left else (edges[1] - 2 * past, edges[1])
+
+    return _sides(same)
+
+
 def _outside(beyond: Callable[[Array, Edges], Array]) -> ProblemMap:
     """What lies outside of one side, or of both, in place of what lies within; by how far a key is behind the query."""
 
@@ -76,16 +87,8 @@ ROWS: tuple[Variation, ...] = (
     _row("to_query", "ends a window at the query itself, whatever its right side is", _right(lambda _: 0)),
     _row("left_reversed", "begins a window so many keys behind the query, not before it", _left(lambda side: -side)),
     _row("right_reversed", "ends a window so many keys before the query, not behind it", _right(lambda side: -side)),
-    _row(
-        "left_for_both",
-        "takes the left side of a window for both",
-        _sides(lambda edges, past: edges if edges[0] is None else (edges[0], edges[0] + 2 * past)),
-    ),
-    _row(
-        "right_for_both",
-        "takes the right side of a window for both",
-        _sides(lambda edges, past: edges if edges[1] is None else (edges[1] - 2 * past, edges[1])),
-    ),
+    _row("left_for_both", "takes the left side of a window for both", _one_for_both(left=True)),
+    _row("right_for_both", "takes the right side of a window for both", _one_for_both(left=False)),
     _row("before", "attends the keys before a window on the left, not those from there on", _outside(_before)),
     _row("behind", "attends the keys behind a window on the right, not those up to there", _outside(_behind)),
     _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),

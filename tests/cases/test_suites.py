@@ -39,8 +39,8 @@ SIGNATURES = 76
 """Compilations per subject: docs/architecture.md allows about 60, aliases and dense routes not counted."""
 FORMS = 32
 """Exports per subject: as a signature, without shapes."""
-SHAPES_IN_ANOTHER_PRECISION = 4
-SHAPES_WITH_WEIGHTS = 6
+SHAPES_IN_ANOTHER_PRECISION = 5
+SHAPES_WITH_WEIGHTS = 7
 SHAPES_WITH_GRADIENTS = 2
 KERNEL_LENGTH = 128
 COVERAGE = 0.9
