@@ -32,7 +32,10 @@ _ONE_FOR_ALL = "it is the same for all items and heads"
 _BY_KEYS = "it has no axis of heads"
 _BY_QUERIES = "it has an axis of queries"
 _FLAG = "it is a flag, of which nothing is read"
-_OF_KERNELS = ("bits_reversed", *(f"{name}_{tile}" for name in ("corners", "map_of_first_item") for tile in CORNERS))
+_OF_KERNELS = (
+    *("bits_reversed", "empty_tiles_of_first_item_4"),
+    *(f"{name}_{tile}" for name in ("corners", "map_of_first_item") for tile in CORNERS),
+)
 
 INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_query": "it has no axis of queries",

@@ -42,15 +42,16 @@ def _by_corners(tile: int) -> Callable[[Problem, Group], Group]:
     return judged
 
 
-def _map_of_first_item(tile: int) -> Callable[[Problem, Group], Group]:
-    """A tile is skipped, or not masked, where that of the first item is masked, or attended, whole."""
+def _map_of_first_item(tile: int, *, full: bool) -> Callable[[Problem, Group], Group]:
+    """A tile is skipped where that of the first item is masked whole; full: not masked where it is attended whole."""
 
     def judged(problem: Problem, group: Group) -> Group:
         if group.element in ("float", "flag") or group.values.shape[0] == 1:
             return group
         seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
         some, every = (_over_tiles(seen[:1], tile, over) for over in (np.logical_or, np.logical_and))
-        return changed(group, ((seen | every) & some).astype(group.values.dtype))
+        judged = (seen | every) & some if full else seen & some
+        return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
 
     return judged
 
@@ -92,8 +93,13 @@ def tile_variations(slot: str) -> tuple[Variation, ...]:
             row(
                 f"map_of_first_item_{tile}",
                 f"finds out by {slot} of the first item which tiles of {tile} are masked whole, and which not at all",
-                _map_of_first_item(tile),
+                _map_of_first_item(tile, full=True),
             )
             for tile in CORNERS
+        ),
+        row(
+            "empty_tiles_of_first_item_4",
+            f"finds out by {slot} of the first item which tiles of 4 are masked whole",
+            _map_of_first_item(4, full=False),
         ),
     )

@@ -14,8 +14,8 @@ TILES = tuple((queries, keys) for queries in (8, 16, 32, 64) for keys in (4, 8, 
 
 SQUARE = tuple((size, size) for size in (4, 8, 16, 32, 64, 128))
 
-Edge = Callable[[int, int, Array], Array]
-"""The length of a tile of queries, that of one of keys, and (seq_len_q, 1) where the tile of each query begins."""
+LOOP = "loop"
+"""What stands for the argument of a mask that nobody gave."""
 
 
 def _flag(seen: Callable[[Array, Array, Array], Array], queries: int) -> ProblemMap:
@@ -76,6 +76,23 @@ def _window_to_first(queries: int, keys: int) -> ProblemMap:
     return each_group(cut)
 
 
+def _ends_where_hidden(tile: int) -> ProblemMap:
+    """The loop is left, not continued, at a tile of keys of which no query of the tile attends any."""
+
+    def apply(problem: Problem) -> Problem:
+        attended = np.broadcast_to(problem.attended(), problem.logits_shape)
+        queries, keys = attended.shape[-2:]
+        by_rows = np.logical_or.reduceat(attended, np.arange(0, queries, tile), axis=-2)
+        by_tiles = np.logical_or.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
+        reached = np.logical_and.accumulate(by_tiles, axis=-1)
+        seen = reached[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile]
+        if np.array_equal(attended & seen, attended):
+            return problem
+        return problem.but(groups=(*problem.groups, Group(LOOP, (LOOP,), "bool", seen)))
+
+    return apply
+
+
 def _family(
     decision: str,
     name: str,
@@ -124,5 +141,15 @@ ROWS: tuple[Variation, ...] = (
         "ends the window of a tile of R queries, in tiles of C keys, where that of the first of them ends",
         (*SQUARE, *TILES),
         _window_to_first,
+    ),
+    *(
+        problem_row(
+            "leading_masked_keys",
+            f"end_loop_{tile}",
+            f"ends at the first tile of {tile} keys of which {tile} queries attend none, though they attend later ones",
+            "",
+            _ends_where_hidden(tile),
+        )
+        for tile in (4, 8, 16, 32)
     ),
 )

@@ -14,19 +14,32 @@ WIDTHS = (8, 16, 32, 64, 128)
 """Multiples to which heads are widened for alignment."""
 
 
-def _tiled(*names: str) -> StepsMap:
-    """Query head h reads head h % num_kv_heads of these, not h // group."""
+def _shared(heads_of: Callable[[int, int], Array], *names: str) -> StepsMap:
+    """
+    Query heads read other heads of these than h // group.
+
+    heads_of: num_heads and num_kv_heads -> which each reads.
+    """
 
     def apply(steps: Steps, _: str) -> Steps:
         def group(state: State) -> State:
             done, problem = ordinary(state), state.problem
-            heads = np.arange(problem.num_heads) % problem.num_kv_heads
+            heads = heads_of(problem.num_heads, problem.num_kv_heads)
             return done.but(**{name: getattr(state, name)[:, heads] for name in names})
 
         ordinary = next(step.apply for step in steps if step.name == "group")
         return replace_step(steps, "group", group)
 
     return apply
+
+
+def _in_turn(heads: int, shared: int) -> Array:
+    return np.arange(heads) % shared
+
+
+def _by_count(heads: int, shared: int) -> Array:
+    """The number of heads that are shared is taken for the size of a group; what lies behind the last is the last."""
+    return np.minimum(np.arange(heads) // shared, shared - 1) if shared < heads else np.arange(heads)
 
 
 def _kv_by_head(state: State) -> State:
@@ -150,9 +163,16 @@ ROWS: tuple[Variation, ...] = (
             f"{name}s_tiled",
             f"shares the heads of the {name}s in turn (tile), those of the {other}s consecutively (repeat)",
             "repeat keys and values",
-            _tiled(name),
+            _shared(_in_turn, name),
         )
         for name, other in (("key", "value"), ("value", "key"))
+    ),
+    unbounded_row(
+        "grouped_heads",
+        "by_their_count",
+        "shares each key and value head among num_kv_heads query heads, not among num_heads // num_kv_heads",
+        "repeat keys and values",
+        _shared(_by_count, "key", "value"),
     ),
     unbounded_row(
         "projection_order",

@@ -22,20 +22,22 @@ def _interleaved_columns(heads: int, dim: int) -> Array:
     return np.arange(heads * dim).reshape(dim, heads).T.reshape(-1)
 
 
-def _interleaved_split(problem: Problem) -> Problem:
-    if problem.operator != "mha" or problem.num_heads == 1:
-        return problem
-    params = dict(problem.params)
-    for letter, heads, dim in (
-        ("q", problem.num_heads, problem.head_dim),
-        ("k", problem.num_kv_heads, problem.head_dim),
-        ("v", problem.num_kv_heads, problem.value_dim),
-    ):
-        order = _interleaved_columns(heads, dim)
-        for name in ("w" + letter, "b" + letter):
-            if name in params:
-                params[name] = params[name][..., order]
-    return problem.but(params=params)
+def _interleaved_split(letters: str) -> ProblemMap:
+    """Of these projections alone."""
+
+    def apply(problem: Problem) -> Problem:
+        if problem.operator != "mha" or problem.num_heads == 1:
+            return problem
+        params = dict(problem.params)
+        for letter in letters:
+            heads = problem.num_heads if letter == "q" else problem.num_kv_heads
+            order = _interleaved_columns(heads, problem.value_dim if letter == "v" else problem.head_dim)
+            for name in ("w" + letter, "b" + letter):
+                if name in params:
+                    params[name] = params[name][..., order]
+        return problem.but(params=params)
+
+    return apply
 
 
 def _transposed(names: Mapping[str, str]) -> ProblemMap:
@@ -105,7 +107,21 @@ ROWS: tuple[Variation, ...] = (
         "interleaved",
         "gives head h every num_heads-th column of the projections",
         "permute the columns of wq, wk, wv",
-        _interleaved_split,
+        _interleaved_split("qkv"),
+    ),
+    problem_row(
+        "head_split",
+        "query_and_key_interleaved",
+        "gives head h every num_heads-th column of the projected query and key, and consecutive ones of the value",
+        "permute the columns of wq and wk",
+        _interleaved_split("qk"),
+    ),
+    problem_row(
+        "head_split",
+        "value_interleaved",
+        "gives head h every num_heads-th column of the projected value, and consecutive ones of query and key",
+        "permute the columns of wv",
+        _interleaved_split("v"),
     ),
     problem_row(
         "weight_orientation",

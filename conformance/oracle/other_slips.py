@@ -72,10 +72,11 @@ def _key_as_value(problem: Problem) -> Problem:
     return problem.but(value=problem.key)
 
 
-def _of_first_item(name: str) -> ProblemMap:
+def _of_first_item(*names: str) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
-        array = getattr(problem, name)
-        return problem if problem.batch == 1 else problem.but(**{name: np.repeat(array[:1], problem.batch, axis=0)})
+        if problem.batch == 1:
+            return problem
+        return problem.but(**{name: np.repeat(getattr(problem, name)[:1], problem.batch, axis=0) for name in names})
 
     return apply
 
@@ -204,6 +205,13 @@ ROWS: tuple[Variation, ...] = (
         "takes the value of the first item of the batch for every item",
         "call once per item",
         _of_first_item("value"),
+    ),
+    problem_row(
+        "arguments",
+        "key_and_value_of_first_item",
+        "takes key and value of the first item of the batch for every item",
+        "call once per item",
+        _of_first_item("key", "value"),
     ),
     problem_row(
         "arguments",

@@ -37,6 +37,18 @@ def _right(change: Callable[[int], int]) -> ProblemMap:
     return _sides(lambda edges, past: (edges[0], None if edges[1] is None else change(edges[1] - past) + past))
 
 
+def _from_last_key(problem: Problem, group: Group) -> Group:
+    """The last query stands at the last key, as after a past of what the keys are more."""
+    if group.window is None:
+        return group
+    more = problem.seq_len_k - problem.seq_len_q - problem.past
+    left, right = group.window
+    edges = (None if left is None else left - more, None if right is None else right + more)
+    if edges == group.window:
+        return group
+    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+
 def _one_for_both(*, left: bool) -> ProblemMap:
     """One side in place of the other, where there are two."""
 
@@ -85,6 +97,9 @@ def _row(name: str, sentence: str, problem: ProblemMap) -> Variation:
 ROWS: tuple[Variation, ...] = (
     _row("from_query", "begins a window at the query itself, whatever its left side is", _left(lambda _: 0)),
     _row("to_query", "ends a window at the query itself, whatever its right side is", _right(lambda _: 0)),
+    _row(
+        "from_last_key", "counts a window from the last key, at which the last query stands", each_group(_from_last_key)
+    ),
     _row("left_reversed", "begins a window so many keys behind the query, not before it", _left(lambda side: -side)),
     _row("right_reversed", "ends a window so many keys before the query, not behind it", _right(lambda side: -side)),
     _row("left_for_both", "takes the left side of a window for both", _one_for_both(left=True)),

@@ -388,6 +388,8 @@ OF_THE_OTHER = {
     "sdpa": (
         *(
             "head_split=interleaved",
+            "head_split=query_and_key",
+            "head_split=value",
             "head_split=guessed",
             "head_merge",
             "weight_orientation",

@@ -89,6 +89,8 @@ def test_the_first_item_tells_which_tiles_are_looked_at() -> None:
     weights = evaluate(problem, {"mask_axes[mask]": "map_of_first_item_4"}).reply["output"].values[1, 0]
     assert (weights[:4] > 0).tolist() == [[True] * 4 + [False]] * 4
     assert weights[4].tolist() == [0, 0, 0, 0, 1]
+    skipped = evaluate(problem, {"mask_axes[mask]": "empty_tiles_of_first_item_4"}).reply["output"].values[1, 0]
+    assert skipped.tolist() == np.eye(5).tolist()
 
 
 # ---- parts of keys, of heads ----------------------------------------------------------------------------------------
@@ -146,6 +148,29 @@ def test_sums_go_on_with_the_next_head() -> None:
     problem = Problem("sdpa", "float64", 2, 2, 1, 1, np.ones((1, 2, 1, 1)), logits, value, scale=1.0)
     context = evaluate(problem, {"head_result": "kept_from_head_to_head"}).reply["output"].values.ravel()
     assert context.tolist() == pytest.approx([7.0, 52 / 14])
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [
+        ("", [1, 1, 1, 2, 2, 2]),
+        ("grouped_heads=by_their_count", [1, 1, 2, 2, 2, 2]),
+        ("grouped_heads=values_tiled", [1, 2, 1, 2, 1, 2]),
+    ],
+)
+def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
+    """Six query heads, one key; the values of two heads are 1 and 2."""
+    value = np.array([[[[1.0]], [[2.0]]]])
+    problem = Problem("sdpa", "float64", 6, 2, 1, 1, np.ones((1, 6, 1, 1)), value, value, scale=1.0)
+    reply = evaluate(problem, dict([lie.split("=")]) if lie else {}).reply["output"].values
+    assert reply.ravel().tolist() == expected
+
+
+def test_key_and_value_of_the_first_item() -> None:
+    value = np.array([[[[3.0]]], [[[5.0]]]])
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), value, value, scale=1.0)
+    taken = evaluate(problem, {"arguments": "key_and_value_of_first_item"}).reply["output"].values
+    assert taken.ravel().tolist() == [3.0, 3.0]
 
 
 # ---- what is returned ----------------------------------------------------------------------------------------------
@@ -248,6 +273,20 @@ def test_sides_of_a_window_that_are_something_else(name: str, expected: list[str
     problem = even(5, 5, windowed(5, 5, 2, 1))
     assert seen(problem) == ["xx---", "xxx--", "xxxx-", "-xxxx", "--xxx"]
     assert seen(problem, f"window_edges={name}") == expected
+
+
+def test_a_loop_that_ends_at_a_hidden_tile() -> None:
+    """The first four queries attend nothing of keys 4 to 7, the last one does."""
+    rows = ["xxxx----xx"] * 4 + ["--------xx", "xxxxx---xx"]
+    problem = even(6, 10, mask([[each == "x" for each in row] for row in rows]))
+    assert seen(problem, "leading_masked_keys=end_loop_4") == ["xxxx------"] * 4 + rows[4:]
+    assert seen(problem, "leading_masked_keys=end_loop_8") == seen(problem) == rows
+
+
+def test_a_window_counted_from_the_last_key() -> None:
+    problem = even(2, 5, windowed(2, 5, 1, 0))
+    assert seen(problem) == ["x----", "xx---"]
+    assert seen(problem, "window_edges=from_last_key") == ["--xx-", "---xx"]
 
 
 def test_a_side_without_bound_stays_so() -> None:
