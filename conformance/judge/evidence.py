@@ -124,4 +124,5 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if slot is not None and all(group.slot != slot for group in problem.groups):
         return False
     variation = find(decision, name)
-    return variation.problem is None or variation.problem(problem) is not problem
+    changes = variation.problem is None or variation.problem(problem) is not problem
+    return changes and variation.concerns(problem)

@@ -8,7 +8,15 @@ import numpy as np
 from conformance.oracle.other_parts import first_numbers
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
+from conformance.oracle.variation import (
+    ProblemMap,
+    StepsMap,
+    Variation,
+    asks_for_weights,
+    more_keys_than,
+    problem_row,
+    unbounded_row,
+)
 from conformance.spec.problem import Array, Group, Problem
 
 Kept = Callable[[Array], Array]
@@ -47,6 +55,14 @@ def _whole_dropped(block: int) -> ProblemMap:
 def _first_keys(problem: Problem, count: int) -> Problem:
     seen = (np.arange(problem.seq_len_k) < count)[None, None, None]
     return problem.but(groups=(*problem.groups, Group(TAIL, (TAIL,), "bool", seen)))
+
+
+def _not_in_blocks(block: int) -> Callable[[Problem], bool]:
+    return lambda problem: problem.weights_shape[-1] % block > 0
+
+
+def _weights_of_more_keys_than(count: int) -> Callable[[Problem], bool]:
+    return lambda problem: asks_for_weights(problem) and more_keys_than(count)(problem)
 
 
 def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMap:
@@ -188,6 +204,7 @@ ROWS: tuple[Variation, ...] = (
             f"fills the keys up with zeros to whole blocks of {block}, and does not mask them",
             "pad the keys, masked, to whole blocks",
             _zeros_attended(block),
+            _not_in_blocks(block),
         )
         for block in BLOCKS
     ),
@@ -198,6 +215,7 @@ ROWS: tuple[Variation, ...] = (
             f"does not rescale {what} after a block of {block} keys",
             "",
             _unrescaled(block, kept, output=output, total=total),
+            more_keys_than(block),
         )
         for name, what, kept, output, total in (
             ("not_rescaled", "the weighted values so far when the maximum rises", _risen, True, False),
@@ -214,6 +232,7 @@ ROWS: tuple[Variation, ...] = (
             f"reduces parts of {block} keys on their own, and combines them by their sums without their maxima",
             "",
             _unrescaled(block, _below_all, output=True, total=True),
+            more_keys_than(block),
         )
         for block in BLOCKS
     ),
@@ -224,6 +243,7 @@ ROWS: tuple[Variation, ...] = (
             f"returns weights under the maximum that was known after their block of {block} keys",
             "",
             _weights_of_running_maximum(block),
+            _weights_of_more_keys_than(block),
         )
         for block in BLOCKS
     ),
@@ -234,6 +254,7 @@ ROWS: tuple[Variation, ...] = (
             f"returns NaN for a query whose first {block} keys are all masked, though later ones are not",
             "",
             _leading_nan(block),
+            more_keys_than(block),
         )
         for block in BLOCKS
     ),

@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
+from conformance.oracle.variation import ProblemMap, StepsMap, Variation, more_keys_than, problem_row, unbounded_row
 from conformance.spec.problem import Array, Problem
 
 UNROLLED = (4, 8, 16)
@@ -131,7 +131,7 @@ def _of_parts(decision: str, name: str, sentence: str, weights: Callable[[State,
     """One row for each length of a part, which stands for N in the sentence."""
     for part in BLOCKS:
         told = sentence.replace("N", str(part))
-        yield unbounded_row(decision, f"{name}_{part}", told, "", _reweighed(part, weights))
+        yield unbounded_row(decision, f"{name}_{part}", told, "", _reweighed(part, weights), more_keys_than(part))
 
 
 ROWS: tuple[Variation, ...] = (
@@ -160,6 +160,7 @@ ROWS: tuple[Variation, ...] = (
             f"applies the scale once more after every {part} keys",
             "multiply the query, in a layer wq and bq, by the scale, and give a scale of 1",
             _scaled_in_every_part(part),
+            more_keys_than(part),
         )
         for part in BLOCKS
     ),

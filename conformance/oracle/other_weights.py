@@ -1,12 +1,13 @@
 """Variations that return other weights than those that met the values."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from conformance.oracle.other_replies import averaged
 from conformance.oracle.steps import State, Steps, replace_step
-from conformance.oracle.variation import StepsMap, Variation, steps_row, unbounded_row
+from conformance.oracle.variation import StepsMap, Variation, asks_for_weights, steps_row, unbounded_row
 from conformance.spec.problem import Array
 
 
@@ -79,7 +80,7 @@ def _running_halves(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", answer)
 
 
-ROWS: tuple[Variation, ...] = (
+_ROWS: tuple[Variation, ...] = (
     steps_row(
         "returned_weights",
         "before_softmax",
@@ -142,3 +143,5 @@ ROWS: tuple[Variation, ...] = (
         _running_halves,
     ),
 )
+
+ROWS = tuple(replace(row, concerns=asks_for_weights) for row in _ROWS)

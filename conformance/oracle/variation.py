@@ -36,6 +36,20 @@ STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
 """The order in which the variations of one dialect are composed."""
 
 
+def _any(_: Problem) -> bool:
+    return True
+
+
+def more_keys_than(count: int) -> Callable[[Problem], bool]:
+    """Problems of more keys than so many, those that are appended among them."""
+    return lambda problem: problem.weights_shape[-1] > count
+
+
+def asks_for_weights(problem: Problem) -> bool:
+    """Whether weights are asked for, of each head or their mean."""
+    return not {"weights", "weights_mean"}.isdisjoint(problem.outputs)
+
+
 @dataclass(frozen=True)
 class Variation:
     """
@@ -45,7 +59,8 @@ class Variation:
     at the call site, or "" where nothing helps. The map of its stage: "problem" Problem -> Problem; "heads" State ->
     State after projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A problem or reply
     that the variation does not concern is returned as it is (the same object). A variation of problem or steps may map
-    the reply as well; it does so only where it changed the problem. bounded: whether bounds hold under it.
+    the reply as well; it does so only where it changed the problem. bounded: whether bounds hold under it. concerns:
+    the problems in which it can change anything, as far as their sizes and what is asked for tell.
     """
 
     decision: str
@@ -58,6 +73,7 @@ class Variation:
     steps: StepsMap | None = None
     reply: ReplyMap | None = None
     bounded: bool = True
+    concerns: Callable[[Problem], bool] = _any
 
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]
@@ -80,9 +96,16 @@ def steps_row(decision: str, name: str, sentence: str, remedy: str, steps: Steps
     return Variation(decision, name, sentence, remedy, "steps", steps=steps)
 
 
-def unbounded_row(decision: str, name: str, sentence: str, remedy: str, steps: StepsMap) -> Variation:
+def unbounded_row(
+    decision: str,
+    name: str,
+    sentence: str,
+    remedy: str,
+    steps: StepsMap,
+    concerns: Callable[[Problem], bool] = _any,
+) -> Variation:
     """One row of the table that takes another step: diagnosed, not declared."""
-    return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False)
+    return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False, concerns=concerns)
 
 
 _SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")

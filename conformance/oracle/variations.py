@@ -149,7 +149,8 @@ LOW_FILLS = frozenset(
 def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
     slots = dict.fromkeys(group.slot for group in problem.groups)
-    found = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
+    every = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
+    found = tuple(v for v in every if v.concerns(problem))
     if not problem.differentiated:
         return tuple(v for v in found if v.decision != other_backward.RECOMPUTED)
     return tuple(v for v in found if keeps_gradients(v, problem))
