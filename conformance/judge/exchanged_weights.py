@@ -47,7 +47,11 @@ def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[
     for step in range(1, length):
         sign, by = ("+", step) if step <= length // 2 else ("-", length - step)
         words = f"for {what} {letter} those of {what} ({letter} {sign} {by}) mod {name}"
-        yield words, lambda place, step=step: (place + step) % length  # type: ignore[misc]
+        yield words, _moved(step, length)
+
+
+def _moved(step: int, length: int) -> Callable[[int], int]:
+    return lambda place: (place + step) % length
 
 
 def _is_mixture(pattern: Pattern) -> bool:

@@ -5,14 +5,14 @@ A rule is told if it gives every weight of the pattern within the tolerance; pla
 wrong. Without such a rule or name it is told how many are wrong, or nothing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, product
 
 import numpy as np
 
 from conformance.judge.exchanged_weights import exchanged
-from conformance.judge.named_places import mask_tiles, named_places, plain_places
-from conformance.judge.named_rows import named_rows
+from conformance.judge.named_places import Places, mask_tiles, named_places, plain_places
+from conformance.judge.named_rows import Rows, named_rows
 from conformance.judge.odd_proportions import odd_proportions
 from conformance.judge.odd_sums import odd_sums
 from conformance.judge.pattern import Pattern
@@ -72,18 +72,18 @@ def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
     return names[:MOST] or [f"at {np.sum(meant)} of {np.sum(could)} places"]
 
 
-def _all_places() -> Iterator[tuple[str, Callable[[Array], Array]]]:
+def _all_places() -> Iterator[tuple[str, Places]]:
     """Places, places of some rows alone, tiles."""
     yield from named_places()
     for words, places in plain_places():
         for which, rows in named_rows():
-            yield (
-                f"{words} in rows {which}",
-                lambda attended, places=places, rows=rows: (  # type: ignore[misc]
-                    places(attended) & rows(attended)[..., None]
-                ),
-            )
+            yield f"{words} in rows {which}", _of_rows(places, rows)
     yield from mask_tiles()
+
+
+def _of_rows(places: Places, rows: Rows) -> Places:
+    """These places in those rows alone."""
+    return lambda attended: places(attended) & rows(attended)[..., None]
 
 
 def _not_finite(expected: Array, actual: Array) -> tuple[str, ...]:

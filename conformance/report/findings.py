@@ -91,9 +91,8 @@ def findings(run: Run) -> list[Finding]:
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
     }
-    unsteady = [cell for cell in left if cell.fail_class in UNSTEADY]
-    found += _unsteady(unsteady)
-    left = [cell for cell in left if cell not in unsteady]
+    found += _unsteady([cell for cell in left if cell.fail_class in UNSTEADY])
+    left = [cell for cell in left if cell.fail_class not in UNSTEADY]
     found += _undiagnosed([cell for cell in left if cell.key not in where], _told(run.diagnoses.values()))
     found += _unexplained([cell for cell in left if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
