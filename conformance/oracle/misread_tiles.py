@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.misread_axes import on_slot
-from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_tiles
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
 
@@ -49,19 +49,11 @@ def _map_of_first_item(tile: int, *, full: bool) -> Callable[[Problem, Group], G
         if group.element in ("float", "flag") or group.values.shape[0] == 1:
             return group
         seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
-        some, every = (_over_tiles(seen[:1], tile, over) for over in (np.logical_or, np.logical_and))
+        some, every = (over_tiles(seen[:1], tile, over) for over in (np.logical_or, np.logical_and))
         judged = (seen | every) & some if full else seen & some
         return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
 
     return judged
-
-
-def _over_tiles(seen: Array, tile: int, over: np.ufunc) -> Array:
-    """What holds for any, or for all, of the tile of every position."""
-    queries, keys = seen.shape[-2:]
-    by_rows = over.reduceat(seen, np.arange(0, queries, tile), axis=-2)
-    by_tiles = over.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
-    return np.asarray(by_tiles[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile])
 
 
 def _cut(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from conformance.oracle.other_masks import each_group
-from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_tiles
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 
@@ -81,11 +81,7 @@ def _ends_where_hidden(tile: int) -> ProblemMap:
 
     def apply(problem: Problem) -> Problem:
         attended = np.broadcast_to(problem.attended(), problem.logits_shape)
-        queries, keys = attended.shape[-2:]
-        by_rows = np.logical_or.reduceat(attended, np.arange(0, queries, tile), axis=-2)
-        by_tiles = np.logical_or.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
-        reached = np.logical_and.accumulate(by_tiles, axis=-1)
-        seen = reached[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile]
+        seen = np.logical_and.accumulate(over_tiles(attended, tile, np.logical_or), axis=-1)
         if np.array_equal(attended & seen, attended):
             return problem
         return problem.but(groups=(*problem.groups, Group(LOOP, (LOOP,), "bool", seen)))

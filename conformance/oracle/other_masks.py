@@ -9,6 +9,9 @@ from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Group, Problem
 
+Edges = tuple[int | None, int | None]
+"""How far a window reaches to the left and to the right of a query, None where it is not bounded."""
+
 
 def each_group(change: Callable[[Problem, Group], Group]) -> ProblemMap:
     """Change every group; the same problem where no group changes."""
@@ -60,6 +63,13 @@ def window(seq_len_q: int, seq_len_k: int, left: int | None, right: int | None) 
     return attended[None, None]
 
 
+def with_edges(problem: Problem, group: Group, edges: Edges) -> Group:
+    """A window with these edges in place of its own; the same group where they are the same."""
+    if edges == group.window:
+        return group
+    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+
 def _window(left: int, right: int) -> ProblemMap:
     """Move the edges of a window outwards by so many keys; an unbounded side stays."""
 
@@ -68,9 +78,7 @@ def _window(left: int, right: int) -> ProblemMap:
             return group
         first, last = group.window
         edges = (None if first is None else first + left, None if last is None else last + right)
-        if edges == group.window:
-            return group
-        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+        return with_edges(problem, group, edges)
 
     return each_group(moved)
 
@@ -81,9 +89,7 @@ def _zero_is_unbounded(problem: Problem, group: Group) -> Group:
         return group
     first, last = group.window
     edges = (None if first == -problem.past else first, None if last == problem.past else last)
-    if edges == group.window:
-        return group
-    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+    return with_edges(problem, group, edges)
 
 
 def _unbounded_is_zero(problem: Problem, group: Group) -> Group:
@@ -92,9 +98,7 @@ def _unbounded_is_zero(problem: Problem, group: Group) -> Group:
         return group
     first, last = group.window
     edges = (-problem.past if first is None else first, problem.past if last is None else last)
-    if edges == group.window:
-        return group
-    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+    return with_edges(problem, group, edges)
 
 
 def _window_unshifted(problem: Problem) -> Problem:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, each_group, window
+from conformance.oracle.other_masks import causal, each_group, with_edges
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Group, Problem
@@ -53,17 +53,9 @@ def _one_sided(*, left: bool) -> ProblemMap:
     def cut(problem: Problem, group: Group) -> Group:
         if group.window is None:
             return group
-        edges = (group.window[0], None) if left else (None, group.window[1])
-        if edges == group.window:
-            return group
-        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+        return with_edges(problem, group, (group.window[0], None) if left else (None, group.window[1]))
 
-    def apply(problem: Problem) -> Problem:
-        groups = tuple(cut(problem, group) for group in problem.groups)
-        same = all(one is other for one, other in zip(groups, problem.groups, strict=True))
-        return problem if same else problem.but(groups=groups)
-
-    return apply
+    return each_group(cut)
 
 
 def _key_as_value(problem: Problem) -> Problem:

@@ -41,6 +41,14 @@ def _moved_back(places: Array, tile: int, length: int) -> Array:
     return np.asarray(places + late) if length > tile else places
 
 
+def over_tiles(seen: Array, tile: int, over: np.ufunc) -> Array:
+    """What holds for any, or for all, of the tile of every position."""
+    queries, keys = seen.shape[-2:]
+    by_rows = over.reduceat(seen, np.arange(0, queries, tile), axis=-2)
+    by_tiles = over.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
+    return np.asarray(by_tiles[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile])
+
+
 def changed(group: Group, values: Array) -> Group:
     """The group with other values; the same group where they are no others."""
     return group if np.array_equal(values, group.values) else replace(group, values=values)

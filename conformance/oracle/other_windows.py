@@ -1,28 +1,20 @@
 """Variations that take the sides of a window for something else."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import each_group, window
+from conformance.oracle.other_masks import Edges, each_group, with_edges
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
-
-Edge = int | None
-"""How far a side of a window reaches from the query, None where it is not bounded."""
-
-Edges = tuple[Edge, Edge]
 
 
 def _sides(other: Callable[[Edges, int], Edges]) -> ProblemMap:
     """Other sides, from those that are asked for and the length of the past, which the places of keys count on from."""
 
     def moved(problem: Problem, group: Group) -> Group:
-        if group.window is None or (edges := other(group.window, problem.past)) == group.window:
-            return group
-        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+        return group if group.window is None else with_edges(problem, group, other(group.window, problem.past))
 
     return each_group(moved)
 
@@ -43,10 +35,7 @@ def _from_last_key(problem: Problem, group: Group) -> Group:
         return group
     more = problem.seq_len_k - problem.seq_len_q - problem.past
     left, right = group.window
-    edges = (None if left is None else left - more, None if right is None else right + more)
-    if edges == group.window:
-        return group
-    return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+    return with_edges(problem, group, (None if left is None else left - more, None if right is None else right + more))
 
 
 def _one_for_both(*, left: bool) -> ProblemMap:
