@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
 from conformance.judge.accounts import record_of
+from conformance.judge.candidates import Cause
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.joint import diagnose
@@ -51,12 +53,17 @@ class Diagnosing:
             self._seen.setdefault(subject, []).append(evidence)
 
     def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
-        """One record for each subject with failures."""
-        for name, cells in self._seen.items():
+        """One record for each subject with failures; the causes of a subject are suspected first in its dense form."""
+        causes: dict[str, tuple[Cause, ...]] = {}
+        for name, cells in sorted(self._seen.items(), key=lambda seen: subjects[seen[0]].dense):
             failing = sum(cell.actual is not None for cell in cells)
             if failing:
                 started = time.thread_time()
-                found = record_of(diagnose(cells, self._unsteady.get(name, ())), self._others(subjects[name], cells))
+                subject = subjects[name]
+                form = replace(subject, dense=False).name
+                diagnosis = diagnose(cells, self._unsteady.get(name, ()), causes.get(form, ()))
+                causes.setdefault(form, diagnosis.causes)
+                found = record_of(diagnosis, self._others(subject, cells))
                 seconds = time.thread_time() - started
                 yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
 

@@ -18,6 +18,8 @@ PAIRS = (
     ("batch", "num_heads"),
     ("num_heads", "seq_len_q"),
     ("num_heads", "seq_len_k"),
+    ("batch", "seq_len_q"),
+    ("seq_len_k", "head_dim"),
     ("query_dim", "kdim"),
     ("kdim", "vdim"),
     ("query_dim", "output_dim"),

@@ -34,13 +34,15 @@ class Diagnosis:
     where: Whereabouts = field(default_factory=Whereabouts)
 
 
-def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = ()) -> Diagnosis:
+def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspects: Sequence[Cause] = ()) -> Diagnosis:
     """
     Look for the causes of the failing cells among all judged cells of one subject.
 
-    unsteady: cells with another reply each time, which nothing explains.
+    unsteady: cells with another reply each time, which nothing explains. suspects: causes of the same implementation,
+    called in another form; where they do, none else is looked for.
     """
     search = _Search(cells)
+    search.confirm(suspects)
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
     search.take(seen, alone=True)
     search.take(singles(search.open_cells()[:SEARCHED]), alone=True)
@@ -104,6 +106,17 @@ class _Search:
         conditions, conforming = self._guards.around(shows, self._conforming)
         telling = conforming <= INFORMATIVE * len(self._conforming)
         return whereabouts(cells, conditions if telling else (), conforming if telling else 0)
+
+    def confirm(self, suspects: Iterable[Cause]) -> None:
+        """Take causes with their conditions as they are, where these fit here and no conforming cell contradicts."""
+        for each in suspects:
+            shows = [n for n in self._open if self._has(each, n)]
+            against = (n for n in self._conforming if self._holds(each, n))
+            if shows and not any(each.candidate.contradicts(self.cells[n]) for n in against):
+                ties = tuple(tie for tie in each.ties if all(self._has(tie, n) for n in shows))
+                self.causes.append(replace(each, cells=tuple(self.cells[n] for n in shows), ties=ties))
+                self._taken |= dict.fromkeys(shows, each.candidate)
+                self._open = [n for n in self._open if n not in shows]
 
     def extend(self) -> None:
         """Let a cause have the cells that it brings within their bounds where its condition holds, be it by little."""

@@ -155,18 +155,25 @@ def _ambiguity(tie: Tie) -> str:
     return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {told}"
 
 
-def _told(diagnoses: Iterable[Diagnosis]) -> Mapping[str, frozenset[str]]:
-    """Subject -> the causes of its diagnosis that are one decision, `decision=name`."""
+def _told(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+    """Subject -> the causes of its diagnosis that are one decision, `decision=name` -> sentence and remedy."""
     return {
-        each.subject: frozenset(
-            "=".join(way) for cause in each.causes if len(cause.decisions) == 1 for way in cause.decisions.items()
-        )
+        each.subject: {
+            "=".join(way): (conditioned(cause.sentence, cause.condition), cause.remedy)
+            for cause in reversed(each.causes)
+            if len(cause.decisions) == 1
+            for way in cause.decisions.items()
+        }
         for each in diagnoses
     }
 
 
-def _undiagnosed(cells: list[Cell], told: Mapping[str, frozenset[str]]) -> list[Finding]:
-    """Of which no diagnosis speaks: what is told already, else what explains each alone, for as many as possible."""
+def _undiagnosed(cells: list[Cell], told: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Finding]:
+    """
+    Of which no diagnosis speaks: what is told already, else what explains each alone, for as many as possible.
+
+    What is told already has its condition: a relation breaks where a changed call meets it and the call does not.
+    """
     by_subject: dict[str, dict[Key, list[str]]] = {}
     for cell in cells:
         alone = _explained_by(cell)
@@ -177,7 +184,7 @@ def _undiagnosed(cells: list[Cell], told: Mapping[str, frozenset[str]]) -> list[
     for cell in cells:
         if cell.key in causes:
             groups.setdefault((cell.subject, causes[cell.key]), []).append(cell)
-    explained = [_finding(some, cause) for (_, cause), some in groups.items()]
+    explained = [_finding(some, cause, told.get(subject, {}).get(cause)) for (subject, cause), some in groups.items()]
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
 
 
@@ -255,9 +262,10 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
-def _finding(cells: list[Cell], cause: str) -> Finding:
+def _finding(cells: list[Cell], cause: str, told: tuple[str, str] | None = None) -> Finding:
+    """One finding for a cause, or for none (""), in the words that are told already, if there are any."""
     first = cells[0]
-    sentence, remedy = _sentence(cells, cause) if cause else _without_cause(first)
+    sentence, remedy = told or (_sentence(cells, cause) if cause else _without_cause(first))
     return Finding(
         subject=first.subject,
         kind=kind_of(first),
