@@ -144,12 +144,13 @@ def explain(
         budget = case.budget(dialect)
         if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
-    if _unexpectedly_infinite(declared, actual):
+    if is_unexpectedly_infinite(declared, actual):
         found.sort(key=lambda each: each.decision not in OF_NONFINITE)
     return tuple(found)
 
 
-def _unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]) -> bool:
+def is_unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]) -> bool:
+    """Whether a reply has NaN or infinities where numbers are expected throughout."""
     return any(
         np.isfinite(each.values).all() and not np.isfinite(actual[name].float64()).all()
         for name, each in declared.reply.items()

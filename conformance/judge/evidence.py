@@ -9,7 +9,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import distance
-from conformance.judge.diagnose import Case, Way, taking
+from conformance.judge.diagnose import OF_NONFINITE, Case, Way, is_unexpectedly_infinite, taking
 from conformance.judge.expectation import Expectation
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
@@ -60,6 +60,13 @@ class Evidence:
         if self.actual is None:
             return 0.0
         return max(each.budget for each in compare_all(self.declared, self.actual, self.profile))
+
+    @property
+    def is_about_nonfinite(self) -> bool:
+        """Whether numbers are missing that must be there, and a decision about such numbers explains it alone."""
+        if self.actual is None or not any(decision in OF_NONFINITE for decision, _ in self.found):
+            return False
+        return is_unexpectedly_infinite(self.declared, self.actual)
 
     def under(self, change: Change) -> dict[str, str]:
         """The declared dialect with the change over it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, different, pairs, singles
 from conformance.judge.chance import standing
 from conformance.judge.conditions import Condition
-from conformance.judge.diagnose import ways
+from conformance.judge.diagnose import OF_NONFINITE, ways
 from conformance.judge.evidence import Evidence
 from conformance.judge.guards import Fit, Guards
 from conformance.judge.whereabouts import INFORMATIVE, Whereabouts, whereabouts
@@ -190,12 +190,19 @@ class _Search:
         rated: list[_Rated] = []
         for each in sorted(shows, key=lambda each: -len(shows[each])):
             best = max((one.worth for one in rated), default=0.0)
-            if not shows[each] or len(shows[each]) < best or (alone and self._is_half(shows[each])):
+            if not shows[each] or len(shows[each]) < best or self._is_any_nan(each, shows[each]):
+                continue
+            if alone and self._is_half(shows[each]):
                 continue
             fit = self._guards.search(shows[each], self._contradicting(each, found[each]))
             if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
                 rated.append(_Rated(each, fit.shows, fit))
         return rated
+
+    def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
+        """Whether a candidate is about something else, and explains nothing but NaN: any NaN explains a NaN."""
+        about = any(decision in OF_NONFINITE for decision, _ in candidate.change)
+        return not about and all(self.cells[n].is_about_nonfinite for n in shows)
 
     def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
         """Whether arithmetic explains most of what fails under its guard: a wide bound covers something anywhere."""
