@@ -15,16 +15,20 @@ PAIRS = (
     ("seq_len_q", "seq_len_k"),
     ("head_dim", "value_dim"),
     ("num_heads", "num_kv_heads"),
+    ("query_dim", "kdim"),
+    ("kdim", "vdim"),
+    ("query_dim", "output_dim"),
+)
+"""Dimensions of the same kind, which may or may not be the same."""
+
+MISTAKEN = (
     ("batch", "num_heads"),
     ("num_heads", "seq_len_q"),
     ("num_heads", "seq_len_k"),
     ("batch", "seq_len_q"),
     ("seq_len_k", "head_dim"),
-    ("query_dim", "kdim"),
-    ("kdim", "vdim"),
-    ("query_dim", "output_dim"),
 )
-"""Dimensions that code takes for one another."""
+"""Dimensions of other kinds that code takes for one another: where they are the same it runs, and is wrong."""
 
 ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
 """Dimensions that code squeezes where they are 1."""
@@ -68,6 +72,7 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
         yield Condition(sizes={name: 1})
     for pair in PAIRS:
         yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
+    yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
     yield from (Condition(scaled=True), Condition(scaled=False))
     for slot, element in dict.fromkeys((mask.slot, mask.element) for fact in facts for mask in fact.masks):
         yield from (Condition(slots=[slot]), Condition(without_slots=[slot]))

@@ -4,7 +4,7 @@ Where the failures lie that nothing explains: in which calls, in which outputs, 
 A decision that has no name in the table still shows somewhere and not elsewhere; that is said in its place.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,9 @@ import numpy as np
 from conformance.judge.compare import beyond
 from conformance.judge.conditions import Condition, condition_text
 from conformance.judge.evidence import Evidence
+from conformance.judge.named_columns import named_columns
 from conformance.judge.named_rows import named_rows
+from conformance.judge.proportion import Side, proportion
 from conformance.spec.counting import counted
 from conformance.spec.problem import SCORES, Array
 
@@ -33,7 +35,8 @@ class Whereabouts:
 
     conditions: each holds in all of them, the plainest first; conforming: in so many others as well that conform.
     outputs: the only ones that are wrong, where others were asked for too. rows: where all that is wrong lies, in
-    words; exact: and nothing that is right.
+    words; exact: and nothing that is right. columns: the columns in which just everything is wrong, of outputs of
+    heads. amount: by what one factor all that is wrong is.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -41,6 +44,8 @@ class Whereabouts:
     outputs: tuple[str, ...] = ()
     rows: str = ""
     exact: bool = False
+    columns: str = ""
+    amount: str = ""
 
     @property
     def words(self) -> str:
@@ -50,7 +55,9 @@ class Whereabouts:
             calls += f" (where {counted(self.conforming, 'call')} conform{'s' if self.conforming == 1 else ''})"
         outputs = f"in {' and '.join(self.outputs)} alone" if self.outputs else ""
         rows = f"in {'just the' if self.exact else 'some'} rows {self.rows}" if self.rows else ""
-        return ", ".join(each for each in (calls, outputs, rows) if each)
+        columns = f"in just the columns {self.columns}" if self.columns else ""
+        amount = f"all that is wrong is {self.amount}" if self.amount else ""
+        return ", ".join(each for each in (calls, outputs, rows, columns, amount) if each)
 
 
 def whereabouts(cells: Sequence[Evidence], conditions: tuple[Condition, ...], conforming: int) -> Whereabouts:
@@ -60,7 +67,9 @@ def whereabouts(cells: Sequence[Evidence], conditions: tuple[Condition, ...], co
         return Whereabouts(conditions, conforming)
     found = [each for each in wrong if each is not None]
     rows, exact = _rows(cells, found)
-    return Whereabouts(conditions, conforming, _outputs(found), rows, exact)
+    numbers = [(cell, some) for cell, some in zip(cells, found, strict=True) if _is_finite(cell)]
+    columns, amount = _columns(numbers), proportion(_sides(numbers))
+    return Whereabouts(conditions, conforming, _outputs(found), rows, exact, columns, amount)
 
 
 def _wrong(cell: Evidence) -> dict[str, Array] | None:
@@ -72,6 +81,34 @@ def _wrong(cell: Evidence) -> dict[str, Array] | None:
     }
     wrong = {name: each for name, each in found.items() if each is not None}
     return wrong if len(wrong) == len(found) else None
+
+
+def _is_finite(cell: Evidence) -> bool:
+    """NaN, which spread, have no place and no size."""
+    return all(np.isfinite(each.float64()).all() for each in (cell.actual or {}).values())
+
+
+def _sides(cells: Iterable[tuple[Evidence, dict[str, Array]]]) -> Iterator[Side]:
+    """What was expected and returned of everything that is wrong."""
+    for cell, some in cells:
+        for name, bad in some.items():
+            expected, bound = cell.declared.reply[name].values, cell.declared.bounds[name]
+            actual = (cell.actual or {})[name].float64()
+            yield expected[bad], actual[bad], np.broadcast_to(bound.tolerance, expected.shape)[bad]
+
+
+def _columns(cells: Sequence[tuple[Evidence, dict[str, Array]]]) -> str:
+    """The columns with a name in which everything that is wrong lies, and which are wrong in every cell."""
+    if any(cell.problem.operator == "mha" or set(some) != {"output"} for cell, some in cells):
+        return ""
+    bad = [np.any(some["output"], axis=(0, 1, 2)) for _, some in cells]
+    if all(each.all() for each in bad):
+        return ""
+    for words, columns in named_columns():
+        meant = (columns(cell.problem.value_dim, cell.problem.head_dim) for cell, _ in cells)
+        if all(np.array_equal(one, other) for one, other in zip(bad, meant, strict=True)):
+            return words
+    return ""
 
 
 def _outputs(wrong: Iterable[dict[str, Array]]) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ def holes(*hidden: tuple[int, int]) -> Array:
 
 
 EVERY = slice(None)
+TWICE = "all that is wrong is 2 times what it must be"
 
 
 @pytest.mark.parametrize(
@@ -175,3 +176,43 @@ def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
     found = diagnose([*wrong, *(cell(problem(), None, str(n)) for n in range(3))])
     assert [each.case for each in found.unexplained] == ["scaled 0.25", "scaled 0.5"]
     assert found.where.words == "only with a scale given, in just the rows of the last query"
+
+
+def times(factor: float, columns: slice = EVERY) -> Evidence:
+    """A call in which these columns are so many times what they must be."""
+    asked = problem()
+    right = expect(asked, {}, PROFILE).reply["output"].values
+    off = np.zeros_like(right)
+    off[..., columns] = (factor - 1.0) * right[..., columns]
+    return cell(asked, {"output": off})
+
+
+@pytest.mark.parametrize(
+    ("factor", "columns", "words"),
+    [
+        (
+            2.0,
+            slice(7, 8),
+            f"in just the columns of the last 4 that lie in a whole 4 as well, {TWICE}",
+        ),
+        (0.0, slice(4, None), "in just the columns behind the first 4, all that is wrong is zero"),
+        (-1.0, EVERY, "all that is wrong is of the other sign"),
+        (1 / 3, EVERY, "all that is wrong is 0.3333 times what it must be"),
+        (
+            1.4142,
+            slice(10, None),
+            "in just the columns at the last place, all that is wrong is 1.414 times what it must be",
+        ),
+    ],
+)
+def test_columns_and_the_factor_are_told(factor: float, columns: slice, words: str) -> None:
+    assert whereabouts([times(factor, columns)], (), 0).words == words
+
+
+def test_two_factors_are_none() -> None:
+    assert whereabouts([times(2.0), times(3.0)], (), 0).words == ""
+    assert whereabouts([times(2.0), times(2.0)], (), 0).amount == "2 times what it must be"
+
+
+def test_columns_must_be_the_same_in_every_cell() -> None:
+    assert whereabouts([times(2.0, slice(0, 1)), times(2.0, slice(1, 2))], (), 0).columns == ""
