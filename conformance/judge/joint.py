@@ -14,6 +14,7 @@ from conformance.judge.chance import standing
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import OF_NONFINITE, ways
 from conformance.judge.evidence import Evidence
+from conformance.judge.fitted import fitted
 from conformance.judge.guards import Fit, Guards
 from conformance.judge.whereabouts import INFORMATIVE, Whereabouts, whereabouts
 
@@ -47,6 +48,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.take(seen, alone=True)
     search.take(singles(search.open_cells()[:SEARCHED]), alone=True)
     search.extend()
+    search.take(fitted(search.open_cells()))
     search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
@@ -238,9 +240,20 @@ class _Search:
         self._taken |= dict.fromkeys(best.shows, best.candidate)
         self._open = [n for n in self._open if n not in best.shows]
 
+    @staticmethod
+    def _is_part(cause: Cause, whole: Candidate) -> bool:
+        """Whether a cause is one of a pair, or all its cells are explained by another one decision."""
+        if len(whole.change) == 1 and len(cause.candidate.change) == 1:
+            return all(whole.explains(cell) for cell in cause.cells)
+        return set(cause.candidate.change) < set(whole.change)
+
     def _with_parts(self, best: _Rated) -> tuple[_Rated, list[Cause]]:
-        """A pair, and the causes before it that are one of the two: where only that one shows, it is the pair still."""
-        parts = [cause for cause in self.causes if set(cause.candidate.change) < set(best.candidate.change)]
+        """
+        A cause, and those before it that are it: one of a pair, or whatever it explains as well.
+
+        Where only one of a pair shows, it is the pair still.
+        """
+        parts = [cause for cause in self.causes if self._is_part(cause, best.candidate)]
         cells = {cell for cause in parts for cell in cause.cells}
         more = [n for n, taken in self._taken.items() if self.cells[n] in cells]
         if not more or not all(best.candidate.explains(self.cells[n]) for n in more):

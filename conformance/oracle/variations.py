@@ -6,6 +6,7 @@ the first is named first.
 """
 
 from conformance.oracle import (
+    key_loops,
     other_appended,
     other_backward,
     other_caps,
@@ -107,6 +108,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "leading_masked_keys": "without effect",
     "causal_mask": "as asked for",
     "always_attended": "what masks allow",
+    key_loops.DECISION: "to the last key that is attended",
     "position_bias": "as given",
     "query_key_norm": "none",
     "recomputed_weights": "normalised",
@@ -124,6 +126,8 @@ def find(decision: str, name: str) -> Variation:
     Raises:
         KeyError: the table has no such row; the message lists the names of that decision.
     """
+    if decision == key_loops.DECISION:
+        return key_loops.find_key_loop(name)
     family, slot = slot_of(decision)
     rows = TABLE if slot is None else slot_variations(slot)
     for variation in rows:

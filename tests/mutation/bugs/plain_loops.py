@@ -320,3 +320,35 @@ def weights_stay_in_single(
     weights = softmax(hide(scores(wide, key.astype(wide.dtype)), mask))
     result = (weights @ value.astype(wide.dtype)).astype(query.dtype)
     return (result, weights) if need_weights else result
+
+
+def count_of_tiles_rounded_down(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    Queries go in tiles of 4, keys in tiles of 8; so many of these are gone through as end before the queries do.
+
+    Right: causal_loop=4x8_whole_down_masked
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        behind = (np.arange(query.shape[-2])[:, None] // 4 + 1) * 4
+        logits = hide(logits, past(logits) & (np.arange(key.shape[-2]) // 8 < behind // 8))
+    return np.asarray(softmax(logits) @ value)
+
+
+def last_tile_of_the_loop_is_masked(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    Queries go in tiles of 16, keys in tiles of 4, of which the last is masked; that may end behind the last key.
+
+    Right: causal_loop=16x4_last_up_last_masked
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        tiles = np.arange(key.shape[-2]) // 4
+        ends = np.minimum((np.arange(query.shape[-2])[:, None] // 16 + 1) * 16, query.shape[-2])
+        last = np.minimum((ends - 1) // 4, tiles[-1])
+        logits = hide(logits, (tiles < last) | (past(logits) & (tiles == last)))
+    return np.asarray(softmax(logits) @ value)

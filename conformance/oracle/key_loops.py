@@ -1,0 +1,125 @@
+"""
+Variations that are slips of how far a loop over tiles of keys goes under a causal flag, for each tile of queries.
+
+Tiles of every length, bounds and roundings make more than a thousand of them. So they have no rows in the table: they
+are found by name, and looked for only where a causal flag fails and nothing else explains it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group
+from conformance.oracle.other_tiles import changed
+from conformance.oracle.variation import Variation, problem_row
+from conformance.spec.problem import Array, Group, Problem
+
+DECISION = "causal_loop"
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+BOUNDS = {
+    "last": "the last of them sees",
+    "whole": "the last of them would see if the tile were whole",
+    "first": "the first of them sees",
+    "own": "the place of the first of them, that not included",
+}
+"""How far the loop goes for some queries -> in words, after "as far as"."""
+
+ALONE = {"last": "it sees", "own": "its own place, that not included"}
+"""The same for one query."""
+
+MASKS = {
+    "masked": "",
+    "last_masked": ", and applies the flag only in the last of these tiles",
+    "unmasked": ", and applies the flag in none of these tiles",
+}
+"""In which tiles of the loop the flag is applied -> in words."""
+
+
+@dataclass(frozen=True)
+class KeyLoop:
+    """
+    A loop over tiles of keys for each tile of queries.
+
+    queries, keys: the lengths of the tiles. bound: how far it goes, one of BOUNDS, and not behind the tile with the
+    last key; anchored: counted under the offset of the flag, else from the first key. up: whole tiles are rounded up,
+    else down. masks: one of MASKS.
+    """
+
+    queries: int
+    keys: int
+    bound: str
+    anchored: bool = True
+    up: bool = True
+    masks: str = "masked"
+
+    @property
+    def name(self) -> str:
+        """As it is written after `causal_loop=`."""
+        anchor = "" if self.anchored else "_from_first_key"
+        return f"{self.queries}x{self.keys}_{self.bound}{anchor}_{'up' if self.up else 'down'}_{self.masks}"
+
+    @property
+    def sentence(self) -> str:
+        """What it does, after "it"."""
+        who = f"every {self.queries} queries" if self.queries > 1 else "every query"
+        what = f"tiles of {self.keys} keys" if self.keys > 1 else "keys"
+        rounded = (
+            "" if self.keys == 1 else ", rounded up to whole tiles" if self.up else ", rounded down to whole tiles"
+        )
+        bound = (BOUNDS if self.queries > 1 else ALONE)[self.bound]
+        anchor = "" if self.anchored else ", counted from the first key whatever the alignment is"
+        return f"goes for {who} through {what} only as far as {bound}{rounded}{anchor}{MASKS[self.masks]}"
+
+    def seen(self, problem: Problem, group: Group) -> Array:
+        """What is attended under it, of what a flag shows (1, 1, seq_len_q, seq_len_k)."""
+        first = (np.arange(problem.seq_len_q) // self.queries * self.queries)[:, None]
+        whole = first + self.queries
+        ends = {"own": first, "first": first + 1, "last": np.minimum(whole, problem.seq_len_q), "whole": whole}
+        end = ends[self.bound] + ((group.offset or 0) if self.anchored else 0)
+        tiles = -(-end // self.keys) if self.up else end // self.keys
+        reach = np.minimum(tiles, -(-problem.seq_len_k // self.keys)) * self.keys
+        places = np.arange(problem.seq_len_k)[None]
+        shown = np.asarray(group.values) != 0
+        if self.masks == "last_masked":
+            shown = shown | (places < reach - self.keys)
+        elif self.masks == "unmasked":
+            shown = np.ones_like(shown)
+        return np.asarray(shown & (places < reach))
+
+
+def key_loops() -> Iterator[KeyLoop]:
+    """Every such loop, the plainest first."""
+    for queries, keys in sorted(product(LENGTHS, LENGTHS), key=lambda pair: (pair[0] != pair[1], max(pair), pair)):
+        for masks, anchored in product(MASKS, (True, False)):
+            for bound, up in product(BOUNDS if queries > 1 else ALONE, (True, False) if keys > 1 else (True,)):
+                yield KeyLoop(queries, keys, bound, anchored, up, masks)
+
+
+def key_loop(loop: KeyLoop) -> Variation:
+    """The loop as a variation of every causal flag."""
+
+    def cut(problem: Problem, group: Group) -> Group:
+        if group.offset is None or group.element != "flag":
+            return group
+        return changed(group, loop.seen(problem, group))
+
+    return problem_row(DECISION, loop.name, loop.sentence, "pass the mask", each_group(cut))
+
+
+_BY_NAME = {loop.name: loop for loop in key_loops()}
+
+
+def find_key_loop(name: str) -> Variation:
+    """
+    The variation of that name.
+
+    Raises:
+        KeyError: no loop is called that.
+    """
+    loop = _BY_NAME.get(name)
+    if loop is None:
+        raise KeyError(f"no variation {DECISION}={name}: a loop has a name such as {KeyLoop(8, 4, 'first').name}")
+    return key_loop(loop)

@@ -1,0 +1,69 @@
+"""Loops over tiles of keys that a causal flag bounds: the keys that each query sees, drawn by hand."""
+
+import pytest
+
+from conformance.oracle.key_loops import KeyLoop, key_loops
+from conformance.oracle.variations import find
+
+from .test_tiles_by_hand import even, flag, mask, seen
+
+CAUSAL_7 = ["x" * (query + 1) + "-" * (6 - query) for query in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("4x4_last_up_masked", CAUSAL_7),
+        ("4x4_whole_up_masked", CAUSAL_7),
+        ("4x4_first_up_masked", CAUSAL_7),
+        ("4x4_own_up_masked", [*["-------"] * 4, *["xxxx---"] * 3]),
+        ("4x4_first_down_masked", [*["-------"] * 4, *["xxxx---"] * 3]),
+        ("4x4_last_down_masked", [*CAUSAL_7[:4], *["xxxx---"] * 3]),
+        ("4x1_first_up_masked", [*["x------"] * 4, *["xxxxx--"] * 3]),
+        ("4x2_last_up_unmasked", [*["xxxx---"] * 4, *["xxxxxxx"] * 3]),
+        ("4x4_whole_down_unmasked", [*["xxxx---"] * 4, *["xxxxxxx"] * 3]),
+        ("4x8_whole_down_masked", [*["-------"] * 4, *CAUSAL_7[4:]]),
+        ("16x4_last_up_last_masked", [*["xxxx---"] * 4, *CAUSAL_7[4:]]),
+        ("4x2_last_up_last_masked", ["xx-----", "xx-----", "xxx----", "xxxx---", *["xxxxxx-"] * 2, "xxxxxxx"]),
+        ("1x2_last_up_unmasked", ["xx-----"] * 2 + ["xxxx---"] * 2 + ["xxxxxx-"] * 2 + ["xxxxxxx"]),
+        ("1x1_own_up_masked", ["-------", *CAUSAL_7[:6]]),
+    ],
+)
+def test_a_loop_ends_where_it_is_bounded(loop: str, expected: list[str]) -> None:
+    assert seen(even(7, 7, flag(7, 7)), f"causal_loop={loop}") == expected
+
+
+def test_it_is_bounded_under_the_offset_of_the_flag_or_without() -> None:
+    problem = even(3, 7, flag(3, 7, 2))
+    assert seen(problem, "causal_loop=2x2_last_up_masked") == ["xxx----", "xxxx---", "xxxxx--"]
+    assert seen(problem, "causal_loop=2x2_last_from_first_key_up_masked") == ["xx-----", "xx-----", "xxxx---"]
+
+
+def test_a_mask_that_is_no_flag_bounds_no_loop() -> None:
+    problem = even(7, 7, mask([[key <= query for key in range(7)] for query in range(7)]))
+    assert seen(problem, "causal_loop=4x4_own_up_masked") == CAUSAL_7
+
+
+def test_it_says_what_it_does() -> None:
+    whole = find("causal_loop", "4x8_whole_down_masked").sentence
+    assert whole == (
+        "goes for every 4 queries through tiles of 8 keys only as far as the last of them would see if the tile were "
+        "whole, rounded down to whole tiles"
+    )
+    alone = find("causal_loop", "1x1_own_from_first_key_up_unmasked").sentence
+    assert alone == (
+        "goes for every query through keys only as far as its own place, that not included, counted from the first "
+        "key whatever the alignment is, and applies the flag in none of these tiles"
+    )
+
+
+def test_every_loop_has_a_name_of_its_own_by_which_it_is_found() -> None:
+    loops = list(key_loops())
+    assert len({loop.name for loop in loops}) == len(loops) > 1000
+    assert {find("causal_loop", loop.name).sentence for loop in loops} == {loop.sentence for loop in loops}
+
+
+@pytest.mark.parametrize("name", ["4x4", "3x4_last_up_masked", KeyLoop(1, 4, "first").name, "4x1_last_down_masked"])
+def test_what_is_no_loop_is_refused(name: str) -> None:
+    with pytest.raises(KeyError, match=f"no variation causal_loop={name}: a loop has a name such as 8x4_first_up_"):
+        find("causal_loop", name)

@@ -1,0 +1,59 @@
+"""Causes that have no row in the table: of loops over tiles of keys the one is found that explains every call."""
+
+import numpy as np
+import pytest
+
+from conformance.judge.fitted import fitted
+from conformance.judge.joint import diagnose
+from conformance.oracle.other_masks import causal
+from conformance.spec.problem import Group, Problem
+
+from .test_joint import cell, plain, told
+
+SIZES = ((2, 5, 7), (2, 7, 5), (1, 23, 29), (1, 67, 131))
+
+
+def flagged(batch: int, queries: int, keys: int) -> Problem:
+    return plain(batch, queries, keys).but(
+        groups=(Group("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0),)
+    )
+
+
+@pytest.mark.parametrize("loop", ["4x8_whole_down_masked", "16x4_last_up_last_masked"])
+def test_the_loop_is_named(loop: str) -> None:
+    cells = [cell(flagged(*size), {"causal_loop": loop}) for size in SIZES]
+    cells += [cell(plain(*size), {}) for size in SIZES]
+    found = diagnose(cells)
+    failing = sum(each.actual is not None for each in cells)
+    assert failing >= 3
+    assert found.unexplained == ()
+    (cause,) = found.causes
+    assert len(cause.cells) == failing
+    named = [dict(each.candidate.change)["causal_loop"] for each in (cause, *cause.ties)]
+    assert loop in named
+    assert len(named) <= 2  # tiles of other lengths show something else in such calls
+
+
+def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:
+    cells = [cell(flagged(2, 5, 7), {"causal_loop": "4x8_last_down_masked"})]
+    names = [dict(each.change)["causal_loop"] for each in fitted(cells)]
+    assert names[0] == "8x8_last_down_masked"  # whole tiles of eight: none, as there
+    assert len(names) == len(set(names)) == 6
+
+
+def test_without_a_flag_none_is_looked_for() -> None:
+    cells = [cell(plain(*size), {"value_path": "reversed"}) for size in SIZES[:2]]
+    assert list(fitted(cells)) == []
+
+
+def test_a_wider_cause_takes_the_calls_of_one_that_was_found_before() -> None:
+    """Of a loop for every 16 queries some calls look like one for every 8, which the table has a row for."""
+    cells = [cell(flagged(*size), {"causal_loop": "16x4_last_up_last_masked"}) for size in SIZES]
+    assert any(("causal_query_tile", "last_alone_8x4") in each.found for each in cells)
+    assert [change for change, *_ in told(diagnose(cells))] == [{"causal_loop": "16x4_last_up_last_masked"}]
+
+
+def test_what_it_shows_is_another_answer() -> None:
+    judged = cell(flagged(2, 5, 7), {"causal_loop": "4x4_own_up_masked"})
+    assert judged.actual is not None
+    assert np.all(judged.actual["output"].float64()[:, :, :4] == 0.0)
