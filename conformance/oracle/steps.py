@@ -7,7 +7,8 @@ fully masked row of the ONNX `Attention` operator (opset 23 and later).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,17 @@ class State:
     weights: Array
 
     def but(self, **fields: Any) -> "State":
-        """The same state except for `fields`."""
-        return replace(self, **fields)
+        """
+        The same state except for `fields`; `dataclasses.replace` takes most of the time of a small problem.
+
+        Raises:
+            TypeError: a state has no such field.
+        """
+        changed = object.__new__(State)
+        vars(changed).update(vars(self), **fields)
+        if len(vars(changed)) > len(vars(self)):
+            raise TypeError(f"a state has no {' or '.join(fields.keys() - vars(self).keys())}")
+        return changed
 
 
 @dataclass(frozen=True)
@@ -312,11 +322,27 @@ STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
 
 
 def run(problem: Problem, steps: Steps) -> State:
-    """Compute `problem` by `steps`."""
-    state = begin(problem)
-    for step in steps:
+    """Compute `problem` by `steps`; what precedes the first that is not the operator's own is not computed again."""
+    usual = STEPS[problem.operator]
+    shared = next((n for n, pair in enumerate(zip(steps, usual, strict=False)) if pair[0] is not pair[1]), len(usual))
+    state = _after(problem, min(shared, len(steps)))
+    for step in steps[shared:]:
         state = step.apply(state)
     return state
+
+
+def _after(problem: Problem, count: int) -> State:
+    """The state after so many of the operator's own steps."""
+    states = _states(problem)
+    for step in STEPS[problem.operator][len(states) - 1 : count]:
+        states.append(step.apply(states[-1]))
+    return states[count]
+
+
+@lru_cache(maxsize=2)
+def _states(problem: Problem) -> list[State]:
+    """The states after none, one, two of the operator's own steps, as far as they were asked for: variations abound."""
+    return [begin(problem)]
 
 
 def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:

@@ -1,0 +1,56 @@
+"""The steps of attention: what is computed once for many variations is what is computed for each."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from conformance.oracle.steps import STEPS, State, Step, Steps, begin, insert_after, replace_step, run
+from conformance.spec.problem import Problem
+
+PROBLEM = Problem(
+    operator="sdpa",
+    dtype="float32",
+    num_heads=2,
+    num_kv_heads=2,
+    head_dim=3,
+    value_dim=3,
+    query=np.linspace(-1.0, 1.0, 30).reshape(1, 2, 5, 3),
+    key=np.linspace(2.0, -1.0, 42).reshape(1, 2, 7, 3),
+    value=np.linspace(0.0, 1.0, 42).reshape(1, 2, 7, 3),
+)
+
+
+def in_full(steps: Steps) -> State:
+    state = begin(PROBLEM)
+    for step in steps:
+        state = step.apply(state)
+    return state
+
+
+def same(one: State, other: State) -> bool:
+    names = [each.name for each in fields(State) if each.name != "problem"]
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+@pytest.mark.parametrize("step", STEPS["sdpa"], ids=lambda step: step.name)
+def test_what_goes_before_another_step_is_as_if_computed_again(step: Step) -> None:
+    usual = STEPS["sdpa"]
+    right = run(PROBLEM, usual)
+    varied = replace_step(usual, step.name, lambda state: step.apply(state.but(query=-state.query, value=-state.value)))
+    longer = insert_after(usual, step.name, Step("half", lambda state: state.but(probs=state.probs / 2)))
+    for steps in (varied, longer, usual):
+        assert same(run(PROBLEM, steps), in_full(steps))
+    assert run(PROBLEM, usual).output is right.output
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_fewer_steps_are_no_more_than_that(count: int) -> None:
+    state = run(PROBLEM, STEPS["sdpa"][:count])
+    assert state.output.size == 0
+    assert (state.products.size > 0) == (count > 0)
+
+
+def test_a_state_has_no_other_fields() -> None:
+    with pytest.raises(TypeError, match="a state has no probabilities"):
+        begin(PROBLEM).but(probabilities=0)
