@@ -68,6 +68,8 @@ def _broken(name: str, what: str, **numbers: Any) -> Comparison:
 
 def _kind(values: Array) -> Array:
     """0 for a finite number, 1 for NaN, 2 and 3 for the infinities."""
+    if np.isfinite(values).all():
+        return np.zeros(values.shape, dtype=np.int8)
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
 
 
@@ -205,5 +207,6 @@ def distance(one: Expected, other: Expected, bound: Bound) -> float:
     if not np.array_equal(_kind(one.values), _kind(other.values)):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore"):
-        moved = np.nan_to_num(np.abs(one.values - other.values), nan=0.0)
-        return float(np.where(moved == 0.0, 0.0, moved / bound.tolerance).max(initial=0.0))
+        used = np.abs(one.values - other.values) / bound.tolerance
+    # NaN is 0/0, or where both are alike in not being finite
+    return float(np.fmax.reduce(used, axis=None, initial=0.0))
