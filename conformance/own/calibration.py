@@ -1,14 +1,25 @@
 """Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
+from conformance.judge.diagnose import Case as Suspect
 from conformance.judge.expectation import expect
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
-from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain, suits
+from conformance.own.probing import (
+    BASIS,
+    ENOUGH,
+    Answers,
+    conforms,
+    is_open,
+    is_ordinary,
+    is_plain,
+    suits,
+    suspect,
+)
 from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
 
 FIRST = 3
@@ -26,27 +37,28 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
     beside it, and it is judged like any other mistake.
     """
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
-    closed = [answer for answer in masked if not is_open(answer[0].case, answer[0].route.problem)]
-    failing = [answer for answer in closed if not _explained({}, [answer], declared, profile)]
+    closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
+    failing = [answer for answer in closed if not suits(suspect(*answer, profile), declared)]
     for group in (_plain(answers, BASIS), masked, failing):
         small = sorted(group, key=lambda answer: answer[0].reply_limit)[:ENOUGH]
-        if small and _explained({}, small, declared, profile) <= len(small) / 2:
-            return _cause(small, declared, profile)
+        suspects = [suspect(cell, outcome, profile) for cell, outcome in small]
+        if suspects and _explained(declared, suspects) <= len(suspects) / 2:
+            return _cause(suspects, declared)
     return {}
 
 
-def _explained(dialect: Dialect, answers: Answers, declared: Dialect, profile: Profile) -> int:
-    return sum(suits(cell, outcome, {**declared, **dialect}, profile) for cell, outcome in answers)
+def _explained(dialect: Dialect, suspects: Sequence[Suspect]) -> int:
+    return sum(suits(each, dialect) for each in suspects)
 
 
-def _cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
-    rows = dict.fromkeys(row for cell, _ in answers for row in candidates(cell.route.problem))
+def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
+    rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
     found = {row.key: {row.decision: row.name} for row in rows}.values()
-    likely = [each for each in found if _explained(each, answers[:FIRST], declared, profile)]
+    likely = [each for each in found if _explained({**declared, **each}, suspects[:FIRST])]
     count, best = max(
-        ((_explained(each, answers, declared, profile), each) for each in likely), key=itemgetter(0), default=(0, {})
+        ((_explained({**declared, **each}, suspects), each) for each in likely), key=itemgetter(0), default=(0, {})
     )
-    return best if count > len(answers) / 2 else {}
+    return best if count > len(suspects) / 2 else {}
 
 
 def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:

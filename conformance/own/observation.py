@@ -11,12 +11,12 @@ from typing import Literal
 
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
-from conformance.judge.expectation import expect
+from conformance.judge.expectation import Expectation, expect
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
 from conformance.own.declaring import Declared
-from conformance.own.probing import Answers, is_open, suits
+from conformance.own.probing import Answers, is_open, suits, suspect
 from conformance.spec.problem import Problem
 
 Way = tuple[str, str] | None
@@ -110,19 +110,20 @@ def _fits(
         problem, profile = cell.route.problem, profiles[cell.case.dtype]
         if not is_open(cell.case, problem):
             continue
-        matters = [each for each in decisions if _matters(problem, each, profile)]
+        plain = expect(problem, {}, profile)
+        matters = [each for each in decisions if _matters(problem, plain, each, profile)]
         if matters:
             every = [dict(zip(matters, ways, strict=True)) for ways in product(*(WAYS[each] for each in matters))]
+            suspected = suspect(cell, outcome, profile)
             alone, beside = (
-                tuple(each for each in every if suits(cell, outcome, {**dialect, **_composed(each)}, profile))
+                tuple(each for each in every if suits(suspected, {**dialect, **_composed(each)}))
                 for dialect in (declared, {**declared, **cause})
             )
             yield Fit(cell.case.id, frozenset(matters), alone, beside)
 
 
-def _matters(problem: Problem, decision: str, profile: Profile) -> bool:
-    """Whether any way of a decision gives another answer here, were all else right."""
-    plain = expect(problem, {}, profile)
+def _matters(problem: Problem, plain: Expectation, decision: str, profile: Profile) -> bool:
+    """Whether any way of a decision gives another answer here than canonical, were all else right."""
     others = (evaluate(problem, _dialect(way), profile.score).reply for way in WAYS[decision] if way is not None)
     return any(differs(plain.reply[name], other[name], plain.bounds[name]) for other in others for name in other)
 

@@ -95,11 +95,15 @@ def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -
     return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
 
 
-def suits(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
+def suspect(cell: Cell, outcome: Outcome, profile: Profile) -> Suspect:
+    """A reply beside what its call is expected to give: made once, and held against one dialect after another."""
+    problem = cell.route.problem
+    return Suspect(problem, expect(problem, cell.route.dialect, profile), profile, outcome.outputs)
+
+
+def suits(suspected: Suspect, dialect: Dialect) -> bool:
     """As `conforms`; where no bound is derived, whether one holds that is good enough to name a suspect."""
-    problem, both = cell.route.problem, {**cell.route.dialect, **dialect}
-    declared = expect(problem, cell.route.dialect, profile)
-    return Suspect(problem, declared, profile, outcome.outputs).held_by(both)
+    return suspected.held_by({**suspected.declared.dialect, **dialect})
 
 
 def asked_first(cases: Sequence[Case]) -> list[Case]:
