@@ -139,9 +139,7 @@ def explain(
     """
     case = Case(problem, declared, profile, actual)
     found = []
-    for explanation, dialect in _alternatives(problem, declared.dialect):
-        if among is not None and explanation.way not in among:
-            continue
+    for explanation, dialect in _alternatives(problem, declared.dialect, among):
         budget = case.budget(dialect)
         if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
@@ -219,13 +217,19 @@ def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
     return tuple(explanation.way for explanation, _ in _alternatives(problem, declared))
 
 
-def _alternatives(problem: Problem, declared: Dialect) -> Iterator[tuple[Explanation, Dialect]]:
+def _alternatives(
+    problem: Problem, declared: Dialect, among: Collection[Way] | None = None
+) -> Iterator[tuple[Explanation, Dialect]]:
     for decision, name in declared.items():
+        if among is not None and (decision, CANONICAL) not in among:
+            continue
         canonical = CANONICAL_NAMES.get(decision, CANONICAL)
         sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
         rest = {d: n for d, n in declared.items() if d != decision}
         yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
     for variation in candidates(problem):
+        if among is not None and way_of(variation.decision, variation.name) not in among:
+            continue
         if declared.get(variation.decision) == variation.name:
             continue
         if variation.problem is not None and variation.problem(problem) is problem:

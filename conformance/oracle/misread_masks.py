@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -103,6 +104,7 @@ def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:
         return np.asarray(sum(added[1:], start=added[0]))
 
 
+@cache
 def slot_variations(slot: str) -> tuple[Variation, ...]:
     """Every way in which the argument `slot` of a call can be misread."""
 

@@ -5,6 +5,8 @@ Order matters: within a stage, a dialect is composed in the order of this table,
 the first is named first.
 """
 
+from functools import cache
+
 from conformance.oracle import (
     key_loops,
     other_appended,
@@ -129,13 +131,19 @@ def find(decision: str, name: str) -> Variation:
     if decision == key_loops.DECISION:
         return key_loops.find_key_loop(name)
     family, slot = slot_of(decision)
-    rows = TABLE if slot is None else slot_variations(slot)
-    for variation in rows:
-        if variation.decision == decision and variation.name == name:
-            return variation
-    names = [row.name for row in rows if row.decision == decision]
+    rows = _by_key(slot)
+    key = f"{decision}={name}"
+    if key in rows:
+        return rows[key]
+    names = [row.name for row in rows.values() if row.decision == decision]
     hint = f"it is one of {', '.join(names)}" if names else f"there is no decision {family!r}"
-    raise KeyError(f"no variation {decision}={name}: {hint}")
+    raise KeyError(f"no variation {key}: {hint}")
+
+
+@cache
+def _by_key(slot: str | None) -> dict[str, Variation]:
+    """The variations of one argument, or those of none."""
+    return {variation.key: variation for variation in (TABLE if slot is None else slot_variations(slot))}
 
 
 def compose(dialect: Dialect) -> tuple[Variation, ...]:

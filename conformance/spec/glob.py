@@ -2,14 +2,21 @@
 
 import re
 from collections.abc import Collection
+from functools import cache
 
 
 def matches(pattern: str, name: str) -> bool:
     """Whether `pattern` is `name` itself, or a glob that covers all of it."""
     if pattern == name:
         return True
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Every cell is held against the same patterns: those of all known deviations."""
     parts = {"*": ".*", "?": "."}
-    return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), name, re.DOTALL) is not None
+    return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
 
 
 def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:
