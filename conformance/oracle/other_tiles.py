@@ -117,12 +117,30 @@ def _row_for_first(tile: int) -> ProblemMap:
     return each_group(cut)
 
 
+def _row_of_first(tile: int) -> ProblemMap:
+    """A mask with rows of its own for queries begins again with its first row in every tile of queries."""
+
+    def again(problem: Problem, group: Group) -> Group:
+        queries = problem.seq_len_q
+        if group.element == "flag" or group.values.shape[2] == 1 or queries <= tile:
+            return group
+        return changed(group, group.values[:, :, np.arange(queries) % tile])
+
+    return each_group(again)
+
+
 def _family(
     decision: str, name: str, sentence: str, remedy: str, change: Callable[[int], ProblemMap]
 ) -> list[Variation]:
     """One row for each length of a tile, which stands for N in the sentence."""
     return [
-        problem_row(decision, f"{name}_{tile}", sentence.replace("N", str(tile)), remedy, change(tile))
+        problem_row(
+            decision,
+            f"{name}_{tile}",
+            sentence.replace("N", str(tile)),
+            remedy.replace("N", str(tile)),
+            change(tile),
+        )
         for tile in BLOCKS
     ]
 
@@ -198,5 +216,12 @@ ROWS: tuple[Variation, ...] = (
         "applies a mask with one row for all queries to the first N queries alone",
         "write the mask out for every query",
         _row_for_first,
+    )[:5],
+    *_family(
+        "mask_rows",
+        "again",
+        "gives every N queries the rows that a mask has for the first N",
+        "call once for every N queries",
+        _row_of_first,
     )[:5],
 )

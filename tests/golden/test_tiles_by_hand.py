@@ -107,6 +107,17 @@ def test_a_mask_of_one_row_is_for_the_first_queries() -> None:
     assert seen(even(5, 3, added), "mask_rows=first_4") == ["x-x", "x-x", "x-x", "x-x", "xxx"]
 
 
+def test_rows_of_a_mask_begin_again_with_every_tile_of_queries() -> None:
+    rows = np.tri(7)
+    triangle = ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--", "xxxxxx-", "xxxxxxx"]
+    assert seen(even(7, 7, mask(rows)), "mask_rows=again_4") == [*triangle[:4], *triangle[:3]]
+    assert seen(even(7, 7, mask(rows)), "mask_rows=again_8") == triangle
+    assert seen(even(7, 7, mask(rows[2:3])), "mask_rows=again_4") == ["xxx----"] * 7  # one row for all
+    assert seen(even(7, 7, flag(7, 7)), "mask_rows=again_4") == triangle  # a flag has no rows
+    added = mask(np.where(rows, 0.0, -np.inf), "float")
+    assert seen(even(7, 7, added), "mask_rows=again_4") == [*triangle[:4], *triangle[:3]]
+
+
 def test_bits_of_a_mask_are_read_in_the_other_order() -> None:
     lie = "mask_axes[mask]=bits_reversed"
     row = [[1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0]]
