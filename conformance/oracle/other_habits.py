@@ -40,6 +40,10 @@ def _always(position: Callable[[Problem], Array]) -> ProblemMap:
     return apply
 
 
+def _single_key(problem: Problem) -> Problem:
+    return _always(_first_key)(problem) if problem.seq_len_k == 1 else problem
+
+
 def _first_key(problem: Problem) -> Array:
     return np.asarray(np.arange(problem.seq_len_k) == 0)[None, :]
 
@@ -117,6 +121,13 @@ def peak_row(name: str, sentence: str, peak: Callable[[State], Array]) -> Variat
 
 ROWS: tuple[Variation, ...] = (
     problem_row("causal_mask", "unasked", "applies a causal mask that nobody asked for", "", _causal_unasked),
+    problem_row(
+        "always_attended",
+        "single_key",
+        "copies the value of a single key to every query, even if that key is masked",
+        "append a key, masked",
+        _single_key,
+    ),
     problem_row("always_attended", "first_key", "attends the first key even if it is masked", "", _always(_first_key)),
     problem_row(
         "always_attended",

@@ -6,7 +6,15 @@ import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import ProblemMap, StepsMap, Variation, more_keys_than, problem_row, unbounded_row
+from conformance.oracle.variation import (
+    HeadsMap,
+    ProblemMap,
+    StepsMap,
+    Variation,
+    more_keys_than,
+    problem_row,
+    unbounded_row,
+)
 from conformance.spec.problem import Array, Problem
 
 UNROLLED = (4, 8, 16)
@@ -106,6 +114,25 @@ def first_numbers(problem: Problem, width: int) -> Problem:
     return problem.but(params={**problem.params, **params})
 
 
+def _overlaps(part: int) -> Callable[[Problem], bool]:
+    """Whether values are wider than a part, and no multiple of it."""
+    return lambda problem: problem.value_dim > part and problem.value_dim % part > 0
+
+
+def _columns_moved_back(part: int) -> HeadsMap:
+    """The last part of a head's output is moved back to end with it: what it shares with the one before is doubled."""
+
+    def apply(state: State) -> State:
+        if not _overlaps(part)(state.problem):
+            return state
+        width = state.value.shape[-1]
+        columns = np.arange(width)
+        twice = (columns >= width - part) & (columns < width // part * part)
+        return state.but(value=state.value * np.where(twice, 2.0, 1.0))
+
+    return apply
+
+
 def _kept_from_head_to_head(steps: Steps, _: str) -> Steps:
     """Maximum, sum and weighted values of a row go on with the next head, where they had to begin anew."""
     return insert_after(steps, "weigh", Step("carried", lambda state: state.but(context=_carried(state))))
@@ -171,6 +198,20 @@ ROWS: tuple[Variation, ...] = (
             f"leaves out the numbers of a head after its last whole {part} in the product of query and key",
             f"fill heads up with zeros to a multiple of {part}, and give the scale",
             _whole_parts_of_head(part),
+        )
+        for part in UNROLLED
+    ),
+    *(
+        Variation(
+            "value_dim",
+            f"moved_back_{part}",
+            f"adds up {part} numbers of a head's output at a time, and moves the last {part} back to end with it: "
+            "those that were there already are doubled",
+            f"fill values up with zeros to a multiple of {part}",
+            "heads",
+            heads=_columns_moved_back(part),
+            bounded=False,
+            concerns=_overlaps(part),
         )
         for part in UNROLLED
     ),

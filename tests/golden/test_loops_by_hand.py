@@ -130,6 +130,21 @@ def test_the_scale_is_applied_again() -> None:
     assert output(problem, "scale=again_after_8")[0, 0] == pytest.approx(output(problem)[0, 0])
 
 
+@pytest.mark.parametrize(
+    ("width", "lanes", "times"),
+    [
+        (7, 4, [1, 1, 1, 2, 1, 1, 1]),  # columns 0 to 3, then 3 to 6
+        (9, 4, [1, 1, 1, 1, 1, 2, 2, 2, 1]),  # 0 to 3, 4 to 7, then 5 to 8
+        (9, 8, [1, 2, 2, 2, 2, 2, 2, 2, 1]),
+        (8, 4, [1] * 8),
+        (3, 4, [1] * 3),
+    ],
+)
+def test_the_last_columns_are_added_onto_those_before(width: int, lanes: int, times: list[int]) -> None:
+    problem = sdpa([[0.0, 0.0]], [[1.0] * width, [3.0] * width])
+    assert output(problem, f"value_dim=moved_back_{lanes}")[0].tolist() == [2.0 * each for each in times]
+
+
 @pytest.mark.parametrize(("width", "product"), [(5, LOG3), (3, LOG2 + LOG3), (4, LOG2 + LOG3)])
 def test_the_tail_of_a_head_is_left_out(width: int, product: float) -> None:
     """The first number adds ln 3 to the logit of the first of two keys, the last one ln 2."""

@@ -8,6 +8,7 @@ from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
+from conformance.oracle.other_parts import UNROLLED
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.variations import TABLE, slot_variations
 from conformance.spec.problem import Array, Group, Problem
@@ -332,5 +333,8 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_denominator=missing",
         "softcap=undivided",
         "arguments=key_reshaped",
+        "arguments=key_transposed_when_square",
+        *(f"arguments={name}_at_stride_of_query" for name in ("key", "value", "key_and_value")),
+        *(f"value_dim=moved_back_{part}" for part in UNROLLED),
         "value_path=summed",
     }
