@@ -99,16 +99,27 @@ class Arithmetic:
         )
 
     def _shows_in(self, cell: Evidence, output: str) -> Array | bool:
-        """Where an output could show it: one key that takes all has a weight of exactly 1, however coarse it is."""
+        """
+        Where an output could show it: not where keys of equal logits take all.
+
+        Their exponentials are exactly 1, however coarse the arithmetic is, and what is divided by their sum may be the
+        output: an online softmax rounds weights before they are normalised.
+        """
         if not WEIGHING.issuperset(self.fields):
             return True
         probs = evaluate(cell.problem, cell.declared.dialect, cell.profile.score).state.probs
-        several = ~(probs.max(axis=-1) > 1.0 - ALL)
+        several = np.asarray(_greatest(probs) <= 1.0 - ALL)
         if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
             return np.asarray(several[..., None])
         if output in ("output", "weights_mean"):
-            return np.asarray(several.any(axis=1)[..., None])
+            return np.asarray(several.any(axis=1))[..., None]
         return bool(several.all())
+
+
+def _greatest(probs: Array) -> Array:
+    """What the greatest weight of a row and those that equal it, but for rounding, sum to."""
+    top = probs.max(axis=-1, keepdims=True)
+    return np.asarray(np.where(probs >= (1.0 - ALL) * top, probs, 0.0).sum(axis=-1))
 
 
 def lies_on(dtype: str, cell: Evidence) -> bool:

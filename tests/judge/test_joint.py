@@ -331,6 +331,27 @@ def test_a_row_with_one_key_does_not_speak_against_a_coarse_softmax() -> None:
     assert not by_name["softmax_in_float16"].contradicts(cell(one_hot, {}))
 
 
+def test_equal_logits_do_not_speak_against_weights_rounded_before_they_are_normalised() -> None:
+    """Exponentials are rounded to float16, and the weighted sum is divided: e^0 = 1 is exact, a seventh is not."""
+    by_name = {each.name: each for each in ARITHMETIC}
+    weights = by_name["weights_in_float16"]
+    whole = plain(3, 17, 7)
+    equal = whole.but(key=whole.key * 0.0)
+    half = plain(3, 17, 8)  # two keys of eight share all
+    shared = half.but(query=half.query * 1e4, key=np.concatenate([half.key[:, :, :4]] * 2, axis=2))
+    for case, shows in ((whole, True), (equal, False), (shared, False)):
+        logits = evaluate(case).state.logits
+        exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        total = exponentials.sum(axis=-1, keepdims=True)
+        output = round_to(round_to(exponentials, "float16") @ case.value / total, "float32")
+        actual = {"output": to_tensor(output, "float32")}
+        assert judge(case, {}, Profile.uniform("float32"), actual).verdict == ("fail" if shows else "pass")
+        assert weights.explains(replace(cell(case, {}), actual=actual))
+        assert weights.contradicts(cell(case, {})) == shows
+        assert by_name["softmax_in_float16"].contradicts(cell(case, {})) == shows
+        assert by_name["float16_operands"].contradicts(cell(case, {}))
+
+
 def test_the_layout_in_memory_can_be_the_condition() -> None:
     cells = []
     for size in SIZES:

@@ -6,7 +6,7 @@ They follow what somebody who did not know the table planted in such an operator
 
 import numpy as np
 
-from .pieces import Array, Params, attend, merge, out, projected
+from .pieces import Array, Params, attend, hide, merge, out, projected, scores
 
 
 def chunks_share_the_first_rows_of_the_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -97,3 +97,19 @@ def one_key_needs_no_softmax(
         padding = key_padding_mask[:, None, None, :]
         mask = padding if mask is None else mask & padding
     return attend(query, key, value, mask)
+
+
+def exponentials_in_half_before_the_values(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Exponentials are cast to float16 for the product with the values; what they are divided by is summed before.
+
+    NumPy computes in float16 throughout where its inputs are: that is coarser, and needs no other name there.
+
+    Right: weights_in_float16 or in_float16 when {dtype: [float16]}
+    """
+    logits = hide(scores(query, key), mask)
+    peak = logits.max(axis=-1, keepdims=True)
+    exponentials = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    cast = exponentials.astype(np.float16).astype(value.dtype)
+    return np.asarray(cast @ value / np.where(total == 0, 1, total))
