@@ -272,7 +272,8 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
-        rounded = UNIT[profile.score] * _largest(attended)
+        computed = max((variation.roundings for variation in answer.variations), default=0.0)
+        rounded = max(UNIT[profile.score] * _largest(attended), UNIT[profile.soft] * computed)
         bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
     used = [0.0]
     for name, expected in answer.reply.items():
@@ -288,7 +289,7 @@ def _standing_in(declared: Expectation, name: str, other: Expected, rounded: flo
     The largest tolerance for all, times the growth of the largest number, at least some roundings of that.
 
     rounded: by what part of itself a weight may move since its logit is rounded, which does not show where the weights
-    that are declared are saturated.
+    that are declared are saturated, or since it is computed otherwise.
     """
     bound = declared.bounds[name]
     one, most = _largest(declared.reply[name].values), _largest(other.values)

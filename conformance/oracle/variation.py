@@ -60,7 +60,8 @@ class Variation:
     State after projection and split; "steps" (Steps, score dtype) -> Steps; "reply" Reply -> Reply. A problem or reply
     that the variation does not concern is returned as it is (the same object). A variation of problem or steps may map
     the reply as well; it does so only where it changed the problem. bounded: whether bounds hold under it. concerns:
-    the problems in which it can change anything, as far as their sizes and what is asked for tell.
+    the problems in which it can change anything, as far as their sizes and what is asked for tell. roundings: by so
+    many of them a weight may be off for how it is computed, where no bounds hold.
     """
 
     decision: str
@@ -74,6 +75,7 @@ class Variation:
     reply: ReplyMap | None = None
     bounded: bool = True
     concerns: Callable[[Problem], bool] = _any
+    roundings: float = 0.0
 
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]

@@ -99,6 +99,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "returned_weights": "per head, after the softmax",
     "result_dtype": "the input's",
     "softmax_base": "e",
+    "exponential": "as exact as its dtype",
     "softmax_maximum": "subtracted",
     "output_projection": "applied",
     "key_tail": "attended",

@@ -846,6 +846,20 @@ def test_the_softmax_is_taken_twice() -> None:
     assert output(two_keys(hidden), "softmax_count=twice")[0] == pytest.approx((4 * np.e + 8) / (np.e + 1))
 
 
+@pytest.mark.parametrize("squarings", [6, 7, 8, 9, 10])
+def test_exponentials_are_powers(squarings: int) -> None:
+    """A logit of -count below the other has no weight left; of two that differ by 1 the lower one has less than 1/e."""
+    count, power = 2**squarings, 1 - 2.0**-squarings
+    for _ in range(squarings):
+        power *= power
+    lie = f"exponential=power_{count}"
+    assert power < np.exp(-1.0)
+    assert output(one_query(2.0, 1.0), lie) == pytest.approx([(4 + 8 * power) / (1 + power)])
+    assert output(one_query(0.0, -count, -2.0 * count), lie) == [4.0]
+    assert output(one_query(0.0, 0.0), lie) == [6.0]
+    assert output(one_query(1.0, 1.0, groups=(mask([[0, 0]]),)), lie) == [0.0]
+
+
 def test_exponentials_are_not_divided() -> None:
     assert output(two_keys(), "softmax_denominator=missing") == pytest.approx([4 / 3 + 8, 4 + 8 / 3])
 

@@ -9,6 +9,7 @@ from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
 from conformance.oracle.other_parts import UNROLLED
+from conformance.oracle.other_softmax import POWERS
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.variations import TABLE, slot_variations
 from conformance.spec.problem import Array, Group, Problem
@@ -330,6 +331,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_axis=items_and_heads",
         "softmax_axis=queries_and_keys",
         "softmax_count=twice",
+        *(f"exponential=power_{count}" for count in POWERS),
         "softmax_denominator=missing",
         "softcap=undivided",
         "arguments=key_reshaped",
