@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_parts import first_numbers
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
 from conformance.oracle.variation import (
@@ -155,11 +154,6 @@ def _leading_nan(block: int) -> StepsMap:
     return lambda steps, _: insert_after(steps, "softmax", Step("leading_masked_keys", blind))
 
 
-def _cut(width: int) -> ProblemMap:
-    """Only the first numbers of a head meet in the product."""
-    return lambda problem: problem if problem.head_dim <= width else first_numbers(problem, width)
-
-
 def _last_query_zero(steps: Steps, _: str) -> Steps:
     def zero(state: State) -> State:
         queries = state.context.shape[-2]
@@ -257,13 +251,6 @@ ROWS: tuple[Variation, ...] = (
             more_keys_than(block),
         )
         for block in BLOCKS
-    ),
-    problem_row(
-        "head_dim",
-        "cut_64",
-        "reads no more than 64 numbers of a head in the product of query and key",
-        "keep heads at 64 or less",
-        _cut(64),
     ),
     unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
     unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),

@@ -10,9 +10,6 @@ from conformance.oracle.steps import State, Step, Steps, insert_after, replace_s
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
-WIDTHS = (8, 16, 32, 64, 128)
-"""Multiples to which heads are widened for alignment."""
-
 
 def _shared(heads_of: Callable[[int, int], Array], *names: str) -> StepsMap:
     """
@@ -90,32 +87,6 @@ def _mean_over_items(steps: Steps, _: str) -> Steps:
 
     ordinary = next(step.apply for step in steps if step.name == "weights")
     return replace_step(steps, "weights", mixed)
-
-
-def _widened(width: Callable[[int], int]) -> ProblemMap:
-    """The default scale is that of a wider head."""
-
-    def apply(problem: Problem) -> Problem:
-        wide = width(problem.head_dim)
-        return problem if problem.scale is not None or wide == problem.head_dim else problem.but(scale=wide**-0.5)
-
-    return apply
-
-
-def _query_width_per_head(problem: Problem) -> Problem:
-    """The default scale is that of heads which are as wide together as the query is before its projection."""
-    if problem.operator != "mha" or problem.scale is not None:
-        return problem
-    wide = problem.query.shape[-1] / problem.num_heads
-    return problem if wide == problem.head_dim else problem.but(scale=wide**-0.5)
-
-
-def _multiple(of: int) -> Callable[[int], int]:
-    return lambda dim: -(-dim // of) * of
-
-
-def _power_of_two(dim: int) -> int:
-    return 1 << (dim - 1).bit_length()
 
 
 def _causal_among_attended(problem: Problem, group: Group) -> Group:
@@ -201,30 +172,6 @@ ROWS: tuple[Variation, ...] = (
         "averages the returned weights over items as well: it unfolds batch * num_heads as (num_heads, batch)",
         "ask for weights per head",
         _mean_over_items,
-    ),
-    *(
-        problem_row(
-            "scale",
-            f"head_dim_padded_{width}",
-            f"scales by the width of a head that is filled up to a multiple of {width}",
-            "give the scale",
-            _widened(_multiple(width)),
-        )
-        for width in WIDTHS
-    ),
-    problem_row(
-        "scale",
-        "head_dim_power_of_two",
-        "scales by the width of a head that is filled up to a power of two",
-        "give the scale",
-        _widened(_power_of_two),
-    ),
-    problem_row(
-        "scale",
-        "query_width_per_head",
-        "scales by the width of the query divided by num_heads, whatever head_dim is",
-        "give the scale",
-        _query_width_per_head,
     ),
     problem_row(
         "causal_alignment",

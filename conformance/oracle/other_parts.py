@@ -6,19 +6,8 @@ import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
-from conformance.oracle.variation import (
-    HeadsMap,
-    ProblemMap,
-    StepsMap,
-    Variation,
-    more_keys_than,
-    problem_row,
-    unbounded_row,
-)
-from conformance.spec.problem import Array, Problem
-
-UNROLLED = (4, 8, 16)
-"""Numbers of a head that are multiplied at once."""
+from conformance.oracle.variation import StepsMap, Variation, more_keys_than, unbounded_row
+from conformance.spec.problem import Array
 
 
 def _parts(length: int, part: int) -> Array:
@@ -94,45 +83,6 @@ def _scaled_in_every_part(part: int) -> StepsMap:
     return apply
 
 
-def _whole_parts_of_head(part: int) -> ProblemMap:
-    """What is left of a head after its last whole part does not meet in the product, if there is a whole one."""
-
-    def apply(problem: Problem) -> Problem:
-        whole = problem.head_dim // part * part
-        return problem if whole in (0, problem.head_dim) else first_numbers(problem, whole)
-
-    return apply
-
-
-def first_numbers(problem: Problem, width: int) -> Problem:
-    """Only so many numbers of a head meet in the product."""
-    kept = np.arange(problem.head_dim) < width
-    if problem.operator == "sdpa":
-        return problem.but(query=problem.query * kept)
-    columns = np.tile(kept, problem.num_heads)
-    params = {name: problem.params[name] * columns for name in ("wq", "bq") if name in problem.params}
-    return problem.but(params={**problem.params, **params})
-
-
-def _overlaps(part: int) -> Callable[[Problem], bool]:
-    """Whether values are wider than a part, and no multiple of it."""
-    return lambda problem: problem.value_dim > part and problem.value_dim % part > 0
-
-
-def _columns_moved_back(part: int) -> HeadsMap:
-    """The last part of a head's output is moved back to end with it: what it shares with the one before is doubled."""
-
-    def apply(state: State) -> State:
-        if not _overlaps(part)(state.problem):
-            return state
-        width = state.value.shape[-1]
-        columns = np.arange(width)
-        twice = (columns >= width - part) & (columns < width // part * part)
-        return state.but(value=state.value * np.where(twice, 2.0, 1.0))
-
-    return apply
-
-
 def _kept_from_head_to_head(steps: Steps, _: str) -> Steps:
     """Maximum, sum and weighted values of a row go on with the next head, where they had to begin anew."""
     return insert_after(steps, "weigh", Step("carried", lambda state: state.but(context=_carried(state))))
@@ -190,30 +140,6 @@ ROWS: tuple[Variation, ...] = (
             more_keys_than(part),
         )
         for part in BLOCKS
-    ),
-    *(
-        problem_row(
-            "head_dim",
-            f"tail_dropped_{part}",
-            f"leaves out the numbers of a head after its last whole {part} in the product of query and key",
-            f"fill heads up with zeros to a multiple of {part}, and give the scale",
-            _whole_parts_of_head(part),
-        )
-        for part in UNROLLED
-    ),
-    *(
-        Variation(
-            "value_dim",
-            f"moved_back_{part}",
-            f"adds up {part} numbers of a head's output at a time, and moves the last {part} back to end with it: "
-            "those that were there already are doubled",
-            f"fill values up with zeros to a multiple of {part}",
-            "heads",
-            heads=_columns_moved_back(part),
-            bounded=False,
-            concerns=_overlaps(part),
-        )
-        for part in UNROLLED
     ),
     unbounded_row(
         "head_result",

@@ -31,6 +31,7 @@ from conformance.oracle import (
     other_strides,
     other_tiles,
     other_weights,
+    other_widths,
     other_windows,
 )
 from conformance.oracle.misread_masks import slot_variations
@@ -55,6 +56,7 @@ TABLE: tuple[Variation, ...] = (
     *other_kernels.ROWS,
     *other_packing.ROWS,
     *other_strides.ROWS,
+    *other_widths.ROWS,
     *other_tiles.ROWS,
     *other_parts.ROWS,
     *other_loops.ROWS,

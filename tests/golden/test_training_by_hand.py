@@ -1,0 +1,58 @@
+"""Variations of kernels for training, on problems small enough to be worked by hand or by a loop of its own."""
+
+import numpy as np
+import pytest
+
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array, Problem
+
+from .test_tiles_by_hand import output
+
+LOG2 = float(np.log(2.0))
+LOG3 = float(np.log(3.0))
+
+
+# ---- widths of a head --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "filled"), [(3, 16), (16, 16), (17, 32), (40, 64), (64, 64)])
+def test_the_scale_of_a_power_of_two_that_is_not_below_16(width: int, filled: int) -> None:
+    rng = np.random.default_rng(5)
+    query, key, value = (rng.normal(size=(1, 1, length, width)) for length in (2, 5, 5))
+    problem = Problem("sdpa", "float64", 1, 1, width, width, query, key, value)
+    found = output(problem, "scale=head_dim_power_of_two_from_16")
+    np.testing.assert_allclose(found, output(problem.but(scale=filled**-0.5)), rtol=1e-13)
+    given = problem.but(scale=0.7)
+    np.testing.assert_array_equal(output(given, "scale=head_dim_power_of_two_from_16"), output(given))
+
+
+@pytest.mark.parametrize(("width", "product"), [(3, 0.0), (4, LOG2 + LOG3), (5, LOG3), (9, LOG3)])
+def test_whole_parts_of_a_head_alone_are_multiplied(width: int, product: float) -> None:
+    """The first number adds ln 3 to the logit of the first of two keys, the last one ln 2."""
+    query, key = np.ones((1, 1, 1, width)), np.zeros((1, 1, 2, width))
+    key[0, 0, 0, 0], key[0, 0, 0, -1] = LOG3, LOG2
+    value = np.array([[[[1.0], [0.0]]]])
+    problem = Problem("sdpa", "float64", 1, 1, width, 1, query, key, value, scale=1.0)
+    weight = np.exp(product)
+    assert output(problem, "head_dim=whole_parts_4")[0, 0] == pytest.approx(weight / (weight + 1))
+
+
+def wider_values() -> Array:
+    """Four query heads of two numbers share two keys, of one position each; values of three numbers are 1 to 6."""
+    value = np.arange(1.0, 7.0).reshape(1, 2, 1, 3)
+    problem = Problem("sdpa", "float64", 4, 2, 2, 3, np.ones((1, 4, 1, 2)), np.ones((1, 2, 1, 2)), value)
+    return evaluate(problem, {"value_dim": "of_keys"}).reply["output"].values[0, :, 0]
+
+
+def test_values_are_read_as_wide_as_keys() -> None:
+    assert wider_values().tolist() == [[1, 2, 0], [1, 2, 0], [4, 5, 0], [4, 5, 0]]
+
+
+def test_projected_values_are_read_as_wide_as_keys() -> None:
+    """Two heads of one number; values of two are 1 2 and 3 4, with a bias of 10."""
+    rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
+    params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "bv": np.full(4, 10.0), "wo": np.eye(4)}
+    problem = Problem("mha", "float64", 2, 2, 1, 2, *rows, params=params)
+    assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [11, 12, 13, 14]
+    found = evaluate(problem, {"value_dim": "of_keys"}).reply["output"].values
+    assert found.ravel().tolist() == [11, 0, 13, 0]
