@@ -47,6 +47,7 @@ INVISIBLE: Mapping[str, str] = {
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
     "mask_axes[key_padding]=heads_tiled": _BY_KEYS,
+    "mask_axes[key_padding]=of_shared_head": _BY_KEYS,
     **{
         f"mask_axes[{kind}]=padding_of_queries": "it is no padding"
         for kind in ("attention", "causal", "window", "additive")
@@ -68,6 +69,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "items_tiled", _ONE_FOR_ALL),
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
+            ("mask_axes", "of_shared_head", _ONE_FOR_ALL),
             ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
             *(("mask_axes", name, _FLAG) for name in _OF_KERNELS),
         )

@@ -101,6 +101,14 @@ def _heads_tiled(problem: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, order])
 
 
+def _of_shared_head(problem: Problem, group: Group) -> Group:
+    """Give a head the mask of the one whose number is that of its key and value head."""
+    shared, heads = problem.num_kv_heads, problem.num_heads
+    if group.values.shape[1] == 1 or shared == heads:
+        return group
+    return replace(group, values=group.values[:, np.arange(heads) // (heads // shared)])
+
+
 def _as_lengths(_: Problem, group: Group) -> Group:
     """Every row becomes the number of keys that it attends, and those are the first."""
     if group.element in ("float", "flag"):
@@ -167,6 +175,12 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             f"takes the heads of {slot} in the order of tile, where heads share keys consecutively (repeat)",
             f"permute the heads of {slot}",
             _heads_tiled,
+        ),
+        row(
+            "of_shared_head",
+            f"applies to each head the {slot} of the one that has the number of its key and value head",
+            "repeat keys and values",
+            _of_shared_head,
         ),
         row(
             "as_lengths",

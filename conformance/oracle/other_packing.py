@@ -127,6 +127,11 @@ def _packed(position: Callable[[Array, Problem], Array]) -> ProblemMap:
     return each_group(misplaced)
 
 
+def _interleaved(rows: Array) -> Array:
+    """The row of every head and position, (heads of a group, seq_len_q), where the heads of a position lie together."""
+    return np.asarray(rows.reshape(rows.shape[::-1]).T)
+
+
 ROWS: tuple[Variation, ...] = (
     *(
         unbounded_row(
@@ -195,6 +200,23 @@ ROWS: tuple[Variation, ...] = (
                 lambda rows, problem: rows // (problem.num_heads // problem.num_kv_heads),
             ),
             ("packed_rows", "on from head to head for the causal flag", lambda rows, _: rows),
+        )
+    ),
+    *(
+        problem_row(
+            "causal_alignment",
+            name,
+            f"packs the queries of heads that share a key, position after position, and counts {how}",
+            "pass the mask",
+            _packed(position),
+        )
+        for name, how, position in (
+            ("interleaved_rows", "rows as positions for the causal flag", lambda rows, _: _interleaved(rows)),
+            (
+                "interleaved_by_head",
+                "their positions for the causal flag as if they lay head after head",
+                lambda rows, problem: _interleaved(rows) % problem.seq_len_q,
+            ),
         )
     ),
 )

@@ -6,7 +6,7 @@ import pytest
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Array, Problem
 
-from .test_tiles_by_hand import output
+from .test_tiles_by_hand import flag, mask, output
 
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
@@ -56,3 +56,31 @@ def test_projected_values_are_read_as_wide_as_keys() -> None:
     assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [11, 12, 13, 14]
     found = evaluate(problem, {"value_dim": "of_keys"}).reply["output"].values
     assert found.ravel().tolist() == [11, 0, 13, 0]
+
+
+# ---- heads of a group --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "second"),
+    [
+        ("interleaved_rows", ["x-----", "xxx---", "xxxxx-"], ["xx----", "xxxx--", "xxxxxx"]),
+        ("interleaved_by_head", ["x-----", "xxx---", "xx----"], ["xx----", "x-----", "xxx---"]),
+    ],
+)
+def test_positions_of_queries_that_are_packed_by_position(name: str, first: list[str], second: list[str]) -> None:
+    """Two heads share six keys; rows 0 to 5 are query 0 of both, query 1 of both, query 2 of both."""
+    eye, nothing = np.eye(6)[None, None], np.zeros((1, 2, 3, 1))
+    problem = Problem("sdpa", "float64", 2, 1, 1, 6, nothing, np.zeros((1, 1, 6, 1)), eye, groups=(flag(3, 6),))
+    heads = evaluate(problem, {"causal_alignment": name}).reply["output"].values[0]
+    assert [["".join("x" if weight else "-" for weight in row) for row in head] for head in heads] == [first, second]
+
+
+def test_a_mask_is_taken_from_the_head_of_the_number_of_the_shared_one() -> None:
+    """Six heads share two: heads 0, 1, 2 read the mask of head 0, heads 3, 4, 5 that of head 1; each shows one key."""
+    group = mask(np.eye(6)[None, :, None])
+    value = np.arange(1.0, 13.0).reshape(1, 2, 6, 1)
+    problem = Problem("sdpa", "float64", 6, 2, 1, 1, np.ones((1, 6, 1, 1)), value, value, groups=(group,), scale=1.0)
+    assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 2, 3, 10, 11, 12]
+    found = evaluate(problem, {"mask_axes[mask]": "of_shared_head"}).reply["output"].values
+    assert found.ravel().tolist() == [1, 1, 1, 8, 8, 8]

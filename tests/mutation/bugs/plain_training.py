@@ -6,7 +6,7 @@ They follow twenty-eight of somebody who did not know the table: those that had 
 
 import numpy as np
 
-from .pieces import Array, Params, attend, out, projected
+from .pieces import Array, Params, attend, hide, out, past, projected, scores, softmax
 
 
 def scale_of_the_block_of_a_head(
@@ -46,3 +46,49 @@ def output_as_wide_as_the_query(query: Array, key: Array, value: Array, mask: Ar
     width = query.shape[-1]
     result[..., :width] = attend(query, key, value[..., :width], mask)
     return result
+
+
+def rows_of_a_group_as_positions(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,
+    num_kv_heads: int | None = None,
+) -> Array:
+    """
+    The heads of a group become rows beside each other, and the flag is made for as many rows.
+
+    Right: causal_alignment=interleaved_rows
+    """
+    batch, heads, queries = query.shape[:3]
+    shared, keys = num_kv_heads or heads, key.shape[-2]
+    group = heads // shared
+
+    def rows(array: Array) -> Array:
+        apart = array.reshape(batch, shared, group, queries, array.shape[-1])
+        return apart.swapaxes(2, 3).reshape(batch, shared, queries * group, array.shape[-1])
+
+    logits = scores(rows(query), key)
+    if mask is not None:
+        logits = hide(logits, rows(np.broadcast_to(mask, (batch, heads, queries, keys))))
+    if is_causal:
+        logits = hide(logits, past(logits))
+    result = (softmax(logits) @ value).reshape(batch, shared, queries, group, -1)
+    return result.swapaxes(2, 3).reshape(batch, heads, queries, -1)
+
+
+def mask_of_the_shared_head(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, num_kv_heads: int | None = None
+) -> Array:
+    """
+    The number of the shared head is worked out once for each head, and used for whatever has an axis of heads.
+
+    Right: mask_axes[mask]=of_shared_head
+    """
+    heads = query.shape[1]
+    place = np.arange(heads) * (num_kv_heads or heads) // heads
+    if mask is not None and mask.shape[1] > 1:
+        mask = mask[:, place]
+    return attend(query, key[:, place], value[:, place], mask)
