@@ -5,13 +5,16 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.misread_axes import on_slot
-from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_tiles
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_runs, over_tiles
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
 
 BYTE = 8
 CORNERS = (4, 8, 64)
 """Lengths of tiles that are judged by their corners: few, since masks tell little else apart."""
+
+SKIPPED = ((1, 4), (1, 8), (1, 16), (4, 4), (8, 8), (16, 16))
+"""Queries and keys of tiles that are skipped, where other heads would see something of them."""
 
 ENDS = (first_of_tile, last_of_tile)
 """Where the corners of a tile lie along an axis."""
@@ -56,6 +59,20 @@ def _map_of_first_item(tile: int, *, full: bool) -> Callable[[Problem, Group], G
     return judged
 
 
+def _skipped_as_in_first_head(queries: int, keys: int) -> Callable[[Problem, Group], Group]:
+    """A tile is skipped in every head where that of the first head of the item is masked whole."""
+
+    def judged(problem: Problem, group: Group) -> Group:
+        if group.element in ("float", "flag") or group.values.shape[1] == 1:
+            return group
+        seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
+        rows = over_runs(seen[:, :1], queries, np.logical_or, axis=-2)
+        judged = seen & over_runs(rows, keys, np.logical_or, axis=-1)
+        return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
+
+    return judged
+
+
 def _cut(
     seen: Array, tile: int, rows: Callable[[Array, int, int], Array], keys: Callable[[Array, int, int], Array]
 ) -> Array:
@@ -93,5 +110,13 @@ def tile_variations(slot: str) -> tuple[Variation, ...]:
             "empty_tiles_of_first_item_4",
             f"finds out by {slot} of the first item which tiles of 4 are masked whole",
             _map_of_first_item(4, full=False),
+        ),
+        *(
+            row(
+                f"empty_tiles_of_first_head_{queries}x{keys}",
+                f"finds out by {slot} of the first head which tiles of {queries} by {keys} are masked whole",
+                _skipped_as_in_first_head(queries, keys),
+            )
+            for queries, keys in SKIPPED
         ),
     )

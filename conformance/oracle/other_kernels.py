@@ -21,8 +21,8 @@ from conformance.spec.problem import Array, Group, Problem
 Kept = Callable[[Array], Array]
 """The maximum of every block of keys (blocks, ...) -> the logarithm of how much too large its weights are kept."""
 
-LAZY = 8 * math.log(2.0)
-"""A rise of the maximum for which a kernel that saves work does not rescale: by 256 at most."""
+LAZY = {"lazily_rescaled": 8 * math.log(2.0), "lazily_rescaled_by_e": 8.0}
+"""A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2, or of logits."""
 
 BOTH = "the weighted values and the sum of exponentials"
 
@@ -132,11 +132,15 @@ def _risen(tops: Array) -> Array:
     return np.asarray(tops.max(axis=0) - np.maximum.accumulate(tops))
 
 
-def _risen_in_small_steps(tops: Array) -> Array:
-    """The same, of the rises after blocks that are at most LAZY alone."""
-    steps = np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
-    small = np.where(steps <= LAZY, steps, 0.0)
-    return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
+def _risen_in_small_steps(most: float) -> Kept:
+    """The same, of the rises after blocks that are at most so large alone."""
+
+    def kept(tops: Array) -> Array:
+        steps = np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
+        small = np.where(steps <= most, steps, 0.0)
+        return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
+
+    return kept
 
 
 def _below_all(tops: Array) -> Array:
@@ -215,7 +219,16 @@ ROWS: tuple[Variation, ...] = (
             ("not_rescaled", "the weighted values so far when the maximum rises", _risen, True, False),
             ("total_not_rescaled", "the sum of exponentials so far when the maximum rises", _risen, False, True),
             ("nothing_rescaled", f"{BOTH} so far when the maximum rises", _risen, True, True),
-            ("lazily_rescaled", f"{BOTH} so far when the maximum rises a little", _risen_in_small_steps, True, True),
+            *(
+                (
+                    name,
+                    f"{BOTH} so far when the maximum rises by {most:.3g} at most",
+                    _risen_in_small_steps(most),
+                    True,
+                    True,
+                )
+                for name, most in LAZY.items()
+            ),
         )
         for block in BLOCKS
     ),

@@ -1,5 +1,6 @@
 """Variations that are slips of a kernel which reduces the keys in parts, and puts the parts together."""
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -40,13 +41,26 @@ def _reweighed(part: int, weights: Callable[[State, int], Array]) -> StepsMap:
 
 def _by_maxima(state: State, part: int) -> Array:
     """Each part is normalised by itself, and counts as much as the exponential of its maximum."""
-    length = state.logits.shape[-1]
+    tops = np.maximum.reduceat(state.logits, _parts(state.logits.shape[-1], part), axis=-1)
+    return _combined(state, part, np.exp(tops - state.logits.max(axis=-1, keepdims=True)))
+
+
+def _by_power(power: float) -> Callable[[State, int], Array]:
+    """Each part is normalised by itself, and counts as much as its sum of exponentials to a power."""
+
+    def weights(state: State, part: int) -> Array:
+        sums = np.add.reduceat(state.probs, _parts(state.probs.shape[-1], part), axis=-1)
+        return _combined(state, part, sums**power)
+
+    return weights
+
+
+def _combined(state: State, part: int, counts: Array) -> Array:
+    """The mean of parts that are normalised by themselves, in which each has its count (..., parts)."""
+    length = state.probs.shape[-1]
     sums = _spread(np.add.reduceat(state.probs, _parts(length, part), axis=-1), length, part)
-    tops = _spread(np.maximum.reduceat(state.logits, _parts(length, part), axis=-1), length, part)
     alone = np.where(sums == 0.0, 0.0, state.probs / np.where(sums == 0.0, 1.0, sums))
-    counts = np.exp(tops - state.logits.max(axis=-1, keepdims=True))
-    total = counts[..., ::part].sum(axis=-1, keepdims=True)
-    return np.asarray(alone * counts / total)
+    return np.asarray(alone * _spread(counts / counts.sum(axis=-1, keepdims=True), length, part))
 
 
 def _hidden_parts_count(state: State, part: int) -> Array:
@@ -117,6 +131,18 @@ ROWS: tuple[Variation, ...] = (
         "parts_by_maxima",
         "normalises parts of N keys on their own, and combines them by their maxima without their sums",
         _by_maxima,
+    ),
+    *_of_parts(
+        "online_softmax",
+        "parts_by_exp_of_log2",
+        "normalises parts of N keys on their own, and combines them by exp of logsumexps in base 2",
+        _by_power(1.0 / math.log(2.0)),
+    ),
+    *_of_parts(
+        "online_softmax",
+        "parts_by_exp2_of_log",
+        "normalises parts of N keys on their own, and combines them by exp2 of logsumexps in base e",
+        _by_power(math.log(2.0)),
     ),
     *_of_parts(
         "online_softmax",

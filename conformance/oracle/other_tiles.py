@@ -43,10 +43,13 @@ def _moved_back(places: Array, tile: int, length: int) -> Array:
 
 def over_tiles(seen: Array, tile: int, over: np.ufunc) -> Array:
     """What holds for any, or for all, of the tile of every position."""
-    queries, keys = seen.shape[-2:]
-    by_rows = over.reduceat(seen, np.arange(0, queries, tile), axis=-2)
-    by_tiles = over.reduceat(by_rows, np.arange(0, keys, tile), axis=-1)
-    return np.asarray(by_tiles[..., np.arange(queries) // tile, :][..., np.arange(keys) // tile])
+    return over_runs(over_runs(seen, tile, over, axis=-2), tile, over, axis=-1)
+
+
+def over_runs(seen: Array, run: int, over: np.ufunc, *, axis: int) -> Array:
+    """What holds for any, or for all, of so many places that follow one another, for each of them."""
+    length = seen.shape[axis]
+    return np.asarray(np.take(over.reduceat(seen, np.arange(0, length, run), axis), np.arange(length) // run, axis))
 
 
 def changed(group: Group, values: Array) -> Group:

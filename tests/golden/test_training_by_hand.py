@@ -1,12 +1,14 @@
 """Variations of kernels for training, on problems small enough to be worked by hand or by a loop of its own."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Array, Problem
 
-from .test_tiles_by_hand import flag, mask, output
+from .test_tiles_by_hand import flag, mask, output, sdpa
 
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
@@ -84,3 +86,62 @@ def test_a_mask_is_taken_from_the_head_of_the_number_of_the_shared_one() -> None
     assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 2, 3, 10, 11, 12]
     found = evaluate(problem, {"mask_axes[mask]": "of_shared_head"}).reply["output"].values
     assert found.ravel().tolist() == [1, 1, 1, 8, 8, 8]
+
+
+def test_the_first_head_tells_which_tiles_are_looked_at() -> None:
+    """Its second query sees the last key alone: the other head loses keys 0 to 3, for its first query as well."""
+    first = np.array([[0, 0, 0, 0, 1], [0, 0, 0, 0, 1]])
+    second = np.array([[1, 0, 0, 0, 1], [0, 1, 1, 0, 0]])
+    group = mask(np.stack([first, second])[None])
+    nothing, eye = np.zeros((1, 2, 5, 1)), np.broadcast_to(np.eye(5), (1, 2, 5, 5))
+    problem = Problem("sdpa", "float64", 2, 2, 1, 5, nothing[:, :, :2], nothing, eye, groups=(group,))
+
+    def of_second(name: str) -> Any:
+        return evaluate(problem, {"mask_axes[mask]": name}).reply["output"].values[0, 1].tolist()
+
+    assert of_second("empty_tiles_of_first_head_1x4") == [[0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+    assert of_second("empty_tiles_of_first_head_4x4") == [[0, 0, 0, 0, 1], [0, 0, 0, 0, 0]]
+    assert of_second("empty_tiles_of_first_head_1x8") == [[0.5, 0, 0, 0, 0.5], [0, 0.5, 0.5, 0, 0]]
+    first[0, 0] = 1
+    problem = problem.but(groups=(mask(np.stack([first, second])[None]),))
+    assert of_second("empty_tiles_of_first_head_1x4") == [[0.5, 0, 0, 0, 0.5], [0, 0, 0, 0, 0]]
+    assert of_second("empty_tiles_of_first_head_4x4") == [[0.5, 0, 0, 0, 0.5], [0, 0.5, 0.5, 0, 0]]
+
+
+# ---- sums that are put together ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [
+        ("", (4 * 4 + 2 * 7) / 6),
+        ("online_softmax=parts_by_exp_of_log2_4", None),
+        ("online_softmax=parts_by_exp2_of_log_4", None),
+        ("online_softmax=parts_by_exp_of_log2_8", 5.0),
+    ],
+)
+def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | None) -> None:
+    """Logits 0 0 0 0 and ln 2: sums of 4, with values of 4, and of 2, with a value of 7."""
+    problem = sdpa([[0, 0, 0, 0, LOG2]], [[4.0], [4.0], [4.0], [4.0], [7.0]])
+    if expected is None:
+        told, power = (np.log2([4, 2]), np.exp) if "log2" in lie else (np.log([4, 2]), np.exp2)
+        counts = power(told)  # e^2 and e, or 2^ln 4 and 2^ln 2
+        expected = float((counts * [4, 7]).sum() / counts.sum())
+    assert output(problem, lie)[0, 0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("rise", "lie", "kept"),
+    [
+        (5.0, "lazily_rescaled_4", True),
+        (7.0, "lazily_rescaled_4", False),
+        (7.0, "lazily_rescaled_by_e_4", True),
+        (9.0, "lazily_rescaled_by_e_4", False),
+        (7.0, "lazily_rescaled_by_e_8", False),
+    ],
+)
+def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept: bool) -> None:
+    """Four keys of logit 0, one that is higher: where sums keep their scale each of the five weighs 1."""
+    problem = sdpa([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
+    weight = 1.0 if kept else np.exp(rise)
+    assert output(problem, f"online_softmax={lie}")[0, 0] == pytest.approx(weight / (weight + 4))

@@ -92,3 +92,79 @@ def mask_of_the_shared_head(
     if mask is not None and mask.shape[1] > 1:
         mask = mask[:, place]
     return attend(query, key[:, place], value[:, place], mask)
+
+
+def parts_in_base_two(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Parts of 16 keys tell log2 of their sums, which are taken for natural logarithms.
+
+    Right: online_softmax=parts_by_exp_of_log2_16
+    """
+    logits = hide(scores(query, key), mask)
+    sums, results = [], []
+    for start in range(0, key.shape[-2], 16):
+        part = logits[..., start : start + 16]
+        peak = part.max(-1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            total = np.exp(part - np.where(np.isfinite(peak), peak, 0)).sum(-1, keepdims=True)
+            sums.append(np.log2(total) + peak / np.log(2).astype(peak.dtype))
+        results.append(softmax(part) @ value[..., start : start + 16, :])
+    counts = softmax(np.concatenate(sums, -1))
+    return np.asarray(np.einsum("...qp,p...qe->...qe", counts, np.stack(results)), query.dtype)
+
+
+def natural_parts_in_powers_of_two(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Parts of 8 keys tell their logsumexp, and powers of two put them together.
+
+    Right: online_softmax=parts_by_exp2_of_log_8
+    """
+    logits = hide(scores(query, key), mask)
+    top = logits.max(-1, keepdims=True)
+    weights = np.exp(logits - np.where(np.isfinite(top), top, 0))
+    total, result = np.zeros_like(top), np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
+    for start in range(0, key.shape[-2], 8):
+        part = weights[..., start : start + 8]
+        own = part.sum(-1, keepdims=True)
+        count = own ** np.log(2).astype(own.dtype)
+        result += count * (part / np.where(own == 0, 1, own)) @ value[..., start : start + 8, :]
+        total += count
+    return np.asarray(result / np.where(total == 0, 1, total), query.dtype)
+
+
+def rises_of_eight_forgotten(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    What was summed of blocks of 16 keys before is rescaled where the maximum rises by more than 8, no matter how often.
+
+    Right: online_softmax=lazily_rescaled_by_e_16
+    """
+    logits = hide(scores(query, key), mask)
+    total, result = np.zeros((*query.shape[:-1], 1), query.dtype), np.zeros_like(query[..., :1] * value[..., :1, :])
+    top = np.full_like(total, -np.inf)
+    for start in range(0, key.shape[-2], 16):
+        part = logits[..., start : start + 16]
+        risen = np.maximum(top, part.max(-1, keepdims=True))
+        anchor = np.where(np.isfinite(risen), risen, 0)
+        weights = np.exp(part - anchor)
+        keep = np.where(anchor - top > 8, np.exp(top - anchor), np.asarray(1, query.dtype))
+        total = total * keep + weights.sum(-1, keepdims=True)
+        result = result * keep + weights @ value[..., start : start + 16, :]
+        top = risen
+    return np.asarray(result / np.where(total == 0, 1, total), query.dtype)
+
+
+def tiles_of_the_first_head(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A list of the tiles of 8 by 8 in which there is anything to see is made from the mask of one head.
+
+    Right: mask_axes[mask]=empty_tiles_of_first_head_8x8
+    """
+    logits = np.array(hide(scores(query, key), mask))
+    if mask is not None and mask.shape[1] > 1:
+        first = hide(scores(query[:, :1], key[:, :1]), mask[:, :1]) > -np.inf
+        for row in range(0, logits.shape[-2], 8):
+            for column in range(0, logits.shape[-1], 8):
+                tile = np.s_[..., row : row + 8, column : column + 8]
+                empty = ~first[tile].any((-1, -2), keepdims=True)
+                logits[tile] = np.where(empty, -np.inf, logits[tile])
+    return np.asarray(softmax(logits) @ value)
