@@ -8,15 +8,13 @@ import numpy as np
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
 from conformance.oracle.variation import (
-    ProblemMap,
     StepsMap,
     Variation,
     asks_for_weights,
     more_keys_than,
-    problem_row,
     unbounded_row,
 )
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, Problem
 
 Kept = Callable[[Array], Array]
 """The maximum of every block of keys (blocks, ...) -> the logarithm of how much too large its weights are kept."""
@@ -25,39 +23,6 @@ LAZY = {"lazily_rescaled": 8 * math.log(2.0), "lazily_rescaled_by_e": 8.0}
 """A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2, or of logits."""
 
 BOTH = "the weighted values and the sum of exponentials"
-
-TAIL = "tail"
-"""What stands for the argument of a mask that nobody gave."""
-
-
-def _tail_dropped(block: int) -> ProblemMap:
-    """Keys after the last whole block are not attended, if there is a whole one."""
-
-    def apply(problem: Problem) -> Problem:
-        keys = problem.seq_len_k
-        whole = keys // block * block
-        return problem if whole in (0, keys) else _first_keys(problem, whole)
-
-    return apply
-
-
-def _whole_dropped(block: int) -> ProblemMap:
-    """A last block that is full counts as empty: its length is taken for the remainder."""
-
-    def apply(problem: Problem) -> Problem:
-        keys = problem.seq_len_k
-        return _first_keys(problem, keys - block) if keys % block == 0 else problem
-
-    return apply
-
-
-def _first_keys(problem: Problem, count: int) -> Problem:
-    seen = (np.arange(problem.seq_len_k) < count)[None, None, None]
-    return problem.but(groups=(*problem.groups, Group(TAIL, (TAIL,), "bool", seen)))
-
-
-def _not_in_blocks(block: int) -> Callable[[Problem], bool]:
-    return lambda problem: problem.weights_shape[-1] % block > 0
 
 
 def _weights_of_more_keys_than(count: int) -> Callable[[Problem], bool]:
@@ -97,24 +62,6 @@ def _weights_of_running_maximum(block: int) -> StepsMap:
 
         ordinary = next(step.apply for step in steps if step.name == "weights")
         return replace_step(steps, "weights", answer)
-
-    return apply
-
-
-def _zeros_attended(block: int) -> StepsMap:
-    """Keys and values are filled up with zeros to whole blocks: each has a logit of zero, and takes weight."""
-
-    def apply(steps: Steps, _: str) -> Steps:
-        def softmax(state: State) -> State:
-            keys = state.logits.shape[-1]
-            if keys % block == 0:
-                return ordinary(state)
-            zeros = np.zeros((*state.logits.shape[:-1], -keys % block))
-            filled = ordinary(state.but(logits=np.concatenate([state.logits, zeros], axis=-1)))
-            return filled.but(logits=state.logits, probs=filled.probs[..., :keys])
-
-        ordinary = next(step.apply for step in steps if step.name == "softmax")
-        return replace_step(steps, "softmax", softmax)
 
     return apply
 
@@ -175,37 +122,6 @@ def _first_head(steps: Steps, _: str) -> Steps:
 
 
 ROWS: tuple[Variation, ...] = (
-    *(
-        problem_row(
-            "key_tail",
-            f"dropped_{block}",
-            f"drops the keys after the last whole block of {block}",
-            "pad the keys, masked, to whole blocks",
-            _tail_dropped(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        problem_row(
-            "key_tail",
-            f"whole_dropped_{block}",
-            f"drops the last block of {block} keys where it is full",
-            "pad the keys, masked, by one",
-            _whole_dropped(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        unbounded_row(
-            "key_tail",
-            f"zeros_{block}",
-            f"fills the keys up with zeros to whole blocks of {block}, and does not mask them",
-            "pad the keys, masked, to whole blocks",
-            _zeros_attended(block),
-            _not_in_blocks(block),
-        )
-        for block in BLOCKS
-    ),
     *(
         unbounded_row(
             "online_softmax",

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_replies import averaged
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.steps import State, Steps, replace_step, widened
 from conformance.oracle.variation import StepsMap, Variation, asks_for_weights, steps_row, unbounded_row
-from conformance.spec.problem import Array
+from conformance.spec.problem import Array, Group
 
 
 def _weights_before_softmax(steps: Steps, _: str) -> Steps:
@@ -57,6 +57,34 @@ def _in_dead_rows(weights: Callable[[int], float]) -> StepsMap:
         return replace_step(steps, "weights", answer)
 
     return apply
+
+
+def _recomputed(kept: Callable[[Group], bool]) -> StepsMap:
+    """The exponential of each logit less the logsumexp of its row, of which masks that are not kept know nothing."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        def answer(state: State) -> State:
+            done, problem = ordinary(state), state.problem
+            groups = tuple(group for group in problem.groups if kept(group))
+            if len(groups) == len(problem.groups):
+                return done
+            extra = done.weights.shape[-1] - problem.seq_len_k
+            seen = widened(problem.but(groups=groups).allowed(), extra, fill=True)
+            return done.but(weights=np.where(seen, _of_logsumexp(state), 0.0))
+
+        ordinary = next(step.apply for step in steps if step.name == "weights")
+        return replace_step(steps, "weights", answer)
+
+    return apply
+
+
+def _of_logsumexp(state: State) -> Array:
+    """Weights of keys, attended or not, by the sum of those that are attended; zero where there are none."""
+    top = state.logits.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        total = np.exp(state.logits - top).sum(axis=-1, keepdims=True)
+        logits = state.capped if state.bias is None else state.capped + state.bias
+        return np.where(state.dead[..., None], 0.0, np.exp(logits - top) / total)
 
 
 def _halved_from_head_to_head(weights: Array) -> Array:
@@ -133,6 +161,20 @@ _ROWS: tuple[Variation, ...] = (
         for name, what, weights in (
             ("uniform", "1 / seq_len_k", lambda keys: 1.0 / keys),
             ("nan", "NaN", lambda _: float("nan")),
+        )
+    ),
+    *(
+        unbounded_row(
+            "returned_weights",
+            f"recomputed_without_{name}",
+            f"computes the returned weights again from the logsumexp, without {what}: rows sum to more than one",
+            "zero the weights of masked keys yourself",
+            _recomputed(kept),
+        )
+        for name, what, kept in (
+            ("flag", "the causal flag", lambda group: group.offset is None),
+            ("window", "the window", lambda group: group.window is None),
+            ("masks", "boolean masks", lambda group: group.element in ("float", "flag")),
         )
     ),
     unbounded_row(

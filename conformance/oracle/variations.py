@@ -29,10 +29,12 @@ from conformance.oracle import (
     other_softmax,
     other_steps,
     other_strides,
+    other_tails,
     other_tiles,
     other_weights,
     other_widths,
     other_windows,
+    other_workers,
 )
 from conformance.oracle.misread_masks import slot_variations
 from conformance.oracle.other_masks import causal
@@ -53,6 +55,7 @@ TABLE: tuple[Variation, ...] = (
     *other_slips.ROWS,
     *other_windows.ROWS,
     *other_overflow.ROWS,
+    *other_tails.ROWS,
     *other_kernels.ROWS,
     *other_packing.ROWS,
     *other_strides.ROWS,
@@ -60,6 +63,7 @@ TABLE: tuple[Variation, ...] = (
     *other_tiles.ROWS,
     *other_parts.ROWS,
     *other_loops.ROWS,
+    *other_workers.ROWS,
     *other_habits.ROWS,
     *other_readings.ROWS,
     *other_replies.ROWS,

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array, Group, Problem
 
-from .test_tiles_by_hand import flag, mask, output, sdpa
+from .test_loops_by_hand import windowed
+from .test_tiles_by_hand import even, flag, mask, output, sdpa
 
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
@@ -145,3 +146,67 @@ def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept
     problem = sdpa([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
     weight = 1.0 if kept else np.exp(rise)
     assert output(problem, f"online_softmax={lie}")[0, 0] == pytest.approx(weight / (weight + 4))
+
+
+def test_zeros_behind_the_keys_are_left_to_the_flag() -> None:
+    """Five keys of logit 0 are eight: query i weighs 1 / (i + 1) what it sees, and of query 7 on there are eight."""
+    problem = even(9, 5, flag(9, 5))
+    assert output(problem).sum(axis=-1).tolist() == pytest.approx([1.0] * 9)
+    found = output(problem, "key_tail=flagged_zeros_4")
+    assert found.sum(axis=-1).tolist() == pytest.approx([1.0] * 5 + [5 / 6, 5 / 7, 5 / 8, 5 / 8])
+    assert output(problem, "key_tail=flagged_zeros_16")[8].tolist() == pytest.approx([1 / 9] * 5)
+    for other in (even(9, 5), even(9, 5, mask(np.tri(9, 5))), even(3, 5, flag(3, 5, 2)), even(9, 4, flag(9, 4))):
+        assert np.array_equal(output(other, "key_tail=flagged_zeros_4"), output(other))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sum_kept_4x1", [1, 1, 1, 1, 1 / 2, 1 / 3, 1 / 2, 1 / 2, 1 / 2, 1 / 4]),
+        ("sum_kept_8x1", [1, 1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2]),
+        ("sum_kept_4x2", [1, 1, 1, 1, 1, 1 / 2, 1 / 2, 1 / 2, 1 / 2, 1 / 2]),
+        ("sum_kept_8x2", [1] * 10),
+    ],
+)
+def test_the_sum_of_another_tile_is_kept(name: str, expected: list[float]) -> None:
+    """Two heads of five queries, one key: tiles are rows 0 to 3 and row 4 of the first head, then of the second."""
+    one = np.ones((1, 2, 1, 1))
+    problem = Problem("sdpa", "float64", 2, 2, 1, 1, np.zeros((1, 2, 5, 1)), one, one)
+    found = evaluate(problem, {"head_result": name}).reply["output"].values
+    assert found.ravel().tolist() == pytest.approx(expected)
+
+
+def test_what_is_kept_counts_by_its_logits_and_not_where_nothing_is_attended() -> None:
+    """Exponentials 3 and 1, then none, then 2: sums of 4, of 4 and of 6, by the value of the head alone."""
+    key = np.array([[[[LOG3], [0.0]], [[5.0], [5.0]], [[LOG2], [7.0]]]])
+    seen = mask(np.array([[1, 1], [0, 0], [1, 0]])[None, :, None])
+    value = np.array([[[[1.0], [2.0]], [[3.0], [3.0]], [[6.0], [9.0]]]])
+    problem = Problem("sdpa", "float64", 3, 3, 1, 1, np.ones((1, 3, 1, 1)), key, value, groups=(seen,), scale=1.0)
+    problem = problem.but(outputs=("output", "weights"))
+    reply = evaluate(problem, {"head_result": "sum_kept_4x1"}).reply
+    assert reply["output"].values.ravel().tolist() == pytest.approx([5 / 4, 0, 2 * 6 / 6])
+    assert reply["weights"].values.ravel().tolist() == pytest.approx([3 / 4, 1 / 4, 0, 0, 2 / 6, 0])
+
+
+# ---- weights that are made again ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("beside", "left_out", "expected"),
+    [
+        (flag(3, 3), "flag", [[1, 0, 3], [0, 0, 0], [1 / 4, 0, 3 / 4]]),
+        (flag(3, 3), "masks", [[1, 0, 0], [0, 0, 0], [1 / 4, 2 / 4, 3 / 4]]),
+        (flag(3, 3), "window", [[1, 0, 0], [0, 0, 0], [1 / 4, 0, 3 / 4]]),
+        (windowed(3, 3, 0, 0), "window", [[1, 0, 3], [0, 0, 0], [1 / 3, 0, 1]]),
+        (windowed(3, 3, 0, 0), "flag", [[1, 0, 0], [0, 0, 0], [0, 0, 1]]),
+    ],
+)
+def test_weights_that_are_made_again_know_less(beside: Group, left_out: str, expected: list[list[float]]) -> None:
+    """Exponentials 1 2 3; a mask hides the second key, and all of the second row. Sums are of what is attended."""
+    hidden = mask(np.array([[1, 0, 1], [0, 0, 0], [1, 0, 1]]))
+    problem = sdpa(np.log([[1.0, 2.0, 3.0]] * 3), np.eye(3), hidden, beside)
+    answer = evaluate(
+        problem.but(outputs=("output", "weights")), {"returned_weights": f"recomputed_without_{left_out}"}
+    )
+    assert answer.reply["weights"].values[0, 0] == pytest.approx(np.array(expected))
+    assert np.array_equal(answer.reply["output"].values[0, 0], output(problem))

@@ -8,7 +8,7 @@ from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
-from conformance.oracle.other_parts import UNROLLED
+from conformance.oracle.other_widths import UNROLLED
 from conformance.oracle.other_softmax import POWERS
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.variations import TABLE, slot_variations
@@ -278,6 +278,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     of_online = (*unrescaled, *lazily, *(f"parts_{name}" for name in of_parts), "hidden_parts_count")
     of_blocks = (
         "key_tail=zeros",
+        "key_tail=flagged_zeros",
         "key_tail=moved_back",
         "scale=again_after",
         "leading_masked_keys=nan",
@@ -303,6 +304,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "returned_weights=uniform_in_dead_rows",
         "returned_weights=nan_in_dead_rows",
         "returned_weights=running_halves",
+        *(f"returned_weights=recomputed_without_{what}" for what in ("flag", "window", "masks")),
         "returned_weights=mean_over_kv_heads",
         "grouped_heads=first",
         "grouped_heads=keys_tiled",
@@ -325,6 +327,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "query_key_norm=unit_length",
         "head_result=first",
         "head_result=kept_from_head_to_head",
+        *(f"head_result=sum_kept_{block}x{workers}" for block in BLOCKS for workers in (1, 2)),
         "softmax_maximum=at_least_zero",
         "softmax_maximum=of_masked_keys",
         "softmax_maximum=of_all",

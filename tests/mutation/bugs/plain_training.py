@@ -168,3 +168,99 @@ def tiles_of_the_first_head(query: Array, key: Array, value: Array, mask: Array 
                 empty = ~first[tile].any((-1, -2), keepdims=True)
                 logits[tile] = np.where(empty, -np.inf, logits[tile])
     return np.asarray(softmax(logits) @ value)
+
+
+def zeros_left_to_the_flag(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    The last 16 keys are filled up with zeros; under the flag it is not looked up how many there are.
+
+    Right: key_tail=flagged_zeros_16
+    """
+    if not is_causal:
+        return attend(query, key, value, mask)
+    keys = key.shape[-2]
+    behind = [(0, 0), (0, 0), (0, -keys % 16), (0, 0)]
+    key, value = np.pad(key, behind), np.pad(value, behind)
+    logits = scores(query, key)
+    if mask is not None:
+        seen = np.ones((*mask.shape[:3], key.shape[-2]), bool)
+        seen[..., :keys] = mask
+        logits = hide(logits, seen)
+    return np.asarray(softmax(hide(logits, past(logits))) @ value)
+
+
+def sum_of_the_tile_before(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    One loop runs over items, heads and tiles of 16 queries; it clears the result, and not what that is divided by.
+
+    Right: head_result=sum_kept_16x1
+    """
+    logits = hide(scores(query, key), mask)
+    output = np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
+    top, total = np.full((16, 1), -np.inf, query.dtype), np.zeros((16, 1), query.dtype)
+    for item, head in np.ndindex(*query.shape[:2]):
+        for start in range(0, query.shape[-2], 16):
+            tile = logits[item, head, start : start + 16]
+            rows = np.s_[: len(tile)]
+            risen = np.maximum(top[rows], tile.max(-1, keepdims=True))
+            anchor = np.where(np.isfinite(risen), risen, 0)
+            weights = np.exp(tile - anchor)
+            total[rows] = total[rows] * np.exp(top[rows] - anchor) + weights.sum(-1, keepdims=True)
+            top[rows] = risen
+            divisor = np.where(total[rows] == 0, 1, total[rows])
+            output[item, head, start : start + 16] = weights @ value[item, head] / divisor
+    return output
+
+
+def _with_weights(
+    logits: Array, seen: Array, again: Array, value: Array, *, need_weights: bool
+) -> Array | tuple[Array, Array]:
+    """The output under `seen`, weights by its logsumexp under `again`."""
+    hidden = hide(logits, seen)
+    output = softmax(hidden) @ value
+    if not need_weights:
+        return output
+    with np.errstate(divide="ignore", invalid="ignore"):
+        peak = hidden.max(-1, keepdims=True)
+        logsumexp = peak + np.log(np.exp(hidden - peak).sum(-1, keepdims=True))
+        return output, np.where(np.isfinite(logsumexp) & again, np.exp(logits - logsumexp), 0).astype(logits.dtype)
+
+
+def weights_made_again_without_the_flag(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,
+    need_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    A second kernel makes the weights, and has no argument for the flag.
+
+    Right: returned_weights=recomputed_without_flag
+    """
+    logits = scores(query, key)
+    allowed = np.ones(logits.shape, bool) if mask is None else mask & np.ones(logits.shape, bool)
+    seen = allowed & past(logits) if is_causal else allowed
+    return _with_weights(logits, seen, allowed, value, need_weights=need_weights)
+
+
+def weights_made_again_without_the_mask(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    need_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    And here none for the mask.
+
+    Right: returned_weights=recomputed_without_masks
+    """
+    logits = scores(query, key)
+    every = np.ones(logits.shape, bool)
+    return _with_weights(logits, every if mask is None else mask & every, every, value, need_weights=need_weights)
