@@ -63,6 +63,12 @@ def _values_leak(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weigh", weigh)
 
 
+def _values_leak_where_added(steps: Steps, _: str) -> Steps:
+    """A weight of zero times NaN is NaN where -inf is added; what a boolean mask hides is left out."""
+    ordinary = next(step.apply for step in steps if step.name == "weigh")
+    return replace_step(steps, "weigh", lambda state: ordinary(state.but(bias=None)).but(bias=state.bias))
+
+
 def _keys_leak(steps: Steps, _: str) -> Steps:
     def mask(state: State) -> State:
         masked = ordinary(state)
@@ -176,6 +182,13 @@ ROWS: tuple[Variation, ...] = (
         "lets a non-finite value at a masked position reach the output",
         "clean the padding",
         _values_leak,
+    ),
+    steps_row(
+        "nonfinite_value",
+        "leaks_where_added",
+        "lets a non-finite value reach the output where -inf is added, not where a boolean mask hides it",
+        "pass a boolean mask",
+        _values_leak_where_added,
     ),
     steps_row(
         "nonfinite_key",

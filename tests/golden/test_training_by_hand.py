@@ -210,3 +210,12 @@ def test_weights_that_are_made_again_know_less(beside: Group, left_out: str, exp
     )
     assert answer.reply["weights"].values[0, 0] == pytest.approx(np.array(expected))
     assert np.array_equal(answer.reply["output"].values[0, 0], output(problem))
+
+
+def test_a_non_finite_value_may_leak_where_the_mask_is_added_alone() -> None:
+    values, lie = [[4.0], [np.nan]], "nonfinite_value=leaks_where_added"
+    assert output(sdpa([[0, 0]], values, mask([[1, 0]])), lie).tolist() == [[4.0]]
+    hidden = mask([[0.0, -np.inf]], "float")
+    assert output(sdpa([[0, 0]], values, hidden)).tolist() == [[4.0]]
+    assert np.isnan(output(sdpa([[0, 0]], values, hidden), lie)).all()
+    assert output(sdpa([[0, 0]], [[4.0], [8.0]], hidden), lie).tolist() == [[4.0]]
