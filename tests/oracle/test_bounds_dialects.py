@@ -8,9 +8,9 @@ from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
-from conformance.oracle.other_widths import UNROLLED
 from conformance.oracle.other_softmax import POWERS
 from conformance.oracle.other_tiles import BLOCKS
+from conformance.oracle.other_widths import UNROLLED
 from conformance.oracle.variations import TABLE, slot_variations
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to
