@@ -94,7 +94,7 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         {"use[additive]": "ignored_with_weights"},
         both("masks/additive/with_weights"),
     ),
-    "mask rows of the first chunk of queries": ({"mask_rows": "again_32"}, ("shapes/kernel_sized/cross_attention",)),
+    "mask rows of the first chunk of queries": ({"mask_rows": "again_32"}, ("shapes/kernel_sized/aligned_causal",)),
     "mask of the first head": ({"mask_axes[attention]": "first_head"}, both("masks/attention_4d/holes")),
     "items taken for heads": (
         {"mask_axes[attention]": "items_as_heads"},
