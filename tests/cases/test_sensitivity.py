@@ -411,5 +411,6 @@ OF_THE_OTHER = {
 NOT_ASKED: dict[str, set[str]] = {
     # one more shape of a padding mask is one more compilation for every sdpa subject: mha asks it
     "sdpa": {"mask_axes[key_padding]=items_as_heads"},
-    "mha": set(),
+    # lengths of several tiles are one more compilation for every mha subject: sdpa asks them
+    "mha": {f"mask_axes[attention]=empty_tiles_of_first_head_{tile}" for tile in ("8x8", "16x16")},
 }
