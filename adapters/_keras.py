@@ -19,6 +19,10 @@ RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
 
 
+UNUSED = "zeros"
+"""The initializer of weights that are set before every call: JAX compiles a random one for each shape and dtype."""
+
+
 def attention_profile(backend: str, dtype: str) -> Profile:
     """
     The arithmetic of keras.ops.dot_product_attention.
@@ -83,6 +87,7 @@ def mha_layer(
         use_bias=biases,
         dropout=dropout,
         attention_axes=axes,
+        kernel_initializer=UNUSED,
         dtype=dtype,
     )
     layer.build(*((*(None,) * (3 if axes else 2), width) for width in widths))

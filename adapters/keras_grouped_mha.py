@@ -60,7 +60,7 @@ import keras
 
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
-from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply
+from ._keras import UNUSED, keras_evidence, layer_arguments, layer_profile, layer_reply
 from ._keras_gradients import with_gradients
 from ._layers import parameters
 
@@ -90,7 +90,9 @@ def mha(call: Call) -> dict[str, Any]:
 def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
     """A layer of these sizes; its weights are set for each call."""
     head_dim, heads, kv_heads, *widths = sizes
-    layer = keras.layers.GroupQueryAttention(head_dim, heads, kv_heads, use_bias=biases, dropout=dropout, dtype=dtype)
+    layer = keras.layers.GroupQueryAttention(
+        head_dim, heads, kv_heads, use_bias=biases, dropout=dropout, kernel_initializer=UNUSED, dtype=dtype
+    )
     layer.build(*((None, None, width) for width in widths))
     return layer
 
