@@ -17,7 +17,7 @@ from conformance.judge.cell import compare_all
 from conformance.judge.diagnose import CANONICAL, SCREEN, Way, taking
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.oracle.bounds import UnderivedBound, bound_reply
-from conformance.oracle.evaluate import evaluate
+from conformance.oracle.evaluate import Answer, evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Problem
@@ -100,20 +100,28 @@ def alternatives(probe: Probe, dialect: Dialect) -> Iterator[Way]:
 
 def agrees(probe: Probe, dialect: Dialect) -> bool:
     """Whether the reply lies within its bound under `dialect`."""
-    expected = expected_under(probe, dialect)
+    return _holds(probe, dialect, answer_under(probe, dialect))
+
+
+def answer_under(probe: Probe, dialect: Dialect) -> Answer:
+    """The oracle's answer to the call under `dialect`."""
+    return evaluate(probe.problem, dialect, probe.profile.score)
+
+
+def _holds(probe: Probe, dialect: Dialect, answer: Answer) -> bool:
+    expected = expected_under(probe, dialect, answer)
     return expected is not None and all(
         each.verdict != "fail" for each in compare_all(expected, probe.actual, probe.profile)
     )
 
 
-def expected_under(probe: Probe, dialect: Dialect) -> Expectation | None:
+def expected_under(probe: Probe, dialect: Dialect, answer: Answer) -> Expectation | None:
     """
     The expectation under `dialect`, or None where a glance shows that the reply is far from it.
 
     Where no bound is derived for it, the largest declared tolerance stands in: enough to read a way, never to declare
     it.
     """
-    answer = evaluate(probe.problem, dialect, probe.profile.score)
     if not _near(probe, answer.reply):
         return None
     try:
@@ -138,7 +146,7 @@ def _near(probe: Probe, reply: Reply) -> bool:
 
 def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
     """Look which ways agree where everything else is as in `dialect`."""
-    base = None if dialect is None else expected_under(probe, dialect)
+    base = None if dialect is None else expected_under(probe, dialect, answer_under(probe, dialect))
     if dialect is None or base is None:
         return Reading(probe, None)
     open_: dict[str, tuple[str, ...]] = {}
@@ -156,7 +164,8 @@ def _refutes(probe: Probe, base: Expectation, dialect: Dialect, way: Way) -> boo
     other = taking(dialect, way)
     if other == dialect or not _shows_as_declared(probe, dialect, way):
         return False
-    return base.separates(evaluate(probe.problem, other, probe.profile.score).reply) and not agrees(probe, other)
+    answer = answer_under(probe, other)
+    return base.separates(answer.reply) and not _holds(probe, other, answer)
 
 
 def _shows_as_declared(probe: Probe, dialect: Dialect, way: Way) -> bool:
@@ -168,7 +177,7 @@ def _shows_as_declared(probe: Probe, dialect: Dialect, way: Way) -> bool:
     taken, declared = dialect.get(way[0]), probe.dialect.get(way[0])
     if dialect == probe.dialect or taken != declared:
         return True
-    return probe.declared.separates(evaluate(probe.problem, taking(probe.dialect, way), probe.profile.score).reply)
+    return probe.declared.separates(answer_under(probe, taking(probe.dialect, way)).reply)
 
 
 def declared_way(probe: Probe, decision: str) -> str:
@@ -189,11 +198,11 @@ def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:
         if declared[0] == decision or decision not in ways(probe.problem, probe.dialect):
             continue
         without = taking(probe.dialect, (declared[0], CANONICAL))
-        answer = evaluate(probe.problem, without, probe.profile.score)
+        answer = answer_under(probe, without)
         try:
             plain = Expectation(without, answer.reply, bound_reply(answer, probe.profile))
         except UnderivedBound:
             continue
         others = (taking(without, (decision, name)) for name in ways(probe.problem, probe.dialect)[decision])
-        if any(plain.separates(evaluate(probe.problem, other, probe.profile.score).reply) for other in others):
+        if any(plain.separates(answer_under(probe, other).reply) for other in others):
             yield declared
