@@ -9,6 +9,9 @@ from conformance.judge.evidence import Evidence
 SHARE = 0.25
 """A cause explains so much at least of what fails where it would show, and that nothing else explains."""
 
+RARE = 0.05
+"""It explains so much at least of everything that fails without a cause, wherever it would show."""
+
 VAGUE = 0.5
 """So much where the cells do not tell its condition from many others: one is found for any few calls."""
 
@@ -33,6 +36,8 @@ def standing(
 
 def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
     """Whether it would show in many more of the cells that are left than it explains, be its condition as it may."""
+    if len(cause.cells) < RARE * len(left):
+        return True
     share = VAGUE if len(cause.guards) > SHOWN else SHARE
     most = len(cause.cells) * (1.0 - share) / share
     return len(left) > most and sum(_shows(cause, cell) for cell in left) > most

@@ -59,6 +59,14 @@ def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
     assert len(found.unexplained) == len(SIZES)
 
 
+@pytest.mark.parametrize(("others", "told"), [(20, 1), (21, 0)])
+def test_a_cause_of_a_twentieth_of_all_that_fails_is_chance_wherever_it_would_show(others: int, told: int) -> None:
+    ignored = Cause(Candidate((("use[padding]", "ignored"),)), (Condition(),), (cell(padded(2, 5, 7), IGNORED),))
+    kept, unexplained = standing([ignored], [unheard(*SIZES[0])] * others)
+    assert len(kept) == told
+    assert len(unexplained) == others + 1 - told
+
+
 def test_unsteady_replies_make_chance_of_a_cause_and_are_not_told_again() -> None:
     by_chance = cell(plain(1, 5, 61), REVERSED)
     conforming = [cell(plain(*size), {}) for size in SIZES]
