@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from conformance.judge.evidence import Evidence
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array
 
 HALF = ["float16", "bfloat16"]
+CONTIGUOUS = "contiguous"
 PAIRS = (
     ("seq_len_q", "seq_len_k"),
     ("head_dim", "value_dim"),
@@ -66,8 +68,7 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
     yield Condition(without_outputs=["weights", "weights_mean"])
     for alias in dict.fromkeys(fact.alias for fact in facts):
         yield Condition(alias=[alias])
-    for layout in dict.fromkeys(fact.layout for fact in facts):
-        yield Condition(layout=[layout])
+    yield from _about_layouts(dict.fromkeys(fact.layout for fact in facts))
     for name in ONES:
         yield Condition(sizes={name: 1})
     for pair in PAIRS:
@@ -81,6 +82,14 @@ def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
     for dimension in DIMENSIONS:
         yield from (Condition(mask_dims=[dimension]), Condition(without_mask_dims=[dimension]))
     yield from _about_blocks()
+
+
+def _about_layouts(layouts: Iterable[str]) -> Iterator[Condition]:
+    """One of them, then several that are not the ordinary one: code looks at strides, which have no name."""
+    yield from (Condition(layout=[layout]) for layout in layouts)
+    others = [layout for layout in layouts if layout != CONTIGUOUS]
+    for count in range(2, len(others) + 1):
+        yield from (Condition(layout=list(some)) for some in combinations(others, count))
 
 
 def _about_blocks() -> Iterator[Condition]:

@@ -127,6 +127,15 @@ def _packed(position: Callable[[Array, Problem], Array]) -> ProblemMap:
     return each_group(misplaced)
 
 
+def _packed_items(problem: Problem, group: Group) -> Group:
+    """A causal flag for all items in one long sequence of queries and one of keys: each item moves it further."""
+    moved = np.arange(problem.batch) * (problem.seq_len_q - problem.seq_len_k)
+    if group.offset is None or not moved.any():
+        return group
+    places = moved[:, None] + np.arange(problem.seq_len_q) + group.offset
+    return replace(group, values=(np.arange(problem.seq_len_k) <= places[..., None])[:, None], offset=None)
+
+
 def _interleaved(rows: Array) -> Array:
     """The row of every head and position, (heads of a group, seq_len_q), where the heads of a position lie together."""
     return np.asarray(rows.reshape(rows.shape[::-1]).T)
@@ -218,5 +227,12 @@ ROWS: tuple[Variation, ...] = (
                 lambda rows, problem: _interleaved(rows) % problem.seq_len_q,
             ),
         )
+    ),
+    problem_row(
+        "causal_alignment",
+        "packed_items",
+        "packs the queries of all items into one sequence, their keys into another, and is causal by places in those",
+        "call once per item",
+        each_group(_packed_items),
     ),
 )

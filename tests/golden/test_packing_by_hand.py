@@ -119,3 +119,18 @@ def test_a_mask_is_looked_up_in_the_first_item() -> None:
     assert output(free, **key).ravel().tolist() == [2, 2]
     cut = even(values, 1, padding([0, 1], [1, 0]))
     assert output(cut, **key).ravel().tolist() == output(cut).ravel().tolist() == [3, 1]
+
+
+def test_a_causal_flag_compares_places_in_one_sequence_of_all_items() -> None:
+    """
+    Two queries and three keys an item; values 1 2 4. The second item's queries lie at 2 and 3, its keys at 3, 4, 5.
+
+    So its first query sees nothing, and its second the first key alone; the first item is right: 1, then 3/2.
+    """
+    values = np.tile(np.array([1.0, 2.0, 4.0])[:, None], (2, 1, 1, 1))
+    seen = np.tri(2, 3, dtype=bool)[None, None]
+    problem = even(values, 1, Group("is_causal", ("causal",), "flag", seen, offset=0), queries=2)
+    assert output(problem).ravel().tolist() == [1, 1.5, 1, 1.5]
+    assert output(problem, causal_alignment="packed_items").ravel().tolist() == [1, 1.5, 0, 1]
+    alone = even(values[:1], 1, Group("is_causal", ("causal",), "flag", seen, offset=0), queries=2)
+    assert output(alone, causal_alignment="packed_items").ravel().tolist() == [1, 1.5]

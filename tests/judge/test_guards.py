@@ -17,11 +17,11 @@ TOP_LEFT = MaskFacts("is_causal", ("causal",), "flag")
 BOTTOM_RIGHT = MaskFacts("is_causal_bottom_right", ("causal",), "flag")
 
 
-def call(*masks: MaskFacts, outputs: tuple[str, ...] = ("output",)) -> Evidence:
+def call(*masks: MaskFacts, outputs: tuple[str, ...] = ("output",), layout: str = "contiguous") -> Evidence:
     """Of which only the facts are looked at."""
     array = np.zeros((2, 3, 5, 7))
     asked = Problem("sdpa", "float32", 3, 3, 7, 7, array, array, array)
-    facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes())
+    facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes(), layout=layout)
     profile = Profile.ordinary("float32")
     return Evidence("case", facts, asked, expect(asked, {}, profile), profile)
 
@@ -69,3 +69,11 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
     assert found[0] == "with weights asked for and with a mask of kind causal"
     monkeypatch.setattr(guards, "MOST", 1)
     assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
+
+
+def test_several_layouts_are_told_together() -> None:
+    cells = [call(layout=layout) for layout in ("contiguous", "transposed", "column_major", "offset")]
+    assert words(cells, [1, 2], [0, 3]) == ["where query, key and value lie transposed or column_major in memory"]
+    assert words(cells, [1, 2, 3], [0]) == [
+        "where query, key and value lie transposed or column_major or offset in memory"
+    ]

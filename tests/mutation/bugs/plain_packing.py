@@ -155,3 +155,19 @@ def mask_looked_up_in_the_first_item(query: Array, key: Array, value: Array, mas
     Right: use[mask]=ignored_if_first_allows
     """
     return attend(query, key, value, None if mask is None or mask[0, 0].all() else mask)
+
+
+def items_in_one_sequence(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    All items lie in one sequence of queries and in one of keys; the causal flag compares places in these.
+
+    Right: causal_alignment=packed_items
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        items, _, queries, keys = logits.shape
+        place_of_query = np.arange(items * queries).reshape(items, 1, queries, 1)
+        logits = hide(logits, np.arange(items * keys).reshape(items, 1, 1, keys) <= place_of_query)
+    return np.asarray(softmax(logits) @ value)
