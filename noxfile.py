@@ -19,6 +19,9 @@ CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
 MEGABYTES = 1190
 """Wheels of all frameworks and what they need, CPU builds (measured 2026-11-20)."""
 
+SIDE_BY_SIDE = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Files of tests on every core, since what a file prepares is dear; at most four: frameworks take 2 GB each."""
+
 
 def install(session: nox.Session, *targets: str) -> None:
     """Install with pip under the constraints."""
@@ -48,7 +51,7 @@ def tests(session: nox.Session) -> None:
     """Run every test, those on real frameworks and in a browser included: `nox -s tests -- -k routing`."""
     chromium(session)
     install_frameworks(session, "all,tests")
-    session.run("python", "-m", "pytest", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
