@@ -331,18 +331,10 @@ def run(problem: Problem, steps: Steps) -> State:
     return state
 
 
+@lru_cache(maxsize=64)
 def _after(problem: Problem, count: int) -> State:
-    """The state after so many of the operator's own steps."""
-    states = _states(problem)
-    for step in STEPS[problem.operator][len(states) - 1 : count]:
-        states.append(step.apply(states[-1]))
-    return states[count]
-
-
-@lru_cache(maxsize=2)
-def _states(problem: Problem) -> list[State]:
-    """The states after none, one, two of the operator's own steps, as far as they were asked for: variations abound."""
-    return [begin(problem)]
+    """The state after so many of the operator's own steps; those of the last few problems are kept."""
+    return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
 
 
 def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
