@@ -29,6 +29,16 @@ def _right(change: Callable[[int], int]) -> ProblemMap:
     return _sides(lambda edges, past: (edges[0], None if edges[1] is None else change(edges[1] - past) + past))
 
 
+def _left_unbounded(edges: Edges, past: int) -> Edges:
+    """A left side of 0 is none."""
+    return (None if edges[0] == -past else edges[0], edges[1])
+
+
+def _right_unbounded(edges: Edges, past: int) -> Edges:
+    """A right side of 0 is none."""
+    return (edges[0], None if edges[1] == past else edges[1])
+
+
 def _from_last_key(problem: Problem, group: Group) -> Group:
     """The last query stands at the last key, as after a past of what the keys are more."""
     if group.window is None:
@@ -95,5 +105,7 @@ ROWS: tuple[Variation, ...] = (
     _row("right_for_both", "takes the right side of a window for both", _one_for_both(left=False)),
     _row("before", "attends the keys before a window on the left, not those from there on", _outside(_before)),
     _row("behind", "attends the keys behind a window on the right, not those up to there", _outside(_behind)),
+    _row("left_zero_is_unbounded", "takes a left side of 0 of a window for no bound", _sides(_left_unbounded)),
+    _row("right_zero_is_unbounded", "takes a right side of 0 of a window for no bound", _sides(_right_unbounded)),
     _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),
 )

@@ -939,6 +939,11 @@ def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
     assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
     assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
     assert output(problem(1, 1), lie) == output(problem(1, 1))
+    left, right = "window_edges=left_zero_is_unbounded", "window_edges=right_zero_is_unbounded"
+    assert output(problem(0, 0), left) == pytest.approx([1.0, 2.0, 4.0])
+    assert output(problem(0, 0), right) == pytest.approx([4.0, 5.5, 8.0])
+    assert output(problem(1, 0), left) == output(problem(1, 0))
+    assert output(problem(0, 1), right) == output(problem(0, 1))
 
 
 def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:

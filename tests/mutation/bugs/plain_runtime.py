@@ -6,7 +6,7 @@ They follow what somebody who did not know the table planted in such an operator
 
 import numpy as np
 
-from .pieces import Array, Params, attend, hide, merge, out, projected, scores
+from .pieces import Array, Params, attend, hide, merge, out, projected, scores, softmax
 
 
 def chunks_share_the_first_rows_of_the_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -132,3 +132,24 @@ def exponential_by_ten_squarings(
     total = power.sum(axis=-1, keepdims=True)
     weights = power / np.where(total == 0, wide(1), total)
     return np.asarray(weights @ value.astype(wide), query.dtype)
+
+
+def right_side_of_zero_is_falsy(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    window: tuple[int | None, int | None] | None = None,
+) -> Array:
+    """
+    `right or seq_len_k` was meant for None; the left side is compared with None.
+
+    Right: window_edges=right_zero_is_unbounded
+    """
+    logits = hide(scores(query, key), mask)
+    if window is not None:
+        apart = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
+        left = key.shape[-2] + query.shape[-2] if window[0] is None else window[0]
+        logits = hide(logits, (apart >= -left) & (apart <= (window[1] or key.shape[-2])))
+    return np.asarray(softmax(logits) @ value)
