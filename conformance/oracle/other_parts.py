@@ -63,6 +63,15 @@ def _combined(state: State, part: int, counts: Array) -> Array:
     return np.asarray(alone * _spread(counts / counts.sum(axis=-1, keepdims=True), length, part))
 
 
+def _alike(state: State, part: int) -> Array:
+    """Each part is normalised by itself, and counts as much as any other; one that is masked whole is zero."""
+    starts, length = _parts(state.logits.shape[-1], part), state.logits.shape[-1]
+    tops = _spread(np.maximum.reduceat(state.logits, starts, axis=-1), length, part)
+    own = np.exp(state.logits - np.where(tops == -np.inf, 0.0, tops))
+    sums = _spread(np.add.reduceat(own, starts, axis=-1), length, part)
+    return np.asarray(own / np.where(sums == 0.0, 1.0, sums) / len(starts))
+
+
 def _hidden_parts_count(state: State, part: int) -> Array:
     """A part in which nothing is attended has a sum of zero, of which the logarithm is taken for zero: it counts 1."""
     hidden = np.logical_and.reduceat(state.logits == -np.inf, _parts(state.logits.shape[-1], part), axis=-1)
@@ -143,6 +152,12 @@ ROWS: tuple[Variation, ...] = (
         "parts_by_exp2_of_log",
         "normalises parts of N keys on their own, and combines them by exp2 of logsumexps in base e",
         _by_power(math.log(2.0)),
+    ),
+    *_of_parts(
+        "online_softmax",
+        "parts_alike",
+        "normalises parts of N keys on their own, and returns the mean of the parts, whatever their sums",
+        _alike,
     ),
     *_of_parts(
         "online_softmax",
