@@ -4,10 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_masks import Edges, each_group, with_edges
+from conformance.oracle.other_masks import Edges, each_group, window, with_edges
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
+
+SINKS = (1, 2, 4, 8)
+"""First keys that stay in sight of a window that goes on."""
 
 
 def _sides(other: Callable[[Edges, int], Edges]) -> ProblemMap:
@@ -89,6 +92,18 @@ def _beyond_either(apart: Array, edges: Edges) -> Array:
     return before if right is None else before | (apart > right)
 
 
+def _first_keys_shown(count: int) -> ProblemMap:
+    """The first keys are seen from wherever a window begins behind them; its right side holds for them too."""
+
+    def shown(problem: Problem, group: Group) -> Group:
+        if group.window is None or group.window[0] is None:
+            return group
+        unbounded = window(problem.seq_len_q, problem.seq_len_k, None, group.window[1])
+        return changed(group, group.values | (unbounded & (np.arange(problem.seq_len_k) < count)))
+
+    return each_group(shown)
+
+
 def _row(name: str, sentence: str, problem: ProblemMap) -> Variation:
     return problem_row("window_edges", name, sentence, "pass the mask", problem)
 
@@ -108,4 +123,12 @@ ROWS: tuple[Variation, ...] = (
     _row("left_zero_is_unbounded", "takes a left side of 0 of a window for no bound", _sides(_left_unbounded)),
     _row("right_zero_is_unbounded", "takes a right side of 0 of a window for no bound", _sides(_right_unbounded)),
     _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),
+    *(
+        _row(
+            f"sinks_{count}",
+            f"keeps the first {'key' if count == 1 else f'{count} keys'} in sight where a window begins behind (sinks)",
+            _first_keys_shown(count),
+        )
+        for count in SINKS
+    ),
 )

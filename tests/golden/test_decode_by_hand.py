@@ -1,8 +1,25 @@
 """Variations of kernels for prefill and decoding, on problems small enough to be worked by hand."""
 
+import numpy as np
 import pytest
 
-from .test_tiles_by_hand import LOG2, LOG3, mask, output, sdpa
+from .test_loops_by_hand import windowed
+from .test_tiles_by_hand import LOG2, LOG3, even, flag, mask, output, sdpa, seen
+
+# ---- flags and windows -------------------------------------------------------------------------------------------
+
+
+def test_the_first_keys_stay_in_sight_of_a_window() -> None:
+    problem = even(5, 6, windowed(5, 6, 1, 0))
+    assert seen(problem) == ["x-----", "xx----", "-xx---", "--xx--", "---xx-"]
+    assert seen(problem, "window_edges=sinks_1") == ["x-----", "xx----", "xxx---", "x-xx--", "x--xx-"]
+    assert seen(problem, "window_edges=sinks_2") == ["x-----", "xx----", "xxx---", "xxxx--", "xx-xx-"]
+    assert seen(problem, "window_edges=sinks_4") == seen(problem, "window_edges=right_only")
+    behind = even(3, 5, windowed(3, 5, -2, None))  # from two keys after the query on
+    assert seen(behind, "window_edges=sinks_1") == ["x-xxx", "x--xx", "x---x"]
+    for other in (even(5, 6, windowed(5, 6, None, 0)), even(5, 6, flag(5, 6)), even(3, 3, mask(np.eye(3)))):
+        assert np.array_equal(output(other, "window_edges=sinks_4"), output(other))
+
 
 # ---- sums over keys ----------------------------------------------------------------------------------------------
 
@@ -13,6 +30,6 @@ def test_parts_that_are_put_together_count_alike() -> None:
     values = [[6.0], [0.0], [0.0], [12.0], [3.0], [9.0]]
     logits = [[LOG3, 0, 0, 0, LOG2, 0], [LOG3, 0, 0, 0, LOG2 - 500, -500]]
     assert output(sdpa(logits, values), lie).ravel().tolist() == pytest.approx([((18 + 12) / 6 + (6 + 9) / 3) / 2] * 2)
-    assert output(sdpa([logits[0]], values), "online_softmax=parts_alike_8")[0, 0] == pytest.approx(5.0 * 6 / 9 + 15 / 9)
+    assert output(sdpa([logits[0]], values), "online_softmax=parts_alike_8")[0, 0] == pytest.approx(45 / 9)
     hidden = sdpa(logits, values, mask([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]]))
     assert output(hidden, lie).ravel().tolist() == pytest.approx([(6 + 9) / 3 / 2, 0])

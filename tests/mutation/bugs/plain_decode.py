@@ -6,7 +6,7 @@ They follow those of somebody who did not know the table: those that had no name
 
 import numpy as np
 
-from .pieces import Array, attend, hide, scores, softmax
+from .pieces import Array, hide, scores, softmax
 
 
 def parts_that_count_alike(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -19,3 +19,28 @@ def parts_that_count_alike(query: Array, key: Array, value: Array, mask: Array |
     starts = range(0, key.shape[-2], 8)
     parts = [softmax(logits[..., start : start + 8]) @ value[..., start : start + 8, :] for start in starts]
     return np.asarray(np.mean(parts, axis=0), query.dtype)
+
+
+def four_sinks_before_the_window(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    window: tuple[int | None, int | None] | None = None,
+) -> Array:
+    """
+    The cache never drops its first four keys, and whatever is in the cache is attended.
+
+    Right: window_edges=sinks_4
+    """
+    logits = hide(scores(query, key), mask)
+    if window is not None:
+        behind = np.arange(query.shape[-2])[:, None] - np.arange(key.shape[-2])
+        if window[0] is not None:
+            dropped = behind > window[0]
+            dropped[:, :4] = False
+            logits = hide(logits, ~dropped)
+        if window[1] is not None:
+            logits = hide(logits, behind >= -window[1])
+    return np.asarray(softmax(logits) @ value)
