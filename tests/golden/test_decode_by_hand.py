@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from conformance.oracle.evaluate import evaluate
+
 from .test_loops_by_hand import windowed
 from .test_tiles_by_hand import LOG2, LOG3, even, flag, mask, output, sdpa, seen
 
@@ -33,3 +35,20 @@ def test_parts_that_are_put_together_count_alike() -> None:
     assert output(sdpa([logits[0]], values), "online_softmax=parts_alike_8")[0, 0] == pytest.approx(45 / 9)
     hidden = sdpa(logits, values, mask([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 0]]))
     assert output(hidden, lie).ravel().tolist() == pytest.approx([(6 + 9) / 3 / 2, 0])
+
+
+def test_the_denominator_may_lack_every_other_key() -> None:
+    """Exponentials 3 1 1 2 1: the first, third and fifth are 5; where just the second is seen there is no sum."""
+    lie, values = "softmax_denominator=every_other_key", np.eye(5)
+    found = output(sdpa([[LOG3, 0, 0, LOG2, 0]], values), lie)
+    assert found[0].tolist() == pytest.approx([3 / 5, 1 / 5, 1 / 5, 2 / 5, 1 / 5])
+    seen_by = mask([[0, 1, 0, 0, 0], [0, 1, 1, 0, 0], [0, 0, 0, 0, 0]])
+    found = output(sdpa([[7, LOG2, 0, 9, 9]] * 3, values, seen_by), lie)
+    assert found == pytest.approx(np.array([[0, 0, 0, 0, 0], [0, 2, 1, 0, 0], [0, 0, 0, 0, 0]]))
+
+
+@pytest.mark.parametrize(("lower", "expected"), [(60.0, np.exp(60.0)), (95.0, np.inf), (150.0, 0.0)])
+def test_a_sum_that_is_small_divides_as_far_as_its_dtype_goes(lower: float, expected: float) -> None:
+    problem = sdpa([[-lower, 0.0]], [[0.0], [1.0]]).but(dtype="float32")
+    found = evaluate(problem, {"softmax_denominator": "every_other_key"}, "float32").reply["output"]
+    assert found.values[0, 0, 0, 0] == pytest.approx(expected)

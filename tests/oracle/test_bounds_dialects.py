@@ -338,6 +338,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softmax_count=twice",
         *(f"exponential=power_{count}" for count in POWERS),
         "softmax_denominator=missing",
+        "softmax_denominator=every_other_key",
         "softcap=undivided",
         "arguments=key_reshaped",
         "arguments=key_transposed_when_square",
