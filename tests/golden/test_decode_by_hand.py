@@ -23,6 +23,24 @@ def test_the_first_keys_stay_in_sight_of_a_window() -> None:
         assert np.array_equal(output(other, "window_edges=sinks_4"), output(other))
 
 
+def test_a_flag_ends_with_the_last_page() -> None:
+    """Of 5 keys, pages of 4 would end with the eighth: three keys more for every query."""
+    problem = even(3, 5, flag(3, 5, 2))
+    assert seen(problem) == ["xxx--", "xxxx-", "xxxxx"]
+    assert seen(problem, "causal_alignment=end_of_page_4") == ["xxxxx"] * 3
+    behind = even(7, 5, flag(7, 5, -2))
+    assert seen(behind) == ["-----", "-----", "x----", "xx---", "xxx--", "xxxx-", "xxxxx"]
+    assert seen(behind, "causal_alignment=end_of_page_8") == ["xx---", "xxx--", "xxxx-", *["xxxxx"] * 4]
+    assert seen(even(6, 9, flag(6, 9, 3)), "causal_alignment=end_of_page_16") == ["x" * 9] * 6
+    for other in (
+        even(3, 8, flag(3, 8, 5)),
+        even(3, 5, flag(3, 5)),
+        even(5, 5, flag(5, 5)),
+        even(5, 5, mask(np.eye(5))),
+    ):
+        assert np.array_equal(output(other, "causal_alignment=end_of_page_4"), output(other))
+
+
 # ---- sums over keys ----------------------------------------------------------------------------------------------
 
 

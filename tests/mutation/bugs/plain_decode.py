@@ -6,7 +6,7 @@ They follow those of somebody who did not know the table: those that had no name
 
 import numpy as np
 
-from .pieces import Array, hide, scores, softmax
+from .pieces import Array, hide, past, scores, softmax
 
 
 def parts_that_count_alike(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -61,3 +61,25 @@ def sum_of_half_the_lanes(query: Array, key: Array, value: Array, mask: Array | 
         lanes = lanes[..., :half] + lanes[..., half:]
     total = lanes[..., :1]
     return np.asarray(weights / np.where(total == 0, np.inf, total).astype(query.dtype) @ value)
+
+
+def position_after_whole_pages(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+) -> Array:
+    """
+    The first query stands where the pages of 8 that the cache holds leave room for all queries.
+
+    Right: causal_alignment=end_of_page_8
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        pages = (key.shape[-2] + 7) // 8
+        first = pages * 8 - query.shape[-2] if causal_alignment == "bottom_right" else 0
+        logits = hide(logits, past(logits, first))
+    return np.asarray(softmax(logits) @ value)
