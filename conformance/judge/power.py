@@ -34,7 +34,7 @@ _BY_QUERIES = "it has an axis of queries"
 _FLAG = "it is a flag, of which nothing is read"
 _OF_KERNELS = (
     *("bits_reversed", "empty_tiles_of_first_item_4"),
-    *(f"{name}_{tile}" for name in ("corners", "map_of_first_item") for tile in CORNERS),
+    *(f"{name}_{tile}" for name in ("corners", "map_of_first_item", "map_of_first_head") for tile in CORNERS),
 )
 _OF_HEADS = tuple(f"empty_tiles_of_first_head_{queries}x{keys}" for queries, keys in SKIPPED)
 

@@ -45,14 +45,19 @@ def _by_corners(tile: int) -> Callable[[Problem, Group], Group]:
     return judged
 
 
-def _map_of_first_item(tile: int, *, full: bool) -> Callable[[Problem, Group], Group]:
-    """A tile is skipped where that of the first item is masked whole; full: not masked where it is attended whole."""
+def _map_of_first_item(tile: int, *, full: bool, head: bool = False) -> Callable[[Problem, Group], Group]:
+    """
+    A tile is skipped where that of the first item is masked whole.
+
+    full: and not masked where it is attended whole. head: of the first item and its first head.
+    """
 
     def judged(problem: Problem, group: Group) -> Group:
-        if group.element in ("float", "flag") or group.values.shape[0] == 1:
+        if group.element in ("float", "flag") or (group.values.shape[0] == 1 and not head):
             return group
         seen = np.broadcast_to(group.values, (*group.values.shape[:2], problem.seq_len_q, problem.seq_len_k)) != 0
-        some, every = (over_tiles(seen[:1], tile, over) for over in (np.logical_or, np.logical_and))
+        first = seen[:1, :1] if head else seen[:1]
+        some, every = (over_tiles(first, tile, over) for over in (np.logical_or, np.logical_and))
         judged = (seen | every) & some if full else seen & some
         return group if np.array_equal(judged, seen) else changed(group, judged.astype(group.values.dtype))
 
@@ -103,6 +108,15 @@ def tile_variations(slot: str) -> tuple[Variation, ...]:
                 f"map_of_first_item_{tile}",
                 f"finds out by {slot} of the first item which tiles of {tile} are masked whole, and which not at all",
                 _map_of_first_item(tile, full=True),
+            )
+            for tile in CORNERS
+        ),
+        *(
+            row(
+                f"map_of_first_head_{tile}",
+                f"finds out by {slot} of the first item and head which tiles of {tile} are masked whole, "
+                "and which not at all",
+                _map_of_first_item(tile, full=True, head=True),
             )
             for tile in CORNERS
         ),

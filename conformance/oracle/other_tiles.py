@@ -5,15 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, each_group
+from conformance.oracle.other_masks import each_group
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 
 BLOCKS = (4, 8, 16, 32, 64, 128)
 """Keys, or queries, that are taken at once."""
-
-PAGES = (4, 8, 16)
-"""Keys of a page of a cache: few, since flags that are aligned to the last of many keys are rare."""
 
 Places = Callable[[Array, int, int], Array]
 """Places 0, 1, 2, ..., the length of a tile and how many places there are -> the places that are taken for them."""
@@ -81,24 +78,6 @@ def _keys_at(places: Places, tile: int) -> ProblemMap:
         keys = places(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
         there = keys < problem.seq_len_k
         return changed(group, group.values[..., np.where(there, keys, 0)] & there)
-
-    return each_group(moved)
-
-
-def _ends_with_page(page: int) -> ProblemMap:
-    """
-    A flag that ends with the last key ends where the last page of keys would, if nothing cut it off.
-
-    Not where there are as many queries as keys: such a flag may as well begin with the first key.
-    """
-
-    def moved(problem: Problem, group: Group) -> Group:
-        more = problem.seq_len_k - problem.seq_len_q
-        rest = -problem.seq_len_k % page
-        if group.offset != more or not more or not rest:
-            return group
-        seen = causal(problem.seq_len_q, problem.seq_len_k, more + rest)
-        return replace(group, values=seen, offset=more + rest)
 
     return each_group(moved)
 
@@ -214,16 +193,6 @@ ROWS: tuple[Variation, ...] = (
         "key_in_block",
         "compares the query with the place of a key in its block of N: later blocks show their future",
         _in_tile,
-    ),
-    *(
-        problem_row(
-            "causal_alignment",
-            f"end_of_page_{page}",
-            f"aligns a flag to the last page of {page} keys, not to the last key: a query sees up to {page - 1} too many",
-            "pass the mask",
-            _ends_with_page(page),
-        )
-        for page in PAGES
     ),
     *_keys(
         "causal_key_tile",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Problem
 
 from .test_loops_by_hand import windowed
 from .test_tiles_by_hand import LOG2, LOG3, even, flag, mask, output, sdpa, seen
@@ -39,6 +40,27 @@ def test_a_flag_ends_with_the_last_page() -> None:
         even(5, 5, mask(np.eye(5))),
     ):
         assert np.array_equal(output(other, "causal_alignment=end_of_page_4"), output(other))
+
+
+def test_the_first_item_and_head_tell_which_tiles_are_masked() -> None:
+    """Tiles of 4 keys: of the first item and head one is masked whole, one not at all, one in part."""
+    first, other = "----xxxxxx--", "xx-x--x-x--x"
+    heads = [[first, other], [other, first]]
+    group = mask(np.array([[[[letter == "x" for letter in row]] for row in item] for item in heads]))
+    nothing, eye = np.zeros((2, 2, 12, 1)), np.broadcast_to(np.eye(12), (2, 2, 12, 12))
+    problem = Problem("sdpa", "float64", 2, 2, 1, 12, nothing[:, :, :1], nothing, eye, groups=(group,))
+
+    def drawn(name: str) -> list[list[str]]:
+        found = evaluate(problem, {"mask_axes[mask]": name}).reply["output"].values[:, :, 0]
+        return [["".join("x" if weight else "-" for weight in row) for row in item] for item in found]
+
+    told = "----xxxxx--x"
+    assert drawn("map_of_first_head_4") == [[first, told], [told, first]]
+    assert drawn("map_of_first_head_8") == heads
+    assert drawn("map_of_first_item_4") == [[first, other], [told, "----xxxxxx--"]]
+    problem = problem.but(query=problem.query[:1], key=nothing[:1], value=eye[:1], groups=(mask(group.values[:1]),))
+    assert drawn("map_of_first_head_4") == [[first, told]]
+    assert drawn("map_of_first_item_4") == heads[:1]
 
 
 # ---- sums over keys ----------------------------------------------------------------------------------------------

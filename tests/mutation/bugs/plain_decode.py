@@ -83,3 +83,23 @@ def position_after_whole_pages(
         first = pages * 8 - query.shape[-2] if causal_alignment == "bottom_right" else 0
         logits = hide(logits, past(logits, first))
     return np.asarray(softmax(logits) @ value)
+
+
+def kinds_of_tiles_made_once(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A table says of every tile of 8 by 8 whether to skip it, to mask it or neither; it has no axes for items and heads.
+
+    Right: mask_axes[mask]=map_of_first_head_8
+    """
+    logits = scores(query, key)
+    if mask is None:
+        return np.asarray(softmax(logits) @ value)
+    whole = np.broadcast_to(mask, logits.shape)
+    for row, column in np.ndindex(-(-logits.shape[-2] // 8), -(-logits.shape[-1] // 8)):
+        tile = np.s_[..., row * 8 : row * 8 + 8, column * 8 : column * 8 + 8]
+        told = whole[0, 0][tile]
+        if not told.any():
+            logits[tile] = -np.inf
+        elif not told.all():
+            logits[tile] = hide(logits[tile], whole[tile])
+    return np.asarray(softmax(logits) @ value)
