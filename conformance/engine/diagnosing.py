@@ -9,10 +9,9 @@ from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
 from conformance.judge.accounts import record_of
-from conformance.judge.candidates import Cause
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
-from conformance.judge.joint import diagnose
+from conformance.judge.joint import Diagnosis, diagnose
 from conformance.judge.verdict import CONFORMING
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
@@ -53,16 +52,23 @@ class Diagnosing:
             self._seen.setdefault(subject, []).append(evidence)
 
     def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
-        """One record for each subject with failures; the causes of a subject are suspected first in its dense form."""
-        causes: dict[str, tuple[Cause, ...]] = {}
+        """
+        One record for each subject with failures.
+
+        What is found of a subject is told of its dense form: the causes are suspected first there, and what has none
+        makes chance of some.
+        """
+        forms: dict[str, Diagnosis] = {}
         for name, cells in sorted(self._seen.items(), key=lambda seen: subjects[seen[0]].dense):
             failing = sum(cell.actual is not None for cell in cells)
             if failing:
                 started = time.thread_time()
                 subject = subjects[name]
                 form = replace(subject, dense=False).name
-                diagnosis = diagnose(cells, self._unsteady.get(name, ()), causes.get(form, ()))
-                causes.setdefault(form, diagnosis.causes)
+                other = forms.get(form, Diagnosis((), ()))
+                unsteady = (*self._unsteady.get(name, ()), *other.unexplained)
+                diagnosis = diagnose(cells, unsteady, other.causes)
+                forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells))
                 seconds = time.thread_time() - started
                 yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}

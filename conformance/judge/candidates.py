@@ -6,8 +6,9 @@ from itertools import combinations
 
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
 from conformance.judge.conditions import Condition
-from conformance.judge.diagnose import Way, ways
+from conformance.judge.diagnose import CANONICAL, Way, ways
 from conformance.judge.evidence import Change, Evidence
+from conformance.oracle.variations import find
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
@@ -71,7 +72,7 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     known = [change[0] for change in taken if len(change) == 1]
     simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
     for cell in simplest.values():
-        every = ways(cell.problem, cell.declared.dialect)
+        every = [way for way in ways(cell.problem, cell.declared.dialect) if not _is_coarse(way)]
         single = [way for way in every if cell.tells_apart((way,), ())]
         more = (pair for one in known for pair in beside(cell, one, every))
         for among in (more, combinations(single, 2)):
@@ -80,6 +81,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
             yield from (Candidate(pair) for pair in likely[:KEPT])
             if likely:
                 break
+
+
+def _is_coarse(way: Way) -> bool:
+    """Whether it is off by much for how it is computed: beside another decision it explains what is noise."""
+    return way[1] != CANONICAL and find(*way).roundings > 0.0
 
 
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:

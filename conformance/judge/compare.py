@@ -118,17 +118,19 @@ def counted_variance(bound: Bound) -> Array:
 
     What is hard is uniform within its limits, at random from element to element; what is common may be attained by all.
     """
-    variance = bound.sigma**2 + (bound.hard - bound.common) ** 2 / 3 + bound.common**2
+    with np.errstate(over="ignore"):  # of a suspect: numbers that are far off have bounds as wide
+        variance = bound.sigma**2 + (bound.hard - bound.common) ** 2 / 3 + bound.common**2
     return np.where(bound.judged, variance, 0.0)
 
 
 def root_mean_square(error: Array, bound: Bound) -> float:
     """Root mean square of error / sqrt(counted_variance), over the elements that count."""
     variance = counted_variance(bound)
-    counted = (variance > 0) & np.isfinite(error)
+    counted = (variance > 0) & np.isfinite(error) & np.isfinite(variance)
     if not counted.any():
         return 0.0
-    return float(np.sqrt(np.mean(error[counted] ** 2 / variance[counted])))
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.mean(error[counted] ** 2 / variance[counted])))
 
 
 def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate: bool) -> Comparison:
@@ -206,7 +208,7 @@ def distance(one: Expected, other: Expected, bound: Bound) -> float:
         return 0.0
     if not np.array_equal(_kind(one.values), _kind(other.values)):
         return float("inf")
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         used = np.abs(one.values - other.values) / bound.tolerance
     # NaN is 0/0, or where both are alike in not being finite
     return float(np.fmax.reduce(used, axis=None, initial=0.0))

@@ -273,6 +273,8 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
         computed = max((variation.roundings for variation in answer.variations), default=0.0)
+        if UNIT[profile.soft] * computed > SCREEN:  # what is as coarse as that could be anything
+            return float("inf")
         rounded = max(UNIT[profile.score] * _largest(attended), UNIT[profile.soft] * computed)
         bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
     used = [0.0]

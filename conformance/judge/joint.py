@@ -39,8 +39,8 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     """
     Look for the causes of the failing cells among all judged cells of one subject.
 
-    unsteady: cells with another reply each time, which nothing explains. suspects: causes of the same implementation,
-    called in another form; where they do, none else is looked for.
+    unsteady: cells with another reply each time, or of another form, which nothing explains. suspects: causes of the
+    same implementation, called in another form; where they do, none else is looked for.
     """
     search = _Search(cells)
     search.confirm(suspects)

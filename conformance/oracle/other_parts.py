@@ -50,7 +50,8 @@ def _by_power(power: float) -> Callable[[State, int], Array]:
 
     def weights(state: State, part: int) -> Array:
         sums = np.add.reduceat(state.probs, _parts(state.probs.shape[-1], part), axis=-1)
-        return _combined(state, part, sums**power)
+        with np.errstate(over="ignore"):  # of sums that another variation has left unnormalised
+            return _combined(state, part, sums**power)
 
     return weights
 

@@ -381,3 +381,27 @@ def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> N
     found = cell(dead, {"fully_masked_row": "nan"}).found
     assert found[0] == ("fully_masked_row", "nan")
     assert ("float_mask[bias]", "subtracted") in found
+
+
+def test_a_cause_of_another_form_is_suspected_first_with_its_condition() -> None:
+    """By itself one failing call has no condition, and other causes fit it as well."""
+    square = Condition(sizes_equal=[("seq_len_q", "seq_len_k")])
+    (known,) = diagnose(subject(lambda problem: REVERSED if problem.seq_len_q == problem.seq_len_k else {})).causes
+    assert known.guards[0] == square
+    (failing,) = (each for each in subject(lambda _: REVERSED, ["float32"]) if each.case.endswith("masked-2-3-7-7"))
+    found = diagnose([failing], suspects=[known])
+    assert told(found) == [(REVERSED, square, 1)]
+    assert diagnose([failing]).causes[0].guards[0] == always()
+
+
+def test_a_suspect_that_a_conforming_call_contradicts_is_none() -> None:
+    (known,) = diagnose(subject(lambda _: REVERSED)).causes
+    failing, conforming = cell(plain(2, 5, 7), REVERSED), cell(plain(2, 17, 19), {})
+    found = diagnose([failing, conforming], suspects=[known])
+    assert [change for change, guard, _ in told(found) if guard == always()] == []
+
+
+def test_a_suspect_that_explains_nothing_is_none() -> None:
+    (known,) = diagnose(subject(lambda _: REVERSED)).causes
+    found = diagnose([cell(padded(2, 5, 7), IGNORED)], suspects=[known])
+    assert [change for change, *_ in told(found)] == [IGNORED]

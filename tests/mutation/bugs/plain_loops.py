@@ -293,7 +293,9 @@ def sums_of_many_keys_in_single(query: Array, key: Array, value: Array, mask: Ar
     """
     More than 16 keys go through a path that keeps what it sums in float32, also for float64.
 
-    Right: float32_accumulation or in_float32 or scores_in_float32 or softmax_in_float32
+    Of so few keys as there are in float64 the sums are no coarser than the result would be.
+
+    Right: float32_accumulation or in_float32 or scores_in_float32 or softmax_in_float32 or results_in_float32
     When: {sizes_above: {seq_len_k: 16}}
     """
     weights = softmax(hide(scores(query, key), mask))

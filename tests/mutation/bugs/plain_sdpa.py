@@ -187,7 +187,9 @@ def softmax_without_maximum(query: Array, key: Array, value: Array, mask: Array 
     """
     The exponential overflows for large logits.
 
-    Right: softmax_maximum=missing
+    NumPy computes in float16 throughout where its inputs are.
+
+    Right: softmax_maximum=missing or softmax_maximum=missing_guarded or in_float16 when {dtype: [float16]}
     """
     weights = np.exp(hide(scores(query, key), mask))
     total = weights.sum(-1, keepdims=True)
