@@ -32,7 +32,7 @@ ROWS: tuple[Variation, ...] = tuple(
     problem_row(
         "causal_alignment",
         f"end_of_page_{page}",
-        f"counts keys in pages of {page} where a flag is aligned to the last: a query sees up to {page - 1} too many",
+        f"counts keys in whole pages of {page} for a flag aligned to the last: up to {page - 1} too many are seen",
         "pass the mask",
         _ends_with_page(page),
     )

@@ -126,7 +126,7 @@ ROWS: tuple[Variation, ...] = (
     *(
         _row(
             f"sinks_{count}",
-            f"keeps the first {'key' if count == 1 else f'{count} keys'} in sight where a window begins behind (sinks)",
+            f"attends the first {'key' if count == 1 else f'{count} keys'} even before a window (attention sinks)",
             _first_keys_shown(count),
         )
         for count in SINKS
