@@ -35,12 +35,18 @@ def standing(
 
 
 def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
-    """Whether it would show in many more of the cells that are left than it explains, be its condition as it may."""
+    """
+    Whether many more of the cells that are left would show it than it explains, be its condition as it may.
+
+    One that needs a condition is contradicted somewhere: there all that is left counts.
+    """
     if len(cause.cells) < RARE * len(left):
         return True
     share = VAGUE if len(cause.guards) > SHOWN else SHARE
     most = len(cause.cells) * (1.0 - share) / share
-    return len(left) > most and sum(_shows(cause, cell) for cell in left) > most
+    if len(left) <= most:
+        return False
+    return bool(cause.guards[0].words) or sum(_shows(cause, cell) for cell in left) > most
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:

@@ -82,3 +82,15 @@ def test_coarse_arithmetic_of_two_calls_is_chance_where_more_fail_in_another_dty
     coarse = [reply(each, round_to(evaluate(each).reply["output"].values, "bfloat16")) for each in half]
     assert len(diagnose(coarse).causes) == 1
     assert diagnose([*coarse, *(unheard(*size) for size in SIZES)]).causes == ()
+
+
+@pytest.mark.parametrize(("others", "told"), [(3, 1), (4, 0)])
+def test_a_cause_with_a_condition_explains_a_quarter_of_all_that_is_left(others: int, told: int) -> None:
+    """Nothing of that has a mask, so that an ignored one would not show there."""
+    ignored = Candidate((("use[padding]", "ignored"),))
+    cells = (cell(padded(2, 5, 7), IGNORED),)
+    left = [unheard(*SIZES[0])] * others
+    kept, unexplained = standing([Cause(ignored, (Condition(dead_row=False),), cells)], left)
+    assert len(kept) == told
+    assert len(unexplained) == others + 1 - told
+    assert len(standing([Cause(ignored, (Condition(),), cells)], left)[0]) == 1
