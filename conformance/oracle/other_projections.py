@@ -54,6 +54,16 @@ def _transposed(names: Mapping[str, str]) -> ProblemMap:
     return apply
 
 
+def _output_rows_by_head_dim(problem: Problem) -> Problem:
+    """Head h meets value_dim rows of wo from h * head_dim on, or the last ones where that is too far."""
+    wo, width = problem.params.get("wo"), problem.value_dim
+    if wo is None or problem.num_heads == 1 or width == problem.head_dim:
+        return problem
+    begins = np.minimum(np.arange(problem.num_heads) * problem.head_dim, wo.shape[0] - width)
+    rows = (begins[:, None] + np.arange(width)).reshape(-1)
+    return problem.but(params={**problem.params, "wo": wo[rows]})
+
+
 def _without(names: Mapping[str, str]) -> ProblemMap:
     """Drop these parameters."""
 
@@ -139,6 +149,13 @@ ROWS: tuple[Variation, ...] = (
             _transposed({name: what}),
         )
         for name, what in WEIGHTS.items()
+    ),
+    problem_row(
+        "weight_orientation",
+        "wo_by_head_dim",
+        "multiplies the result of head h by the rows of wo from h * head_dim on, whatever value_dim is",
+        "",
+        _output_rows_by_head_dim,
     ),
     problem_row(
         "projection_activation",

@@ -1,7 +1,10 @@
 """Variations that read keys or values where they do not lie: with the stride of another array, with axes exchanged."""
 
+from collections.abc import Callable
+
 import numpy as np
 
+from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.steps import State
 from conformance.oracle.variation import HeadsMap, Variation
 from conformance.spec.problem import Array, Problem
@@ -61,6 +64,21 @@ def _stride_row(name: str, what: str, *names: str) -> Variation:
     )
 
 
+def _values_of_block_before(block: int) -> HeadsMap:
+    """(batch, heads, seq_len_k, value_dim) of which every block but the first is that before it."""
+
+    def apply(state: State) -> State:
+        places = np.arange(state.value.shape[-2])
+        late = np.where(places >= block, places - block, places)
+        return state.but(value=state.value[..., late, :])
+
+    return apply
+
+
+def _longer_than(block: int) -> Callable[[Problem], bool]:
+    return lambda problem: problem.seq_len_k > block
+
+
 ROWS: tuple[Variation, ...] = (
     _stride_row("value", "the value", "value"),
     _stride_row("key", "the key", "key"),
@@ -74,5 +92,18 @@ ROWS: tuple[Variation, ...] = (
         heads=_square_key_kept,
         bounded=False,
         concerns=_square,
+    ),
+    *(
+        Variation(
+            "value_path",
+            f"block_before_{block}",
+            f"weighs, after the first {block} keys, the values of the block of {block} before",
+            "",
+            "heads",
+            heads=_values_of_block_before(block),
+            bounded=False,
+            concerns=_longer_than(block),
+        )
+        for block in BLOCKS
     ),
 )

@@ -8,7 +8,10 @@ import numpy as np
 from conformance.oracle.other_replies import averaged
 from conformance.oracle.steps import State, Steps, replace_step, widened
 from conformance.oracle.variation import StepsMap, Variation, asks_for_weights, steps_row, unbounded_row
-from conformance.spec.problem import Array, Group
+from conformance.spec.problem import Array, Group, Problem
+
+LANES = 8
+"""Heads that hardware takes at once."""
 
 
 def _weights_before_softmax(steps: Steps, _: str) -> Steps:
@@ -108,7 +111,32 @@ def _running_halves(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weights", answer)
 
 
+def _mean_over_lanes(steps: Steps, _: str) -> Steps:
+    """Their sum is divided by the number of heads, filled up to whole lanes."""
+
+    def answer(state: State) -> State:
+        done = ordinary(state)
+        heads = state.problem.num_heads
+        filled = -(-heads // LANES) * LANES
+        return done.but(weights=done.weights * (heads / filled)) if _has_mean(state.problem) else done
+
+    ordinary = next(step.apply for step in steps if step.name == "weights")
+    return replace_step(steps, "weights", answer)
+
+
+def _has_mean(problem: Problem) -> bool:
+    return "weights_mean" in problem.outputs and "weights" not in problem.outputs
+
+
 _ROWS: tuple[Variation, ...] = (
+    unbounded_row(
+        "returned_weights",
+        f"mean_over_{LANES}_lanes",
+        f"divides the sum of the weights over the heads by num_heads filled up to a multiple of {LANES}",
+        "ask for weights per head",
+        _mean_over_lanes,
+        _has_mean,
+    ),
     steps_row(
         "returned_weights",
         "before_softmax",

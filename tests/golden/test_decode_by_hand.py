@@ -92,3 +92,36 @@ def test_a_sum_that_is_small_divides_as_far_as_its_dtype_goes(lower: float, expe
     problem = sdpa([[-lower, 0.0]], [[0.0], [1.0]]).but(dtype="float32")
     found = evaluate(problem, {"softmax_denominator": "every_other_key"}, "float32").reply["output"]
     assert found.values[0, 0, 0, 0] == pytest.approx(expected)
+
+
+# ---- blocks of values, lanes of heads, rows of the output projection ---------------------------------------------
+
+
+def test_values_come_from_the_block_before() -> None:
+    """Logits are equal, so that the output is the mean of the values that are read: 1 to 7, in blocks of 4."""
+    values = [[float(place)] for place in range(1, 8)]
+    problem = sdpa(np.zeros((1, 7)), values)
+    assert output(problem)[0, 0] == pytest.approx(4.0)
+    assert output(problem, "value_path=block_before_4")[0, 0] == pytest.approx((1 + 2 + 3 + 4 + 1 + 2 + 3) / 7)
+    assert output(problem, "value_path=block_before_8")[0, 0] == pytest.approx(4.0)
+
+
+def test_the_mean_over_heads_is_taken_over_whole_lanes() -> None:
+    """Three heads whose weights are 1/2 each: their mean over eight is 3/16; each of them stays."""
+    zeros = np.zeros((1, 3, 1, 1)), np.zeros((1, 3, 2, 1)), np.zeros((1, 3, 2, 1))
+    problem = Problem("sdpa", "float64", 3, 3, 1, 1, *zeros, outputs=("output", "weights_mean"))
+    found = evaluate(problem, {"returned_weights": "mean_over_8_lanes"}).reply["weights_mean"].values
+    assert found.ravel().tolist() == pytest.approx([3 / 16, 3 / 16])
+    each = problem.but(outputs=("output", "weights"))
+    found = evaluate(each, {"returned_weights": "mean_over_8_lanes"}).reply["weights"].values
+    assert found.ravel().tolist() == pytest.approx([1 / 2] * 6)
+
+
+def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
+    """Two heads of one number, values of two: 1 2 and 3 4; head 1 meets the rows of 2 and 3, not those of 3 and 4."""
+    rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
+    params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "wo": np.diag([1.0, 10.0, 100.0, 1000.0])}
+    problem = Problem("mha", "float64", 2, 2, 1, 2, *rows, params=params)
+    assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 20, 300, 4000]
+    found = evaluate(problem, {"weight_orientation": "wo_by_head_dim"}).reply["output"].values
+    assert found.ravel().tolist() == [1, 20 + 30, 400, 0]

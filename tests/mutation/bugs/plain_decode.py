@@ -6,7 +6,7 @@ They follow those of somebody who did not know the table: those that had no name
 
 import numpy as np
 
-from .pieces import Array, hide, past, scores, softmax
+from .pieces import Array, Params, hide, out, past, projected, scores, softmax
 
 
 def parts_that_count_alike(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -103,3 +103,58 @@ def kinds_of_tiles_made_once(query: Array, key: Array, value: Array, mask: Array
         elif not told.all():
             logits[tile] = hide(logits[tile], whole[tile])
     return np.asarray(softmax(logits) @ value)
+
+
+def values_of_the_block_before(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Keys come in blocks of 16; from the second block on the buffer still holds the values of the one before.
+
+    Right: value_path=block_before_16
+    """
+    places = np.arange(key.shape[-2])
+    stale = value[..., np.where(places < 16, places, places - 16), :]
+    return np.asarray(softmax(hide(scores(query, key), mask)) @ stale)
+
+
+def mean_over_lanes_of_heads(
+    query: Array,
+    key: Array,
+    value: Array,
+    params: Params,
+    num_heads: int,
+    mask: Array | None = None,
+    *,
+    need_weights: bool = False,
+    average_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    Eight heads are taken at once; where there are fewer, zeros count in the mean of the weights.
+
+    Right: returned_weights=mean_over_8_lanes
+    """
+    q, k, v = projected(query, key, value, params, num_heads)
+    weights = softmax(hide(scores(q, k), mask))
+    output = out(weights @ v, params)
+    if not need_weights:
+        return output
+    lanes = (num_heads + 7) // 8 * 8
+    return output, weights.sum(axis=1) / lanes if average_weights else weights
+
+
+def output_rows_counted_by_the_key(
+    query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
+) -> Array:
+    """
+    The rows of wo of a head are found by the width of its keys; a slice that would be too far is moved back.
+
+    Right: weight_orientation=wo_by_head_dim
+    """
+    q, k, v = projected(query, key, value, params, num_heads)
+    context = softmax(hide(scores(q, k), mask)) @ v
+    width, wo, bo = v.shape[-1], params["wo"], params["bo"]
+    assert wo is not None
+    total = np.zeros(wo.shape[1]) if bo is None else bo
+    for head in range(num_heads):
+        begin = min(head * q.shape[-1], wo.shape[0] - width)
+        total = total + context[:, head] @ wo[begin : begin + width]
+    return np.asarray(total, query.dtype)
