@@ -101,7 +101,6 @@ ROWS: tuple[Variation, ...] = (
             "",
             "heads",
             heads=_values_of_block_before(block),
-            bounded=False,
             concerns=_longer_than(block),
         )
         for block in BLOCKS
