@@ -83,15 +83,6 @@ def _window(left: int, right: int) -> ProblemMap:
     return each_group(moved)
 
 
-def _zero_is_unbounded(problem: Problem, group: Group) -> Group:
-    """Read a side of zero, as the caller counts it after a past, as no bound."""
-    if group.window is None:
-        return group
-    first, last = group.window
-    edges = (None if first == -problem.past else first, None if last == problem.past else last)
-    return with_edges(problem, group, edges)
-
-
 def _unbounded_is_zero(problem: Problem, group: Group) -> Group:
     """Read no bound on one side of a window as a side of zero."""
     if group.window is None or group.window == (None, None):
@@ -226,13 +217,6 @@ ROWS: tuple[Variation, ...] = (
         "ends the window one key later on the right",
         "ask for one key less on the right",
         _window(0, 1),
-    ),
-    problem_row(
-        "window_edges",
-        "zero_is_unbounded",
-        "takes a side of 0 of a window for no bound",
-        "pass the mask",
-        each_group(_zero_is_unbounded),
     ),
     problem_row(
         "window_edges",

@@ -33,12 +33,12 @@ def _right(change: Callable[[int], int]) -> ProblemMap:
 
 
 def _left_unbounded(edges: Edges, past: int) -> Edges:
-    """A left side of 0 is none."""
+    """A left side of 0, as the caller counts it, is none."""
     return (None if edges[0] == -past else edges[0], edges[1])
 
 
 def _right_unbounded(edges: Edges, past: int) -> Edges:
-    """A right side of 0 is none."""
+    """And a right one."""
     return (edges[0], None if edges[1] == past else edges[1])
 
 
@@ -120,6 +120,11 @@ ROWS: tuple[Variation, ...] = (
     _row("right_for_both", "takes the right side of a window for both", _one_for_both(left=False)),
     _row("before", "attends the keys before a window on the left, not those from there on", _outside(_before)),
     _row("behind", "attends the keys behind a window on the right, not those up to there", _outside(_behind)),
+    _row(
+        "zero_is_unbounded",
+        "takes a side of 0 of a window for no bound",
+        _sides(lambda edges, past: _left_unbounded(_right_unbounded(edges, past), past)),
+    ),
     _row("left_zero_is_unbounded", "takes a left side of 0 of a window for no bound", _sides(_left_unbounded)),
     _row("right_zero_is_unbounded", "takes a right side of 0 of a window for no bound", _sides(_right_unbounded)),
     _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),

@@ -98,6 +98,42 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     assert "multiplied by 0.7: output: " in sentence
 
 
+UNMERGED = """
+import numpy as np
+
+def split(rows, heads):
+    return rows.reshape(*rows.shape[:2], heads, -1).swapaxes(1, 2)
+
+def attention(query, key, value, params, num_heads, mask=None, is_causal=False):
+    q, k, v = (
+        split(rows @ params["w" + letter] + (0 if params["b" + letter] is None else params["b" + letter]), num_heads)
+        for letter, rows in (("q", query), ("k", key), ("v", value))
+    )
+    logits = q @ k.swapaxes(-1, -2) / q.shape[-1] ** 0.5
+    if is_causal:
+        logits = np.where(np.tri(*logits.shape[-2:], dtype=bool), logits, -1e30)
+    logits = np.where(True if mask is None else mask, logits, -1e30)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    heads = weights / weights.sum(axis=-1, keepdims=True) @ v
+    rows = (heads if len(query) == 1 else heads.swapaxes(1, 2)).reshape(*query.shape[:2], -1)
+    return (rows @ params["wo"] + (0 if params["bo"] is None else params["bo"])).astype(query.dtype)
+"""
+
+
+def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp_path: Path) -> None:
+    """In the dense form a single call fails, in others only what an item is answered when it is asked alone."""
+    (tmp_path / "mine.py").write_text(UNMERGED, encoding="utf-8")
+    done = checked(
+        f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/one_*", "shapes/*/self_causal*", "causal/square/*"
+    )
+    (sentence,) = sentences(done)
+    said = "it reshapes heads and positions without a transposition when it merges the heads"
+    assert sentence.startswith(f"{said}, only with batch = 1")
+    rejected = [cell for key, cell in done.run.cells.items() if key in done.run.rejected]
+    assert {cell.fail_class for cell in rejected} >= {"invariant"}
+    assert {cell.subject.endswith("[dense]") for cell in rejected} == {True, False}
+
+
 def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> None:
     done = checked("plain_sdpa:no_scale", "shapes/lengths/*", "shapes/heads/*")
     patterns = [record["pattern"] for record in records(done.run.folder) if "pattern" in record]

@@ -98,6 +98,16 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path
     )
 
 
+def test_a_relation_that_breaks_has_the_condition_of_its_cause(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    subject = failing(builder, "a/one", "a/two")
+    cause = {"sentence": "does not scale", "decisions": {"scale": "none"}, "condition": "only with batch = 1"}
+    builder.diagnosis(subject, cause | {"remedy": "scale it", "cells": ["a/two"]})
+    (found,) = findings(load_run(builder.write()))
+    assert found.sentence == "does not scale, only with batch = 1"
+    assert found.cells == (("a/two", subject), ("a/one", subject))
+
+
 def test_what_the_gate_accepts_is_no_finding_though_a_cause_explains_it(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one")
