@@ -130,7 +130,7 @@ def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp
     said = "it reshapes heads and positions without a transposition when it merges the heads"
     assert sentence.startswith(f"{said}, only with batch = 1")
     rejected = [cell for key, cell in done.run.cells.items() if key in done.run.rejected]
-    assert {cell.fail_class for cell in rejected} >= {"invariant"}
+    assert {cell.reason.startswith("batch_of_one: ") for cell in rejected} == {True, False}
     assert {cell.subject.endswith("[dense]") for cell in rejected} == {True, False}
 
 
