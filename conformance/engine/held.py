@@ -33,7 +33,8 @@ class Held:
     A cell, what came back, its verdict and its record so far.
 
     problem: not routed. red: the gate does not accept it. again, alone: replies to the same call, in the same worker
-    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none.
+    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none. changed: the
+    reply to a changed call that is wrong by itself, of a cell that conforms but for it.
     """
 
     cell: Cell
@@ -47,6 +48,7 @@ class Held:
     related: list[tuple[Invariant, Cell, Outcome]] = field(default_factory=list)
     read: list[tuple[effective.Piece, Cell, Outcome]] = field(default_factory=list)
     not_read: str = ""
+    changed: Judged | None = None
 
     @property
     def size(self) -> int:
@@ -138,11 +140,12 @@ class Held:
         """A cell has the gravest verdict of its outputs and invariants; what explains a changed call explains it."""
         said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
         self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
-        for _, changed in broken:
-            found = judgement_record(changed) if changed is not None else {}
-            if "explanation" in found:
-                self.record |= {name: found[name] for name in ("class", "explanation", "ties")}
-                return
+        wrong = [each for _, each in broken if each is not None and each.verdict not in CONFORMING]
+        explained = [each for each in wrong if "explanation" in judgement_record(each)]
+        for each in explained[:1]:
+            found = judgement_record(each)
+            self.record |= {name: found[name] for name in ("class", "explanation", "ties")}
+        self.changed = next((replace(each, case=self.judged.case) for each in (*explained, *wrong)), None)
 
     def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:
         """How each relation stood, with the judged reply to the changed call where it is broken."""

@@ -258,7 +258,9 @@ class Session:
             started = time.thread_time()
             record, arrays = held.settle(self._judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
-            self._diagnosing.add(held.judged, record, unsteady=held.is_unsteady)
+            for judged in (held.judged, held.changed):
+                if judged is not None:
+                    self._diagnosing.add(judged, record, unsteady=held.is_unsteady)
             self._finish(held.cell.key, record, arrays)
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from conformance.report.findings import Finding
+from conformance.report.finding import Finding
 
 
 @dataclass(frozen=True)

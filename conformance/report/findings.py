@@ -1,5 +1,5 @@
 """
-Why a run does not conform: one cause of rejected verdicts each, in words, and what was accepted.
+Why a run does not conform: its rejected verdicts by their causes.
 
 Every report is written from these records, so they all say the same.
 """
@@ -7,15 +7,16 @@ Every report is written from these records, so they all say the same.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
-from conformance.engine.records import Cell, Diagnosis, Key, Known, Tie
+from conformance.engine.records import Cell, Diagnosis, Key, Tie
 from conformance.engine.run import Run
 from conformance.judge.causes import fewest
 from conformance.judge.telling import UNSTEADY
 from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
+from conformance.report.finding import Finding
 from conformance.report.most_said import most_said
 from conformance.report.verdicts import first_line, kind_of, what_happened
 from conformance.spec.counting import counted
@@ -29,60 +30,12 @@ LOOK_FOR = {
 """Class of a fail that is told by repetition -> what to change."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """
-    One cause of rejected verdicts of one subject, in words, and what to change.
-
-    explained: whether a cause is named. cells: the verdicts, the simplest call first where a diagnosis explains them.
-    ambiguous: other causes that explain them as well, in sentences. seen: how replies to the example differed, of a
-    cause that is told by repetition.
-    """
-
-    subject: str
-    kind: str
-    sentence: str
-    remedy: str
-    explained: bool
-    cells: tuple[Key, ...]
-    ambiguous: tuple[str, ...] = ()
-    seen: str = ""
-
-    @property
-    def count(self) -> int:
-        """How many verdicts it explains."""
-        return len(self.cells)
-
-    @property
-    def example(self) -> Key:
-        """The simplest of them."""
-        return self.cells[0]
-
-    @property
-    def said(self) -> str:
-        """The sentence, with what was seen in the example."""
-        return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
-
-
-@dataclass(frozen=True)
-class KnownGroup:
-    """The verdicts that one known deviation accepts."""
-
-    known: Known
-    cells: tuple[Cell, ...]
-
-    @property
-    def subjects(self) -> tuple[str, ...]:
-        """Who deviates."""
-        return tuple(dict.fromkeys(cell.subject for cell in self.cells))
-
-
 def findings(run: Run) -> list[Finding]:
     """
     Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
 
-    Causes are those of the subject's diagnosis. A cell of which it does not speak (the run was cut, or a relation
-    between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that explains
+    Causes are those of the subject's diagnosis. A cell of which it does not speak (no reply, or the run was cut
+    after a relation between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that explains
     most of the subject's other such cells.
     """
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
@@ -108,21 +61,6 @@ def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
         yield replace(first, cells=(*first.cells, *(cell for other in others for cell in other.cells)))
 
 
-def finding_text(finding: Finding) -> str:
-    """A finding in one sentence."""
-    verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}"
-    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
-    if not finding.explained:
-        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: {finding.said}{fix}"
-
-
-def unexplained_kind(finding: Finding) -> str:
-    """The kind of a finding without a cause; of numbers it is said that nothing explains them."""
-    told = not finding.kind.startswith("fail") or finding.kind.endswith(NOT_REFUSED)
-    return finding.kind if told else f"{finding.kind}, unexplained"
-
-
 def finding_of(run: Run) -> dict[Key, Finding]:
     """The finding to which each rejected verdict belongs."""
     return {key: finding for finding in findings(run) for key in finding.cells}
@@ -130,8 +68,8 @@ def finding_of(run: Run) -> dict[Key, Finding]:
 
 def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
     for cause in diagnosis.causes:
-        keys = tuple(key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
-        if keys:
+        found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
+        if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
             yield Finding(
                 subject=diagnosis.subject,
                 kind=kind_of(run.cells[keys[0]]),
@@ -141,6 +79,11 @@ def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
                 cells=keys,
                 ambiguous=tuple(_ambiguity(tie) for tie in cause.ties),
             )
+
+
+def _is_wrong_itself(cell: Cell) -> bool:
+    """Whether an output is wrong, and not just the reply to a changed call: the better example."""
+    return any(output.verdict == "fail" for output in cell.outputs)
 
 
 def conditioned(sentence: str, condition: str) -> str:
@@ -282,13 +225,3 @@ def _without_cause(cell: Cell) -> tuple[str, str]:
         refusal = REFUSALS[cell.mistake]
         return refusal.sentence, refusal.remedy
     return what_happened(cell), ""
-
-
-def known_groups(run: Run) -> list[KnownGroup]:
-    """The accepted verdicts by the known deviation that accepts them, the widest first."""
-    groups: dict[Known, list[Cell]] = {}
-    for cell in run.cells.values():
-        if cell.known is not None:
-            groups.setdefault(cell.known, []).append(cell)
-    known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
-    return sorted(known, key=lambda group: -len(group.cells))

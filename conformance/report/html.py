@@ -18,8 +18,10 @@ from conformance.engine.run import Run
 from conformance.report import port_text, portrait
 from conformance.report.conclusion import gate_notes, headline, subject_lines
 from conformance.report.coverage import counted_subjects, coverage
-from conformance.report.findings import Finding, findings, known_groups
+from conformance.report.finding import Finding
+from conformance.report.findings import findings
 from conformance.report.frame import asset, environment, policy, script_of
+from conformance.report.known_groups import known_groups
 from conformance.report.numbers import budget_text, share_text
 from conformance.report.payload import blobs, chunks, index, joined, script_json
 from conformance.report.verdicts import verdict_counts

@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 from conformance.engine.records import Case, Cell, Key
 from conformance.engine.run import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
-from conformance.report.findings import Finding, finding_of, finding_text
+from conformance.report.finding import Finding, finding_text
+from conformance.report.findings import finding_of
 from conformance.report.verdicts import kind_of, what_happened
 
 Findings = Mapping[Key, Finding]

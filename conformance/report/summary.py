@@ -12,7 +12,9 @@ from conformance.engine.records import Cell
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
-from conformance.report.findings import Finding, findings, known_groups, rejected_cells, unexplained_kind
+from conformance.report.finding import Finding, unexplained_kind
+from conformance.report.findings import findings, rejected_cells
+from conformance.report.known_groups import known_groups
 from conformance.report.numbers import budget_text, share_text
 from conformance.report.verdicts import kind_of, what_happened
 from conformance.spec.counting import counted

@@ -15,7 +15,8 @@ from conformance.engine.environments import extra_command
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
-from conformance.report.findings import Finding, finding_text, findings
+from conformance.report.finding import Finding, finding_text
+from conformance.report.findings import findings
 from conformance.report.numbers import budget_text, share_text
 from conformance.spec.counting import counted
 

@@ -10,7 +10,8 @@ from conformance.judge.conditions import always
 from conformance.own.checking import Request, check
 from conformance.own.target import parse_target
 from conformance.report import Run, load_run
-from conformance.report.findings import Finding, findings
+from conformance.report.finding import Finding
+from conformance.report.findings import findings
 
 from .bugs_list import bugs
 from .measure import quietly, run_mutant

@@ -14,7 +14,7 @@ from conformance.own.causes import causes
 from conformance.own.checking import Checked
 from conformance.own.errors import CheckError
 from conformance.own.telling import VARIES, cause_lines, headline, varying_notes
-from conformance.report.findings import Finding
+from conformance.report.finding import Finding
 
 from ..running import records
 
@@ -132,6 +132,14 @@ def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp
     rejected = [cell for key, cell in done.run.cells.items() if key in done.run.rejected]
     assert {cell.reason.startswith("batch_of_one: ") for cell in rejected} == {True, False}
     assert {cell.subject.endswith("[dense]") for cell in rejected} == {True, False}
+
+
+def test_a_cause_is_told_where_nothing_but_relations_breaks(checked: Check, tmp_path: Path) -> None:
+    """Every call has more than one item: what is wrong is the reply to one item that is asked alone."""
+    (tmp_path / "mine.py").write_text(UNMERGED, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attention", "causal/square/*")
+    said = "it reshapes heads and positions without a transposition when it merges the heads, only with batch = 1"
+    assert sentences(done) == [said]
 
 
 def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> None:
