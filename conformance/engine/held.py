@@ -33,8 +33,8 @@ class Held:
     A cell, what came back, its verdict and its record so far.
 
     problem: not routed. red: the gate does not accept it. again, alone: replies to the same call, in the same worker
-    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none. changed: the
-    reply to a changed call that is wrong by itself, of a cell that conforms but for it.
+    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none.
+    changed: the reply to a changed call that is wrong by itself, of a cell that conforms but for it.
     """
 
     cell: Cell
