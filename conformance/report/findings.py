@@ -34,9 +34,9 @@ def findings(run: Run) -> list[Finding]:
     """
     Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
 
-    Causes are those of the subject's diagnosis. A cell of which it does not speak (no reply, or the run was cut
-    after a relation between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that explains
-    most of the subject's other such cells.
+    Causes are those of the subject's diagnosis. A cell of which it does not speak (no reply, or the run was cut after a
+    relation between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that
+    explains most of the subject's other such cells.
     """
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
     told = {key for finding in found for key in finding.cells}
