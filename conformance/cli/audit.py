@@ -3,11 +3,12 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.cli.choice import load_cases
 from conformance.gate.decide import CONFORMS, REJECTED
+from conformance.judge.pairs import FACETS, Pair, missing_pairs
 from conformance.judge.power import FACTOR, INVISIBLE, SHARP, Power, Sight, power
 from conformance.spec.materialise import materialise
 
@@ -18,17 +19,18 @@ HEADINGS = (*OPERATORS, "half")
 def audit(arguments: argparse.Namespace) -> int:
     """Print which cases tell every variation apart from canonical, and what nothing pins down."""
     cases = [case for case in load_cases(arguments.paths, (), None) if case.mistake is None]
-    found = power((case.id, materialise(case)) for case in cases)
+    problems = {case.id: materialise(case) for case in cases}
+    found, apart = power(problems.items()), missing_pairs(problems.values())
     if arguments.json:
-        json.dump(record(found, len(cases)), sys.stdout, indent=2, allow_nan=False)
+        json.dump(record(found, apart, len(cases)), sys.stdout, indent=2, allow_nan=False)
         print()
     else:
-        print("\n".join(lines(found, len(cases))))
+        print("\n".join(lines(found, apart, len(cases))))
     return REJECTED if found.unpinned else CONFORMS
 
 
-def lines(found: Power, cases: int) -> Iterator[str]:
-    """The table of variations and what follows from it, a line at a time."""
+def lines(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> Iterator[str]:
+    """The table of variations and what follows from it, a line at a time. apart: what is never asked together."""
     width = max(map(len, found.sights))
     yield f"{'variation':{width}}  {'  '.join(f'{heading:>4}' for heading in HEADINGS)}  simplest case"
     for key, seen in found.sights.items():
@@ -47,6 +49,14 @@ def lines(found: Power, cases: int) -> Iterator[str]:
         yield f"decisions that nothing pins down: {', '.join(found.undecided)}"
     if found.powerless:
         yield f"cases without power: {', '.join(found.powerless)}"
+    yield f"of what may send a call another way ({', '.join(FACETS)}):"
+    for operator, pairs in apart.items():
+        told = "; ".join(" and ".join(pair) for pair in pairs)
+        yield (
+            f"{operator}: no case asks together {told}"
+            if told
+            else f"{operator}: any two that are asked are asked together, too"
+        )
 
 
 def _counts(seen: tuple[Sight, ...]) -> tuple[int, ...]:
@@ -59,7 +69,7 @@ def _remark(key: str) -> str:
     return f"canonical by nature: {INVISIBLE[key]}" if key in INVISIBLE else "NOT PINNED DOWN"
 
 
-def record(found: Power, cases: int) -> dict[str, Any]:
+def record(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> dict[str, Any]:
     """The same as JSON values; infinite distances are the string inf."""
     return {
         "schema": 1,
@@ -78,6 +88,7 @@ def record(found: Power, cases: int) -> dict[str, Any]:
         "not_pinned": list(found.unpinned),
         "decisions_not_pinned": list(found.undecided),
         "without_power": list(found.powerless),
+        "not_asked_together": {operator: [list(pair) for pair in pairs] for operator, pairs in apart.items()},
     }
 
 

@@ -57,6 +57,21 @@ def test_audit_as_json_has_every_case_with_its_distance(project: Path) -> None:
     assert read["without_power"] == []
 
 
+WEIGHTS = """\
+  - {name: capped, softcap: 2, inputs: {seed: 1}}
+  - {name: weighed, outputs: [output, weights], inputs: {seed: 2}}
+"""
+
+
+def test_audit_says_what_is_never_asked_together(project: Path) -> None:
+    with_suite(project, SUITE + WEIGHTS)
+    apart = [["half precision", "a softcap"], ["half precision", "weights"], ["a softcap", "weights"]]
+    found = json.loads(conformance("audit", "--json", "cases", cwd=project).stdout)
+    assert found["not_asked_together"] == {"sdpa": apart}
+    said = "sdpa: no case asks together half precision and a softcap; half precision and weights; a softcap and weights"
+    assert conformance("audit", "cases", cwd=project).stdout.splitlines()[-1] == said
+
+
 def test_a_case_file_with_a_mistake_is_named_and_nothing_is_audited(project: Path) -> None:
     with_suite(project, SUITE.replace("batch: 2", "batch: -2"))
     done = conformance("audit", "cases", cwd=project)

@@ -60,8 +60,8 @@ SLOTS: dict[str, dict[str, Any]] = {
 ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
 """Kind of mask, as the audit calls its argument -> the argument of the lying adapters."""
 
-FLAGS = ("is_causal", "window")
-"""Arguments that hold no array: they can only be ignored."""
+FLAGS = {"is_causal": "causal", "window": "window"}
+"""Arguments that hold no array, with their kind: they can only be ignored."""
 
 GUARDS: tuple[Mapping[str, Any], ...] = (
     {"dtype": ["float32"]},
@@ -231,7 +231,8 @@ def variations() -> tuple[str, ...]:
     arrays = [row.key for argument in kinds for row in slot_variations(argument)]
     visible = [key for key in arrays if _by_kind(key, kinds) not in INVISIBLE]
     flags = [row.key for flag in FLAGS for row in slot_variations(flag) if row.decision == f"use[{flag}]"]
-    return (*visible, *flags, *(row.key for row in TABLE if row.key not in INVISIBLE))
+    shown = [key for key in flags if _by_kind(key, FLAGS) not in INVISIBLE]
+    return (*visible, *shown, *(row.key for row in TABLE if row.key not in INVISIBLE))
 
 
 def _by_kind(key: str, kinds: Mapping[str, str]) -> str:
@@ -245,6 +246,7 @@ class Choice:
     def __init__(self, asked: Sequence[Asked], seed: int = 2017) -> None:
         """The same seed gives the same mutants."""
         self._asked = [each for each in asked if not each.dense]
+        self._dense = [each for each in asked if each.dense]
         self._random, self._numbers = random.Random(seed), count(1)  # noqa: S311 - the same sample each time
 
     def singles(self) -> Iterator[Mutant]:
@@ -256,7 +258,7 @@ class Choice:
         """Every variation under a condition that divides the cases that tell it, the conditions in turn."""
         turn = 0
         for key in variations():
-            telling = [each for each in self._asked if key in each.told]
+            telling = self._telling({key})
             for step in range(len(GUARDS)):
                 when = Condition(**GUARDS[(turn + step) % len(GUARDS)])
                 inside = sum(when.holds(each.facts, each.problem) for each in telling)
@@ -287,12 +289,15 @@ class Choice:
     def _cases(self, lies: Sequence[Lied]) -> tuple[str, ...]:
         """Some of the cases that can tell, where it lies and where not, and some others: all would take an hour."""
         keys = {lie.key for lie in lies}
-        telling = [each for each in self._asked if keys & each.told]
+        telling = self._telling(keys) or [each for each in self._dense if keys & each.told]
         lied = [each.case for each in telling if any(lie.when.holds(each.facts, each.problem) for lie in lies)]
         honest = [each.case for each in telling if each.case not in lied]
         other = [each.case for each in self._asked if not keys & each.told]
         some = self._some(honest, TELLING // 2)
         return (*self._some(lied, TELLING - len(some)), *some, *self._some(other, OTHERS))
+
+    def _telling(self, keys: AbstractSet[str]) -> list[Asked]:
+        return [each for each in self._asked if keys & each.told]
 
     def _some(self, cases: list[str], number: int) -> list[str]:
         return cases if len(cases) <= number else self._random.sample(cases, number)
