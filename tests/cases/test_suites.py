@@ -38,7 +38,7 @@ PRINTED_SIGNATURES = 6
 """Texts have the shapes that they print: these come on top, docs/architecture.md."""
 SIGNATURES = 97
 """Compilations per subject: docs/architecture.md allows about 60, aliases and dense routes not counted."""
-FORMS = 39
+FORMS = 40
 """Exports per subject: as a signature, without shapes."""
 SHAPES_IN_ANOTHER_PRECISION = 10
 SHAPES_WITH_WEIGHTS = 9
