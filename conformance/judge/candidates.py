@@ -8,7 +8,7 @@ from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import CANONICAL, Way, ways
 from conformance.judge.evidence import Change, Evidence
-from conformance.oracle.variations import find
+from conformance.oracle.variations import FITTED, find
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
@@ -91,7 +91,8 @@ def _is_coarse(way: Way) -> bool:
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
     """The pairs with a decision that was found before, of which the other is another answer beside it."""
     others = (other for other in every if other[0] != one[0])
-    return ((one, other) for other in others if one in every and cell.tells_apart((one, other), (one,)))
+    taken = one in every or one[0] in FITTED
+    return ((one, other) for other in others if taken and cell.tells_apart((one, other), (one,)))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:

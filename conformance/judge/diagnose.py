@@ -15,12 +15,11 @@ from conformance.bridge.tensor import Tensor
 from conformance.judge.closer import is_closer
 from conformance.judge.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
-from conformance.oracle import key_loops
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
 from conformance.oracle.variation import Dialect, Expected, Reply
-from conformance.oracle.variations import CANONICAL_NAMES, candidates, find
+from conformance.oracle.variations import CANONICAL_NAMES, FITTED, candidates, find
 from conformance.spec.problem import Array, Problem
 
 SCREEN = 0.05
@@ -203,13 +202,13 @@ def taking(dialect: Dialect, way: Way) -> dict[str, str]:
 def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
     """A way in words, for a call under a declared dialect; None where the call cannot take it."""
     found = next((each for each, _ in _alternatives(problem, declared) if each.way == way), None)
-    return _loop(way) if found is None and way[0] == key_loops.DECISION else found
+    return _fitted(way) if found is None and way[0] in FITTED else found
 
 
-def _loop(way: Way) -> Explanation:
-    """A loop over tiles of keys, which the table does not have."""
-    loop = find(*way)
-    return Explanation(*way, CANONICAL_NAMES[way[0]], loop.sentence, loop.remedy, 0.0)
+def _fitted(way: Way) -> Explanation:
+    """What the table does not have."""
+    row = find(*way)
+    return Explanation(*way, CANONICAL_NAMES[way[0]], row.sentence, row.remedy, 0.0)
 
 
 def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:

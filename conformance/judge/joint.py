@@ -129,18 +129,16 @@ class _Search:
             self._open = [n for n in self._open if n not in more]
 
     def merge(self) -> None:
-        """Let a cause have all cells of a smaller one, where it explains them too: it may have been found later."""
-        by_size = sorted(self.causes, key=lambda cause: -len(cause.cells))
-        kept: list[Cause] = []
-        for cause in by_size:
+        """Let a cause have all cells of another one, the smallest first, where it explains them too."""
+        for candidate in [cause.candidate for cause in sorted(self.causes, key=lambda cause: len(cause.cells))]:
+            cause = next(each for each in self.causes if each.candidate == candidate)
             numbers = [n for n in self._taken if self.cells[n] in cause.cells]
-            wide = next((each for each in kept if all(self._has(each, n) for n in numbers)), None)
-            if wide is None:
-                kept.append(cause)
-            else:
-                kept[kept.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
-        places = [cause.candidate for cause in self.causes]
-        self.causes = sorted(kept, key=lambda cause: places.index(cause.candidate))
+            others = sorted((each for each in self.causes if each is not cause), key=lambda each: -len(each.cells))
+            wide = next((each for each in others if all(self._has(each, n) for n in numbers)), None)
+            if wide is not None:
+                self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
+                self.causes.remove(cause)
+                self._taken |= dict.fromkeys(numbers, wide.candidate)
 
     def _has(self, cause: Cause, number: int) -> bool:
         return self._holds(cause, number) and cause.candidate.explains(self.cells[number])

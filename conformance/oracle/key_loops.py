@@ -56,10 +56,15 @@ class KeyLoop:
     masks: str = "masked"
 
     @property
+    def kind(self) -> str:
+        """Loops over the same tiles are of one kind."""
+        return f"{self.queries}x{self.keys}"
+
+    @property
     def name(self) -> str:
         """As it is written after `causal_loop=`."""
         anchor = "" if self.anchored else "_from_first_key"
-        return f"{self.queries}x{self.keys}_{self.bound}{anchor}_{'up' if self.up else 'down'}_{self.masks}"
+        return f"{self.kind}_{self.bound}{anchor}_{'up' if self.up else 'down'}_{self.masks}"
 
     @property
     def sentence(self) -> str:

@@ -5,10 +5,12 @@ Order matters: within a stage, a dialect is composed in the order of this table,
 the first is named first.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 from conformance.oracle import (
     key_loops,
+    key_ranges,
     other_appended,
     other_backward,
     other_caps,
@@ -125,12 +127,19 @@ CANONICAL_NAMES: dict[str, str] = {
     "causal_mask": "as asked for",
     "always_attended": "what masks allow",
     key_loops.DECISION: "to the last key that is attended",
+    key_ranges.DECISION: "what masks allow",
     "position_bias": "as given",
     "query_key_norm": "none",
     "recomputed_weights": "normalised",
     "lowest_bias": "added",
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
+
+FITTED: dict[str, Callable[[str], Variation]] = {
+    key_loops.DECISION: key_loops.find_key_loop,
+    key_ranges.DECISION: key_ranges.find_key_range,
+}
+"""Decisions that can be taken in too many ways for the table -> finds one by its name."""
 
 _RANK = {variation.key: rank for rank, variation in enumerate(TABLE)}
 
@@ -142,8 +151,8 @@ def find(decision: str, name: str) -> Variation:
     Raises:
         KeyError: the table has no such row; the message lists the names of that decision.
     """
-    if decision == key_loops.DECISION:
-        return key_loops.find_key_loop(name)
+    if decision in FITTED:
+        return FITTED[decision](name)
     family, slot = slot_of(decision)
     rows = _by_key(slot)
     key = f"{decision}={name}"

@@ -36,7 +36,8 @@ def test_the_loop_is_named(loop: str) -> None:
 
 def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:
     cells = [cell(flagged(2, 5, 7), {"causal_loop": "4x8_last_down_masked"})]
-    names = [dict(each.change)["causal_loop"] for each in fitted(cells)]
+    changes = [dict(each.change) for each in fitted(cells)]
+    names = [change["causal_loop"] for change in changes if "causal_loop" in change]
     assert names[0] == "8x8_last_down_masked"  # whole tiles of eight: none, as there
     assert len(names) == len(set(names)) == 6
 
@@ -44,6 +45,15 @@ def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:
 def test_without_a_flag_none_is_looked_for() -> None:
     cells = [cell(plain(*size), {"value_path": "reversed"}) for size in SIZES[:2]]
     assert list(fitted(cells)) == []
+
+
+@pytest.mark.parametrize("name", ["first_queries_up_2", "behind_half", "first_16"])
+def test_the_range_is_named(name: str) -> None:
+    cells = [cell(plain(*size), {"key_range": name}) for size in SIZES]
+    found = diagnose(cells)
+    assert sum(each.actual is not None for each in cells) >= 2
+    assert [dict(cause.candidate.change) for cause in found.causes] == [{"key_range": name}]
+    assert found.unexplained == ()
 
 
 def test_a_wider_cause_takes_the_calls_of_one_that_was_found_before() -> None:

@@ -354,3 +354,33 @@ def last_tile_of_the_loop_is_masked(
         last = np.minimum((ends - 1) // 4, tiles[-1])
         logits = hide(logits, (tiles < last) | (past(logits) & (tiles == last)))
     return np.asarray(softmax(logits) @ value)
+
+
+def loop_over_keys_ends_with_the_queries(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Tiles of 8 keys are gone through until as many keys are done as there are queries, as in self-attention.
+
+    Right: key_range=first_queries_up_8
+    """
+    logits = hide(scores(query, key), mask)
+    done = -(-query.shape[-2] // 8) * 8
+    return np.asarray(softmax(hide(logits, np.arange(key.shape[-2]) < done)) @ value)
+
+
+def longest_sequence_is_the_last(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    key_padding_mask: Array | None = None,
+) -> Array:
+    """
+    Lengths are taken to rise from item to item, as after sorting: no key behind the length of the last item is read.
+
+    Right: key_range=first_last_item
+    """
+    logits = hide(scores(query, key), mask)
+    if key_padding_mask is not None:
+        logits = hide(logits, key_padding_mask[:, None, None])
+        logits = hide(logits, np.arange(key.shape[-2]) < key_padding_mask[-1].sum())
+    return np.asarray(softmax(logits) @ value)
