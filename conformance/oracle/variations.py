@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import cache
 
 from conformance.oracle import (
+    exchanges,
     key_loops,
     key_ranges,
     other_appended,
@@ -128,6 +129,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "always_attended": "what masks allow",
     key_loops.DECISION: "to the last key that is attended",
     key_ranges.DECISION: "what masks allow",
+    exchanges.DECISION: "each its own",
     "position_bias": "as given",
     "query_key_norm": "none",
     "recomputed_weights": "normalised",
@@ -138,6 +140,7 @@ CANONICAL_NAMES: dict[str, str] = {
 FITTED: dict[str, Callable[[str], Variation]] = {
     key_loops.DECISION: key_loops.find_key_loop,
     key_ranges.DECISION: key_ranges.find_key_range,
+    exchanges.DECISION: exchanges.find_exchange,
 }
 """Decisions that can be taken in too many ways for the table -> finds one by its name."""
 

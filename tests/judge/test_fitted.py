@@ -42,9 +42,23 @@ def test_of_loops_that_show_the_same_the_plainest_is_tried() -> None:
     assert len(names) == len(set(names)) == 6
 
 
-def test_without_a_flag_none_is_looked_for() -> None:
+def test_without_a_flag_no_loop_is_looked_for() -> None:
     cells = [cell(plain(*size), {"value_path": "reversed"}) for size in SIZES[:2]]
-    assert list(fitted(cells)) == []
+    changes = [each.change for each in fitted(cells)]
+    assert changes[0] == (("exchange", "key_keys_reversed"),)  # the same without a mask
+    assert {decision for ((decision, _),) in changes} == {"exchange"}
+
+
+@pytest.mark.parametrize(
+    "name", ["key_heads_next_if_any", "key_value_items_before", "query_queries_again_4", "result_queries_neighbour"]
+)
+def test_the_exchange_is_named(name: str) -> None:
+    """Of three heads, five or seven queries, and two or three items."""
+    cells = [cell(plain(*size), {"exchange": name}) for size in ((3, 5, 7), (3, 6, 7), (2, 7, 7), (3, 4, 11))]
+    found = diagnose(cells)
+    assert found.unexplained == ()
+    (cause,) = found.causes
+    assert {"exchange": name} in [dict(each.candidate.change) for each in (cause, *cause.ties)]
 
 
 @pytest.mark.parametrize("name", ["first_queries_up_2", "behind_half", "first_16"])

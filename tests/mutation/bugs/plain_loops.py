@@ -384,3 +384,22 @@ def longest_sequence_is_the_last(
         logits = hide(logits, key_padding_mask[:, None, None])
         logits = hide(logits, np.arange(key.shape[-2]) < key_padding_mask[-1].sum())
     return np.asarray(softmax(logits) @ value)
+
+
+def prefetched_key_is_of_the_next_head(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The key is fetched one head ahead, and the last head has no other.
+
+    Right: exchange=key_heads_next_if_any
+    """
+    ahead = np.minimum(np.arange(1, key.shape[1] + 1), key.shape[1] - 1)
+    return attend(query, key[:, ahead], value, mask)
+
+
+def queries_are_indexed_within_their_tile(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The place of a query is taken within its tile of 4, so that later tiles read the first one again.
+
+    Right: exchange=query_queries_again_4
+    """
+    return attend(query[:, :, np.arange(query.shape[2]) % 4], key, value, mask)
