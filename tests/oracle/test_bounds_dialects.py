@@ -307,6 +307,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         *(f"returned_weights=recomputed_without_{what}" for what in ("flag", "window", "masks")),
         "returned_weights=mean_over_kv_heads",
         "returned_weights=mean_over_8_lanes",
+        "returned_weights=of_mean_logits",
         "grouped_heads=first",
         "grouped_heads=keys_tiled",
         "grouped_heads=values_tiled",

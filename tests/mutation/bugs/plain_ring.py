@@ -1,0 +1,36 @@
+"""
+Slips of what is put together again: heads that become one, halves of a sequence, pages of several items.
+
+They follow those of two people who did not know the table: those that had no name.
+"""
+
+import numpy as np
+
+from .pieces import Array, Params, hide, out, projected, scores, softmax
+
+
+def mean_before_the_softmax(
+    query: Array,
+    key: Array,
+    value: Array,
+    params: Params,
+    num_heads: int,
+    mask: Array | None = None,
+    *,
+    need_weights: bool = False,
+    average_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    To save memory, what is averaged over the heads is the logits; one softmax makes weights of them.
+
+    Right: returned_weights=of_mean_logits
+    """
+    q, k, v = projected(query, key, value, params, num_heads)
+    logits = hide(scores(q, k), mask)
+    weights = softmax(logits)
+    output = out(weights @ v, params)
+    if not need_weights:
+        return output
+    if not average_weights:
+        return output, weights
+    return output, softmax(np.add.reduce(logits, axis=1) / num_heads)
