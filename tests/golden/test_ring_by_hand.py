@@ -7,7 +7,7 @@ from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Array, Problem
 
-from .test_tiles_by_hand import mask
+from .test_tiles_by_hand import even, flag, mask, output, seen
 
 LOG4, LOG9 = float(np.log(4.0)), float(np.log(9.0))
 
@@ -30,8 +30,8 @@ def test_the_softmax_of_the_mean_of_the_logits_is_no_mean_of_weights() -> None:
     assert weights(asked).ravel() == pytest.approx([9 / 20, 11 / 20])
     assert weights(asked, **lie).ravel() == pytest.approx([2 / 5, 3 / 5])
     assert weights(two_heads("output", "weights"), **lie).ravel() == pytest.approx([4 / 5, 1 / 5, 1 / 10, 9 / 10])
-    output = two_heads("weights_mean", "output")
-    assert np.array_equal(weights(output, **lie), weights(output))
+    plain = two_heads("weights_mean", "output")
+    assert np.array_equal(weights(plain, **lie), weights(plain))
 
 
 def test_a_key_that_one_head_masks_has_no_mean_of_logits() -> None:
@@ -48,3 +48,16 @@ def test_calls_without_a_mean_of_several_heads_are_left_alone() -> None:
     one = mean.but(query=mean.query[:, :1], key=mean.key[:, :1], value=mean.value[:, :1], num_heads=1, num_kv_heads=1)
     asked = ["of_mean_logits" in {row.name for row in candidates(each)} for each in (mean, two_heads("weights"), one)]
     assert asked == [True, False, False]
+
+
+# ---- halves of a sequence ----------------------------------------------------------------------------------------
+
+
+def test_a_causal_flag_begins_anew_in_the_second_half() -> None:
+    """Of 5 queries the first half has 3, of 8 keys 4, of 3 keys 2."""
+    lie = "causal_alignment=anew_in_second_half"
+    assert seen(even(5, 8, flag(5, 8)), lie) == ["x-------", "xx------", "xxx-----", "xxxxx---", "xxxxxx--"]
+    assert seen(even(5, 3, flag(5, 3)), lie) == ["x--", "xx-", "xx-", "xxx", "xxx"]
+    assert seen(even(7, 3, flag(7, 3)), lie) == ["x--", "xx-", "xx-", "xx-", "xxx", "xxx", "xxx"]
+    for other in (even(5, 5, flag(5, 5)), even(1, 8, flag(1, 8)), even(3, 5, flag(3, 5, 2)), even(4, 1, flag(4, 1))):
+        assert np.array_equal(output(other, lie), output(other))

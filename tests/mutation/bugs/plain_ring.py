@@ -6,7 +6,7 @@ They follow those of two people who did not know the table: those that had no na
 
 import numpy as np
 
-from .pieces import Array, Params, hide, out, projected, scores, softmax
+from .pieces import Array, Params, hide, out, past, projected, scores, softmax
 
 
 def mean_before_the_softmax(
@@ -34,3 +34,21 @@ def mean_before_the_softmax(
     if not average_weights:
         return output, weights
     return output, softmax(np.add.reduce(logits, axis=1) / num_heads)
+
+
+def second_half_begins_anew(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    Two devices share a sequence: what came before is attended whole, and what a device has itself by its own places.
+
+    Right: causal_alignment=anew_in_second_half
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        queries, keys = ((length + 1) // 2 for length in logits.shape[-2:])
+        first, second = logits[..., :queries, :], logits[..., queries:, keys:]
+        first[..., keys:] = -np.inf
+        first[..., :keys] = hide(first[..., :keys], past(first[..., :keys]))
+        second[...] = hide(second, past(second))
+    return np.asarray(softmax(logits) @ value)

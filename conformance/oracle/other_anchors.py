@@ -1,0 +1,49 @@
+"""Variations that begin or end a causal flag elsewhere for a part of the call: a half of a sequence, an item."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.oracle.other_masks import each_group
+from conformance.oracle.other_tiles import changed
+from conformance.oracle.variation import Variation, problem_row
+from conformance.spec.problem import Array, Group, Problem
+
+
+def _anew_in_second_half(problem: Problem, group: Group) -> Group:
+    """Queries and keys are cut in two, the first half the longer one; the flag begins with the first key of a half."""
+    if group.offset != 0:
+        return group
+    half, place = _halves(problem.seq_len_q)
+    half_of_key, place_of_key = _halves(problem.seq_len_k)
+    seen = (half_of_key < half[:, None]) | ((half_of_key == half[:, None]) & (place_of_key <= place[:, None]))
+    return changed(group, seen[None, None])
+
+
+def _halves(length: int) -> tuple[Array, Array]:
+    """Of every place, which half it is in, and where in that."""
+    longer = -(-length // 2)
+    return np.arange(length) // longer, np.arange(length) % longer
+
+
+def _other_lengths(problem: Problem) -> bool:
+    return problem.seq_len_q != problem.seq_len_k
+
+
+def _row(
+    name: str, sentence: str, change: Callable[[Problem, Group], Group], concerns: Callable[[Problem], bool]
+) -> Variation:
+    made = problem_row("causal_alignment", name, sentence, "pass the mask", each_group(change))
+    return replace(made, concerns=concerns)
+
+
+ROWS: tuple[Variation, ...] = (
+    _row(
+        "anew_in_second_half",
+        "shows the second half of the queries the first half of the keys whole, and begins the causal flag anew with "
+        "the second half, which matters where seq_len_q and seq_len_k differ",
+        _anew_in_second_half,
+        _other_lengths,
+    ),
+)
