@@ -61,3 +61,46 @@ def test_a_causal_flag_begins_anew_in_the_second_half() -> None:
     assert seen(even(7, 3, flag(7, 3)), lie) == ["x--", "xx-", "xx-", "xx-", "xxx", "xxx", "xxx"]
     for other in (even(5, 5, flag(5, 5)), even(1, 8, flag(1, 8)), even(3, 5, flag(3, 5, 2)), even(4, 1, flag(4, 1))):
         assert np.array_equal(output(other, lie), output(other))
+
+
+# ---- pages of several items --------------------------------------------------------------------------------------
+
+
+def items(*values: list[float], queries: int = 1) -> Problem:
+    """One item for each list, of one head: all logits are zero, and the output is the mean of the values."""
+    array = np.array(values)[:, None, :, None]
+    zeros = np.zeros((len(values), 1, queries, 1))
+    return Problem("sdpa", "float64", 1, 1, 1, 1, zeros, np.zeros(array.shape), array)
+
+
+def means(problem: Problem, lie: str) -> list[float]:
+    values = evaluate(problem, dict([lie.split("=")])).reply["output"].values
+    return [float(each) for each in values[:, 0, 0, 0]]
+
+
+def test_an_item_begins_where_the_last_page_of_the_one_before_does() -> None:
+    """Of 6 keys 4 are in whole pages of 4: the last two are the first two of the next item; the last item is right."""
+    problem = items([1, 1, 1, 1, 1, 1], [3, 7, 3, 7, 3, 7], [2, 4, 6, 8, 10, 12])
+    assert means(problem, "arguments=pages_overlap_4") == pytest.approx([(4 + 3 + 7) / 6, (20 + 2 + 4) / 6, 7])
+    assert means(problem, "arguments=pages_overlap_8") == pytest.approx(
+        [7, 7, 7]
+    )  # no page is whole: one place for all
+    one = items([1, 2, 3, 4, 5, 6])
+    assert means(one, "arguments=pages_overlap_4") == means(one, "arguments=pages_overlap_16") == [3.5]
+
+
+def test_keys_lie_in_pages_as_values_do() -> None:
+    """Of 5 keys the last is the first of the next item, which has a logit of ln 4 and a value of 8."""
+    key, value = np.zeros((2, 1, 5, 1)), np.zeros((2, 1, 5, 1))
+    key[1, 0, 0], value[1, 0, 0] = LOG4, 8.0
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, scale=1.0)
+    assert means(problem, "arguments=pages_overlap_4") == pytest.approx([4.0, 4.0])
+    assert means(problem, "scale=none") == pytest.approx([0.0, 4.0])
+
+
+def test_whole_pages_and_single_items_are_left_alone() -> None:
+    def named(problem: Problem) -> set[str]:
+        return {row.name for row in candidates(problem) if row.name.startswith("pages_overlap")}
+
+    assert named(items([0.0] * 8, [0.0] * 8)) == {"pages_overlap_16"}
+    assert named(items([0.0] * 7)) == set()

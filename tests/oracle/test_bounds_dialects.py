@@ -8,6 +8,7 @@ from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
+from conformance.oracle.other_pages import PAGES
 from conformance.oracle.other_softmax import POWERS
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.other_widths import UNROLLED
@@ -345,6 +346,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "arguments=key_reshaped",
         "arguments=key_transposed_when_square",
         *(f"arguments={name}_at_stride_of_query" for name in ("key", "value", "key_and_value")),
+        *(f"arguments=pages_overlap_{page}" for page in PAGES),
         *(f"value_dim=moved_back_{part}" for part in UNROLLED),
         "value_path=summed",
     }
