@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import each_group
+from conformance.oracle.other_packing import left_by_padding
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.variation import Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
@@ -27,8 +28,26 @@ def _halves(length: int) -> tuple[Array, Array]:
     return np.arange(length) // longer, np.arange(length) % longer
 
 
+def _ends_with_item(problem: Problem, group: Group) -> Group:
+    """
+    A flag that ends with the last key is shifted by the keys that padding leaves of an item, less seq_len_q.
+
+    Not where there are as many queries as keys: such a flag may as well begin with the first key.
+    """
+    more, kept = problem.seq_len_k - problem.seq_len_q, left_by_padding(problem)
+    if not more or group.offset != more or kept is None:
+        return group
+    last = np.arange(problem.seq_len_q)[:, None] + kept.sum(axis=-1, keepdims=True) - problem.seq_len_q
+    seen = np.arange(problem.seq_len_k) <= last
+    return group if np.array_equal(seen, group.values) else replace(group, values=seen, offset=None)
+
+
 def _other_lengths(problem: Problem) -> bool:
     return problem.seq_len_q != problem.seq_len_k
+
+
+def _ends_beside_padding(problem: Problem) -> bool:
+    return _other_lengths(problem) and left_by_padding(problem) is not None
 
 
 def _row(
@@ -45,5 +64,11 @@ ROWS: tuple[Variation, ...] = (
         "the second half, which matters where seq_len_q and seq_len_k differ",
         _anew_in_second_half,
         _other_lengths,
+    ),
+    _row(
+        "end_of_each_item",
+        "aligns a flag for the last key by the number of keys that padding leaves of each item, not by seq_len_k",
+        _ends_with_item,
+        _ends_beside_padding,
     ),
 )

@@ -91,13 +91,19 @@ def _mean_over_items(steps: Steps, _: str) -> Steps:
 
 def _causal_among_attended(problem: Problem, group: Group) -> Group:
     """Keys that padding hides are taken out first: a key's place is that among the others."""
-    padding = [each.allowed for each in problem.groups if _is_padding(each)]
-    if group.offset is None or not padding:
+    kept = left_by_padding(problem)
+    if group.offset is None or kept is None:
         return group
-    kept = np.logical_and.reduce([np.broadcast_to(each, _whole(each, problem)) for each in padding if each is not None])
     place = np.cumsum(kept, axis=-1) - 1
     seen = place <= np.arange(problem.seq_len_q)[:, None] + group.offset
     return replace(group, values=seen, offset=None)
+
+
+def left_by_padding(problem: Problem) -> Array | None:
+    """Keys of every item, (batch or 1, 1, 1, seq_len_k), that no padding hides; None where there is none."""
+    padding = [each.allowed for each in problem.groups if _is_padding(each)]
+    whole = [np.broadcast_to(each, _whole(each, problem)) for each in padding if each is not None]
+    return np.asarray(np.logical_and.reduce(whole)) if whole else None
 
 
 def _is_padding(group: Group) -> bool:

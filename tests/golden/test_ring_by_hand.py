@@ -5,7 +5,7 @@ import pytest
 
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variations import candidates
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array, Group, Problem
 
 from .test_tiles_by_hand import even, flag, mask, output, seen
 
@@ -104,3 +104,34 @@ def test_whole_pages_and_single_items_are_left_alone() -> None:
 
     assert named(items([0.0] * 8, [0.0] * 8)) == {"pages_overlap_16"}
     assert named(items([0.0] * 7)) == set()
+
+
+# ---- flags that end with an item ---------------------------------------------------------------------------------
+
+
+def test_a_causal_flag_ends_with_the_last_key_of_an_item() -> None:
+    """
+    Two queries, four keys: the second sees all. Of items with 4, 3 and 1 keys it sees 4, 3 and 1 of the first ones.
+
+    Values 1 2 4 8: means of 1 2 4 and of all; of the first two and the first three; of none and of the first.
+    """
+    lie = {"causal_alignment": "end_of_each_item"}
+    kept = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]], dtype=bool)
+    padding = Group("padding", ("key_padding",), "bool", kept[:, None, None])
+    problem = items(*[[1.0, 2.0, 4.0, 8.0]] * 3, queries=2)
+    flagged = problem.but(groups=(padding, flag(2, 4, 2)))
+
+    def rows(each: Problem, **dialect: str) -> list[float]:
+        return [float(mean) for mean in evaluate(each, dialect).reply["output"].values.ravel()]
+
+    assert rows(flagged) == pytest.approx([7 / 3, 15 / 4, 7 / 3, 7 / 3, 1, 1])
+    assert rows(flagged, **lie) == pytest.approx([7 / 3, 15 / 4, 3 / 2, 7 / 3, 0, 1])
+    for groups in ((padding, flag(2, 4)), (padding, flag(2, 4, 1)), (flag(2, 4, 2),), (padding,)):
+        assert rows(problem.but(groups=groups), **lie) == rows(problem.but(groups=groups))
+
+
+def test_an_item_whose_first_keys_are_padding_loses_its_last() -> None:
+    """Keys 2 and 3 of 4 are left: two of them, so that the second of two queries sees up to key 1, which is padding."""
+    padding = Group("padding", ("key_padding",), "bool", np.array([0, 0, 1, 1], dtype=bool)[None, None, None])
+    assert seen(even(2, 4, padding, flag(2, 4, 2))) == ["--x-", "--xx"]
+    assert seen(even(2, 4, padding, flag(2, 4, 2)), "causal_alignment=end_of_each_item") == ["----", "----"]

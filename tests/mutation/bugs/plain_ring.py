@@ -70,3 +70,30 @@ def pages_rounded_down(query: Array, key: Array, value: Array, mask: Array | Non
         return np.stack([pool[:, start : start + length] for start in first])
 
     return np.asarray(softmax(hide(scores(query, pooled(key)), mask)) @ pooled(value))
+
+
+def last_key_of_each_item(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    is_causal: bool = False,
+    causal_alignment: str = "top_left",
+    key_padding_mask: Array | None = None,
+) -> Array:
+    """
+    Where the flag ends with the last key, it is taken for the last that an item has, as if padding were no key.
+
+    Right: causal_alignment=end_of_each_item
+    """
+    logits = hide(scores(query, key), mask)
+    queries, keys = logits.shape[-2:]
+    if is_causal and causal_alignment == "top_left":
+        logits = hide(logits, past(logits))
+    elif is_causal:
+        counts = [keys] * len(logits) if key_padding_mask is None else np.count_nonzero(key_padding_mask, axis=1)
+        logits = np.stack([hide(each, past(each[0], int(n) - queries)) for each, n in zip(logits, counts, strict=True)])
+    if key_padding_mask is not None:
+        logits = hide(logits, key_padding_mask[:, None, None])
+    return np.asarray(softmax(logits) @ value)
