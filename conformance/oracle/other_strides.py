@@ -75,6 +75,23 @@ def _values_of_block_before(block: int) -> HeadsMap:
     return apply
 
 
+EXCHANGED = {"transposed": (-2, -3), "column_major": (-1, -2)}
+"""Layout -> the axes that are exchanged in memory; in the others numbers lie in the order of the axes."""
+
+
+def _in_memory_order(problem: Problem) -> Problem:
+    """Query, key and value are taken to lie densely: the numbers of one axis are read along the other."""
+    if not _axes_exchanged(problem):
+        return problem
+    axes = EXCHANGED[problem.layout]
+    arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
+    return problem.but(**{name: array.swapaxes(*axes).reshape(array.shape) for name, array in arrays.items()})
+
+
+def _axes_exchanged(problem: Problem) -> bool:
+    return problem.layout in EXCHANGED
+
+
 def _longer_than(block: int) -> Callable[[Problem], bool]:
     return lambda problem: problem.seq_len_k > block
 
@@ -92,6 +109,15 @@ ROWS: tuple[Variation, ...] = (
         heads=_square_key_kept,
         bounded=False,
         concerns=_square,
+    ),
+    Variation(
+        "arguments",
+        "in_memory_order",
+        "reads query, key and value in the order in which their numbers lie in memory, whatever their strides are",
+        "hand over contiguous arrays",
+        "problem",
+        problem=_in_memory_order,
+        concerns=_axes_exchanged,
     ),
     *(
         Variation(

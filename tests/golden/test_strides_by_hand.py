@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from conformance.bridge.strides import strided
+from conformance.bridge.tensor import Tensor
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variations import candidates
 from conformance.spec.problem import Array, Group, Problem
@@ -82,3 +84,25 @@ def test_calls_that_strides_cannot_change_are_left_alone() -> None:
     names = {each.name for each in candidates(square)}
     assert names.isdisjoint({"value_at_stride_of_query", "key_transposed_when_square"})
     assert "value_at_stride_of_query" in {each.name for each in candidates(picking(1, np.zeros((2, 1, 3, 1))))}
+
+
+@pytest.mark.parametrize(
+    ("layout", "read"),
+    [
+        ("contiguous", [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]),
+        ("offset", [[[0, 1], [2, 3], [4, 5]], [[6, 7], [8, 9], [10, 11]]]),
+        ("transposed", [[[0, 1], [6, 7], [2, 3]], [[8, 9], [4, 5], [10, 11]]]),
+        ("column_major", [[[0, 2], [4, 1], [3, 5]], [[6, 8], [10, 7], [9, 11]]]),
+    ],
+)
+def test_arrays_are_read_in_the_order_of_their_memory(layout: str, read: list[list[list[int]]]) -> None:
+    """Two heads of three positions of two numbers, 0 to 11; each query sees the value of its own position alone."""
+    value = np.arange(12.0).reshape(1, 2, 3, 2)
+    zeros, own = np.zeros((1, 2, 3, 1)), Group("mask", ("attention",), "bool", np.eye(3, dtype=bool)[None, None])
+    problem = Problem("sdpa", "float64", 2, 2, 1, 2, zeros, zeros, value, groups=(own,), layout=layout)
+    assert output(problem).tolist() == value.tolist()
+    assert output(problem, arguments="in_memory_order")[0].tolist() == read
+    memory = strided(Tensor.of(value), layout).view()
+    assert memory.ravel(order="K").tolist() == np.ravel(read).tolist()
+    named = "in_memory_order" in {row.name for row in candidates(problem)}
+    assert named == (layout in ("transposed", "column_major"))

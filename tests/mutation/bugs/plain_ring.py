@@ -97,3 +97,18 @@ def last_key_of_each_item(
     if key_padding_mask is not None:
         logits = hide(logits, key_padding_mask[:, None, None])
     return np.asarray(softmax(logits) @ value)
+
+
+def memory_taken_for_dense(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A buffer is made of what an array has in memory, by copying it in that order, and is given the array's shape.
+
+    Right: arguments=in_memory_order
+    """
+
+    def buffer(array: Array) -> Array:
+        axes = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+        return np.ascontiguousarray(array.transpose(axes)).reshape(array.shape)
+
+    query, key, value = buffer(query), buffer(key), buffer(value)
+    return np.asarray(softmax(hide(scores(query, key), mask)) @ value)
