@@ -51,6 +51,9 @@ LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 BLOCKS = (8, 16, 32, 64, 128)
 """Sizes at which kernels change their ways, and of which they want multiples."""
 
+DEVICES = 2
+"""So many share the heads out between them where that leaves none over."""
+
 
 def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
     """Every single condition that could tell these cells apart, the plainest first."""
@@ -101,6 +104,7 @@ def _about_blocks() -> Iterator[Condition]:
     for block in BLOCKS:
         for name in LONG[:4]:
             yield from (Condition(sizes_not_multiple={name: block}), Condition(sizes_multiple={name: block}))
+    yield from (Condition(sizes_not_multiple={"num_heads": DEVICES}), Condition(sizes_multiple={"num_heads": DEVICES}))
 
 
 MOST = 20

@@ -17,10 +17,12 @@ TOP_LEFT = MaskFacts("is_causal", ("causal",), "flag")
 BOTTOM_RIGHT = MaskFacts("is_causal_bottom_right", ("causal",), "flag")
 
 
-def call(*masks: MaskFacts, outputs: tuple[str, ...] = ("output",), layout: str = "contiguous") -> Evidence:
+def call(
+    *masks: MaskFacts, outputs: tuple[str, ...] = ("output",), layout: str = "contiguous", heads: int = 3
+) -> Evidence:
     """Of which only the facts are looked at."""
-    array = np.zeros((2, 3, 5, 7))
-    asked = Problem("sdpa", "float32", 3, 3, 7, 7, array, array, array)
+    array = np.zeros((2, heads, 5, 7))
+    asked = Problem("sdpa", "float32", heads, heads, 7, 7, array, array, array)
     facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes(), layout=layout)
     profile = Profile.ordinary("float32")
     return Evidence("case", facts, asked, expect(asked, {}, profile), profile)
@@ -77,3 +79,9 @@ def test_several_layouts_are_told_together() -> None:
     assert words(cells, [1, 2, 3], [0]) == [
         "where query, key and value lie transposed or column_major or offset in memory"
     ]
+
+
+def test_heads_may_be_shared_out_between_two_devices() -> None:
+    cells = [call(heads=count) for count in (1, 2, 3, 4, 5, 6)]
+    assert words(cells, [1, 3, 5], [0, 2, 4]) == ["with num_heads a multiple of 2"]
+    assert words(cells, [0, 2, 4], [1, 3, 5]) == ["with num_heads not a multiple of 2"]
