@@ -1,4 +1,4 @@
-"""Variations that are slips of a kernel which takes keys, queries or a head in pieces."""
+"""Variations that are slips of a kernel which takes keys, queries, heads or one of them in pieces."""
 
 import math
 from collections.abc import Callable
@@ -121,6 +121,20 @@ def _first_head(steps: Steps, _: str) -> Steps:
     return insert_after(steps, "weigh", Step("head_result", first))
 
 
+def _members_first(steps: Steps, _: str) -> Steps:
+    """Results (num_kv_heads, members of a group) are stored as (members, num_kv_heads)."""
+
+    def stored(state: State) -> State:
+        heads, shared = state.problem.num_heads, state.problem.num_kv_heads
+        return state.but(context=state.context[:, np.arange(heads).reshape(shared, -1).T.ravel()])
+
+    return insert_after(steps, "weigh", Step("head_result", stored))
+
+
+def _has_several_groups(problem: Problem) -> bool:
+    return 1 < problem.num_kv_heads < problem.num_heads
+
+
 ROWS: tuple[Variation, ...] = (
     *(
         unbounded_row(
@@ -183,4 +197,12 @@ ROWS: tuple[Variation, ...] = (
     ),
     unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
     unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),
+    unbounded_row(
+        "head_result",
+        "members_first",
+        "stores the results of grouped heads in the order (member, group), not (group, member)",
+        "permute the heads of the output, in a layer the rows of wo",
+        _members_first,
+        _has_several_groups,
+    ),
 )

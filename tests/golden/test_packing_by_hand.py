@@ -50,6 +50,32 @@ def test_keys_are_tiled_alone() -> None:
     np.testing.assert_allclose(output(problem, grouped_heads="values_tiled").ravel(), [7, 7, 5, 5])
 
 
+def test_results_of_grouped_heads_are_stored_members_first() -> None:
+    """
+    Three of six heads share values, 3 and 13, then 5 and 15; heads 1 and 5 see the second key, the others the first.
+
+    Heads 0 1 2 and 3 4 5 are two groups: stored as 0 3 1 4 2 5. The weights stay.
+    """
+    seen = np.array([[1, 0], [0, 1], [1, 0], [1, 0], [1, 0], [0, 1]], dtype=bool)[None, :, None]
+    mask = Group("mask", ("attention",), "bool", seen)
+    problem = even([[[[3.0], [13.0]], [[5.0], [15.0]]]], 6, mask, outputs=("output", "weights"))
+    assert output(problem).ravel().tolist() == [3, 13, 3, 5, 5, 15]
+    assert output(problem, head_result="members_first").ravel().tolist() == [3, 5, 13, 5, 3, 15]
+    found = evaluate(problem, {"head_result": "members_first"}, "float64").reply["weights"].values
+    np.testing.assert_array_equal(found, seen)
+    alone = even([[[[3.0]], [[5.0]]]], 2)
+    assert output(alone, head_result="members_first").ravel().tolist() == [3, 5]
+
+
+def test_grouped_heads_of_a_layer_are_merged_members_first() -> None:
+    """One key, so that heads 0 to 3 return the values 3, 3, 5, 5; wo is the identity."""
+    rows = np.zeros((1, 1, 4)), np.zeros((1, 1, 2)), np.array([[[3.0, 5.0]]])
+    params = {"wq": np.eye(4), "wk": np.eye(2), "wv": np.eye(2), "wo": np.eye(4)}
+    problem = Problem("mha", "float64", 4, 2, 1, 1, *rows, params=params)
+    assert output(problem).ravel().tolist() == [3, 3, 5, 5]
+    assert output(problem, head_result="members_first").ravel().tolist() == [3, 5, 3, 5]
+
+
 def test_packed_keys_and_values_are_read_by_head() -> None:
     """
     Packed k0 k1 v0 v1: head 0 has key k0 and value k1, head 1 has key v0 and value v1.

@@ -329,6 +329,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=unmultiplied",
         "query_key_norm=unit_length",
         "head_result=first",
+        "head_result=members_first",
         "head_result=kept_from_head_to_head",
         *(f"head_result=sum_kept_{block}x{workers}" for block in BLOCKS for workers in (1, 2)),
         "softmax_maximum=at_least_zero",

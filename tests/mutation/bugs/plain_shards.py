@@ -9,6 +9,27 @@ import numpy as np
 from .pieces import Array, Params, attend, linear, merge, projected
 
 
+def group_of_one_query_stored_across(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, num_kv_heads: int | None = None
+) -> Array:
+    """
+    A single query is attended group by group, and member m of group g is written to head m * num_kv_heads + g.
+
+    Right: head_result=members_first
+    When: {sizes: {seq_len_q: 1}}
+    """
+    heads, groups = query.shape[1], num_kv_heads or query.shape[1]
+    members = heads // groups
+    keys, values = (np.repeat(each, members, axis=1) for each in (key, value))
+    right = attend(query, keys, values, mask)
+    if query.shape[2] > 1:
+        return right
+    stored = np.empty_like(right)
+    for head in range(heads):
+        stored[:, head % members * groups + head // members] = right[:, head]
+    return stored
+
+
 def output_bias_of_both_devices(
     query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
 ) -> Array:
