@@ -6,7 +6,7 @@ They follow those of somebody who did not know the table: those that had no name
 
 import numpy as np
 
-from .pieces import Array, Params, attend, linear, merge, projected
+from .pieces import Array, Params, attend, hide, linear, merge, projected, scores, softmax
 
 
 def group_of_one_query_stored_across(
@@ -44,3 +44,19 @@ def output_bias_of_both_devices(
     devices = 1 if num_heads % 2 else 2
     shares = zip(np.split(columns, devices, axis=2), np.split(wo, devices), strict=True)
     return np.sum([linear(rows, weight, params["bo"]) for rows, weight in shares], axis=0, dtype=query.dtype)
+
+
+def mask_not_sliced_for_the_second_device(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, bias: Array | None = None
+) -> Array:
+    """
+    Each device has half of the heads, and the whole mask: both count the heads of it from zero. The bias is sliced.
+
+    Right: exchange=mask_heads_first_half_again
+    """
+    logits, heads = scores(query, key), query.shape[1]
+    if bias is not None:
+        logits = logits + bias
+    if mask is not None and mask.shape[1] > 1 and heads % 2 == 0:
+        mask = np.concatenate([mask[:, : heads // 2]] * 2, axis=1)
+    return np.asarray(softmax(hide(logits, mask)) @ value, query.dtype)
