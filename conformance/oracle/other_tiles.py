@@ -213,6 +213,15 @@ ROWS: tuple[Variation, ...] = (
         "pass the mask",
         _window_from_next_tile,
     ),
+    Variation(
+        "mask_rows",
+        "first_1",
+        "applies a mask with one row for all queries to the first query alone",
+        "write the mask out for every query",
+        "problem",
+        problem=_row_for_first(1),
+        concerns=lambda problem: problem.seq_len_q > 1,
+    ),
     *_family(
         "mask_rows",
         "first",

@@ -102,9 +102,12 @@ def test_a_mask_of_one_row_is_for_the_first_queries() -> None:
     row = [[1, 0, 1]]
     assert seen(even(5, 3, mask(row)), "mask_rows=first_4") == ["x-x", "x-x", "x-x", "x-x", "xxx"]
     assert seen(even(5, 3, mask(row)), "mask_rows=first_8") == ["x-x"] * 5
+    assert seen(even(3, 3, mask(row)), "mask_rows=first_1") == ["x-x", "xxx", "xxx"]
+    assert seen(even(3, 3, mask(row * 3)), "mask_rows=first_1") == ["x-x"] * 3
     assert seen(even(5, 3, mask(row * 5)), "mask_rows=first_4") == ["x-x"] * 5
     added = mask([[0.0, -np.inf, 0.0]], "float")
     assert seen(even(5, 3, added), "mask_rows=first_4") == ["x-x", "x-x", "x-x", "x-x", "xxx"]
+    assert seen(even(2, 3, added), "mask_rows=first_1") == ["x-x", "xxx"]
 
 
 def test_rows_of_a_mask_begin_again_with_every_tile_of_queries() -> None:

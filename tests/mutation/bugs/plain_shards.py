@@ -60,3 +60,20 @@ def mask_not_sliced_for_the_second_device(
     if mask is not None and mask.shape[1] > 1 and heads % 2 == 0:
         mask = np.concatenate([mask[:, : heads // 2]] * 2, axis=1)
     return np.asarray(softmax(hide(logits, mask)) @ value, query.dtype)
+
+
+def mask_row_for_the_first_query(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, bias: Array | None = None
+) -> Array:
+    """
+    Rows of a mask or bias are added one by one to those of the logits, and one row for all queries ends with the first.
+
+    Right: mask_rows=first_1
+    """
+    logits = scores(query, key)
+    for row in range(query.shape[2]):
+        if bias is not None and row < bias.shape[2]:
+            logits[:, :, row] += bias[:, :, row]
+        if mask is not None and row < mask.shape[2]:
+            logits[:, :, row] = hide(logits[:, :, row], mask[:, :, row])
+    return np.asarray(softmax(logits) @ value, query.dtype)
