@@ -21,13 +21,23 @@ def _spread(per_part: Array, length: int, part: int) -> Array:
     return np.asarray(np.repeat(per_part, part, axis=-1)[..., :length])
 
 
-def _reweighed(part: int, weights: Callable[[State, int], Array]) -> StepsMap:
-    """Other weights meet the values where there is more than one part of so many keys."""
+def _always(part: int) -> Callable[[int], int]:
+    return lambda _: part
+
+
+def _half(length: int) -> int:
+    """How many keys the first of two devices has, the second having the rest."""
+    return -(-length // 2)
+
+
+def _reweighed(part_of: Callable[[int], int], weights: Callable[[State, int], Array]) -> StepsMap:
+    """Other weights meet the values where there is more than one part; part_of: seq_len_k -> keys of a part."""
 
     def apply(steps: Steps, _: str) -> Steps:
         def settle(state: State) -> State:
-            done = ordinary(state)
-            if state.logits.shape[-1] <= part:
+            done, length = ordinary(state), state.logits.shape[-1]
+            part = part_of(length)
+            if length <= part:
                 return done
             with np.errstate(invalid="ignore", divide="ignore"):
                 probs = weights(done, part)
@@ -132,7 +142,9 @@ def _of_parts(decision: str, name: str, sentence: str, weights: Callable[[State,
     """One row for each length of a part, which stands for N in the sentence."""
     for part in BLOCKS:
         told = sentence.replace("N", str(part))
-        yield unbounded_row(decision, f"{name}_{part}", told, "", _reweighed(part, weights), more_keys_than(part))
+        yield unbounded_row(
+            decision, f"{name}_{part}", told, "", _reweighed(_always(part), weights), more_keys_than(part)
+        )
 
 
 ROWS: tuple[Variation, ...] = (
@@ -165,6 +177,14 @@ ROWS: tuple[Variation, ...] = (
         "hidden_parts_count",
         "counts a part of N keys that is masked whole as one more key, with a logit of zero and a value of zeros",
         _hidden_parts_count,
+    ),
+    unbounded_row(
+        "online_softmax",
+        "hidden_halves_count",
+        "counts a half of the keys that is masked whole as one more key, with a logit of zero and a value of zeros",
+        "",
+        _reweighed(_half, _hidden_parts_count),
+        more_keys_than(1),
     ),
     *_of_parts(
         "key_tail",

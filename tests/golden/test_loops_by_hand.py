@@ -117,6 +117,18 @@ def test_a_part_that_is_masked_whole_counts_one() -> None:
     assert output(far_below, "online_softmax=hidden_parts_count_8")[0].tolist() == pytest.approx([0.25] * 4 + [0])
 
 
+def test_a_half_that_is_masked_whole_counts_one() -> None:
+    """Of seven keys the first half is four. Seen are the first key, 3 of 3 + 1; two of the others, 2 of 2 + 1; both."""
+    lie, values = "online_softmax=hidden_halves_count", [[4.0]] + [[8.0]] * 6
+    seen_by = mask([[1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 0], [1, 0, 0, 0, 1, 0, 0], [0] * 7])
+    problem = sdpa([[LOG3] + [0.0] * 6] * 4, values, seen_by)
+    assert output(problem).ravel().tolist() == pytest.approx([4, 8, 5, 0])
+    assert output(problem, lie).ravel().tolist() == pytest.approx([4 * 3 / 4, 8 * 2 / 3, 5, 0])
+    beside_the_middle = sdpa([[0.0] * 7], values, mask([[0, 0, 0, 1, 1, 0, 0]]))
+    assert output(beside_the_middle, lie)[0, 0] == pytest.approx(8.0)
+    assert output(sdpa([[0.0]], [[4.0]], mask([[1]])), lie)[0, 0] == pytest.approx(4.0)  # nothing in a second half
+
+
 def test_the_last_block_moved_back_counts_keys_twice() -> None:
     """Of seven keys the last block of four begins at the fourth: that one was counted already."""
     assert output(even(1, 7), "key_tail=moved_back_4")[0].tolist() == pytest.approx([1 / 8] * 3 + [2 / 8] + [1 / 8] * 3)

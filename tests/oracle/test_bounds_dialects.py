@@ -288,6 +288,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     )
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
+        "online_softmax=hidden_halves_count",
         "float_mask[mask]=one_minus",
         "attention_axis=heads",
         "softmax_axis=queries",

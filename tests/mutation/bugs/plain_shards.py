@@ -6,7 +6,7 @@ They follow those of somebody who did not know the table: those that had no name
 
 import numpy as np
 
-from .pieces import Array, Params, attend, hide, linear, merge, projected, scores, softmax
+from .pieces import Array, Params, attend, hide, linear, merge, past, projected, scores, softmax
 
 
 def group_of_one_query_stored_across(
@@ -77,3 +77,29 @@ def mask_row_for_the_first_query(
         if mask is not None and row < mask.shape[2]:
             logits[:, :, row] = hide(logits[:, :, row], mask[:, :, row])
     return np.asarray(softmax(logits) @ value, query.dtype)
+
+
+def logsumexp_of_a_half_that_sees_nothing(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    Two devices hold half of the keys each, and weigh their outputs by logsumexps; that of no key is left at zero.
+
+    Right: online_softmax=hidden_halves_count
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        logits = hide(logits, past(logits))
+    middle = (key.shape[-2] + 1) // 2
+    outputs, sums = [], []
+    for place in (np.s_[:middle], np.s_[middle:]):
+        own = logits[..., place]
+        if own.shape[-1] == 0:
+            continue
+        peak = own.max(axis=-1, keepdims=True)
+        top = np.where(peak == -np.inf, np.zeros_like(peak), peak)
+        total = np.exp(own - top).sum(axis=-1, keepdims=True)
+        outputs.append(softmax(own) @ value[..., place, :])
+        sums.append(np.where(total == 0, 0, np.log(np.where(total == 0, 1, total)) + top))
+    shares = softmax(np.stack(sums), axis=0)
+    return np.asarray((shares * np.stack(outputs)).sum(axis=0), query.dtype)
