@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.oracle.other_packing import left_by_padding
 from conformance.oracle.other_tails import TAIL
 from conformance.oracle.variation import Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
@@ -24,11 +25,9 @@ Number = Callable[[Problem], Array | int]
 
 def _padding(problem: Problem) -> Array:
     """Which keys the padding leaves, shape (batch, seq_len_k); all where there is none."""
-    shown = np.ones((problem.batch, problem.seq_len_k), dtype=bool)
-    for group in problem.groups:
-        if group.kinds == ("key_padding",):
-            shown = shown & (np.asarray(group.values) != 0).reshape(-1, problem.seq_len_k)
-    return shown
+    kept = left_by_padding(problem)
+    left = np.ones(problem.seq_len_k, dtype=bool) if kept is None else kept.reshape(-1, problem.seq_len_k)
+    return np.broadcast_to(left, (problem.batch, problem.seq_len_k))
 
 
 def _lengths(problem: Problem) -> Array:

@@ -160,3 +160,16 @@ def test_a_causal_flag_compares_places_in_one_sequence_of_all_items() -> None:
     assert output(problem, causal_alignment="packed_items").ravel().tolist() == [1, 1.5, 0, 1]
     alone = even(values[:1], 1, Group("is_causal", ("causal",), "flag", seen, offset=0), queries=2)
     assert output(alone, causal_alignment="packed_items").ravel().tolist() == [1, 1.5]
+
+
+# ---- zeros for padding -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "expected"), [("zeroed", 13 / 4), ("zeroed_with_values", 7 / 4)])
+def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
+    """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
+    key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
+    padding = Group("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
+    assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
+    assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])

@@ -52,8 +52,7 @@ def padded_keys_zeroed(
     """
     Padded keys are zero, and not masked: so are their logits, but where a key is no number.
 
-    Right: mask_fill=zero or mask_fill=times_mask
-    When: {slots: [key_padding_mask]}
+    Right: padded_keys=zeroed
     """
     if key_padding_mask is not None:
         key = key * key_padding_mask[:, None, :, None]

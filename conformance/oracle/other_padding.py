@@ -1,0 +1,49 @@
+"""Variations that put zeros for what is padded, and take that for a mask."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.oracle.variation import Variation, problem_row
+from conformance.spec.problem import Array, Problem
+
+PADDING = ("key_padding",)
+
+
+def _zeroed(*names: str) -> Callable[[Problem], Problem]:
+    """Arrays as they are handed over, (batch, ..., seq_len_k, width), times the padding, which masks nothing."""
+
+    def apply(problem: Problem) -> Problem:
+        padding = [group.allowed for group in problem.groups if group.kinds == PADDING and group.allowed is not None]
+        if not padding:
+            return problem
+        kept = np.logical_and.reduce(padding)
+        groups = tuple(group for group in problem.groups if group.kinds != PADDING)
+        return problem.but(groups=groups, **{name: _times(getattr(problem, name), kept) for name in names})
+
+    return apply
+
+
+def _times(array: Array, kept: Array) -> Array:
+    """kept: (batch or 1, 1, 1, seq_len_k); an array of mha has no axis of heads."""
+    by_row = kept.swapaxes(-1, -2)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(array * (by_row if array.ndim == by_row.ndim else by_row[:, 0]))
+
+
+ROWS: tuple[Variation, ...] = (
+    problem_row(
+        "padded_keys",
+        "zeroed",
+        "puts zeros for keys that are padded, and does not mask them",
+        "pass the padding as a mask of each query",
+        _zeroed("key"),
+    ),
+    problem_row(
+        "padded_keys",
+        "zeroed_with_values",
+        "puts zeros for keys and values that are padded, and does not mask them",
+        "pass the padding as a mask of each query",
+        _zeroed("key", "value"),
+    ),
+)
