@@ -40,6 +40,7 @@ _OF_HEADS = tuple(f"empty_tiles_of_first_head_{queries}x{keys}" for queries, key
 
 INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_query": "it has no axis of queries",
+    "use[key_padding]=ignored_if_last_row_allows": "it has no axis of queries",
     "mask_axes[attention]=items_as_queries": _BY_QUERIES,
     "mask_axes[additive]=items_as_queries": _BY_QUERIES,
     "mask_axes[key_padding]=first_head": _BY_KEYS,

@@ -62,6 +62,12 @@ def _ignored_if_first_allows(_: Problem, group: Group) -> Group | None:
     return None if neutral[0, 0].all() and not neutral.all() else group
 
 
+def _ignored_if_last_row_allows(_: Problem, group: Group) -> Group | None:
+    """Whether anything is masked is looked up in the row of the last query, which a square causal mask shows all."""
+    neutral = group.values == 0 if group.element == "float" else group.values != 0
+    return None if neutral[:, :, -1].all() and not neutral.all() else group
+
+
 def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
     """Add (1 - mask) * -1e9 in place of a float mask, in the score dtype."""
 
@@ -171,6 +177,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"ignores {slot} where that of the first item and head masks nothing",
             "call once per item",
             _ignored_if_first_allows,
+        ),
+        row(
+            "use",
+            "ignored_if_last_row_allows",
+            f"ignores {slot} where it masks nothing for the last query",
+            "append a query that something is masked for",
+            _ignored_if_last_row_allows,
         ),
         *axis_variations(slot),
         *tile_variations(slot),

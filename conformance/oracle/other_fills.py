@@ -27,6 +27,15 @@ def _fill(amount: Callable[[str], float], *, replaces: bool = False) -> Callable
     return apply
 
 
+def _dead_rows_zero(fill: StepsMap) -> StepsMap:
+    """The same fill, and zeros for rows with nothing to attend."""
+
+    def settle(state: State) -> State:
+        return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
+
+    return lambda steps, score: insert_after(fill(steps, score), "dead_rows", Step("zero_dead_rows", settle))
+
+
 def _times_mask(steps: Steps, _: str) -> Steps:
     """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
 
@@ -83,6 +92,7 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
     "plus_1e4": lambda _: 1e4,
     "zero": lambda _: 0.0,
     "plus_1e-9": lambda _: 1e-9,
+    "minus_1e-9": lambda _: -1e-9,
 }
 
 
@@ -147,6 +157,16 @@ ROWS: tuple[Variation, ...] = (
         "",
         _fill(_NUMBERS["zero"], replaces=True),
     ),
+    *(
+        steps_row(
+            "mask_fill",
+            f"{name}_but_dead_rows",
+            f"puts {number} where masked, which is a logit like others, but returns zeros for a fully masked row",
+            "",
+            _dead_rows_zero(_fill(_NUMBERS[name], replaces=True)),
+        )
+        for name, number in (("zero", "zero"), ("minus_1e-9", "-1e-9"))
+    ),
     steps_row(
         "mask_fill",
         "times_mask",
@@ -154,12 +174,15 @@ ROWS: tuple[Variation, ...] = (
         "",
         _times_mask,
     ),
-    steps_row(
-        "mask_fill",
-        "plus_1e-9",
-        "puts 1e-9 where masked, which is a logit like others",
-        "",
-        _fill(_NUMBERS["plus_1e-9"], replaces=True),
+    *(
+        steps_row(
+            "mask_fill",
+            name,
+            f"puts {number} where masked, which is a logit like others",
+            "",
+            _fill(_NUMBERS[name], replaces=True),
+        )
+        for name, number in (("plus_1e-9", "1e-9"), ("minus_1e-9", "-1e-9"))
     ),
     steps_row(
         "mask_fill",

@@ -37,6 +37,13 @@ def _output_transposed(reply: Reply) -> Reply:
     return {**reply, "output": Expected(output.values.swapaxes(1, 2), output.dtype)}
 
 
+def _output_squeezed(reply: Reply) -> Reply:
+    output = reply.get("output")
+    if output is None or 1 not in output.values.shape:
+        return reply
+    return {**reply, "output": Expected(output.values.squeeze(), output.dtype)}
+
+
 def row(decision: str, name: str, sentence: str, remedy: str, reply: ReplyMap) -> Variation:
     """One row of the table."""
     return Variation(decision, name, sentence, remedy, "reply", reply=reply)
@@ -56,6 +63,13 @@ ROWS: tuple[Variation, ...] = (
         "returns (batch, seq_len, num_heads, head_dim)",
         "swap axes 1 and 2",
         _output_transposed,
+    ),
+    row(
+        "output_axes",
+        "squeezed",
+        "drops every axis of the output that has a length of one",
+        "reshape the output",
+        _output_squeezed,
     ),
     *(
         row("result_dtype", dtype, f"returns {dtype}", "cast the result", _returned_as(dtype))

@@ -564,6 +564,28 @@ def test_masked_logits_are_zero_or_large() -> None:
     assert output(problem, "mask_fill=times_mask") == pytest.approx([6.0, 5.0])
 
 
+def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
+    """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
+    problem = two_keys(mask([[0, 0], [1, 0]]))
+    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
+    assert output(problem, "mask_fill=zero_but_dead_rows") == pytest.approx([0.0, 5.0])
+    assert output(problem, "mask_fill=minus_1e-9") == pytest.approx([6.0, 5.0 - 0.75e-9], abs=1e-14)
+    assert output(problem, "mask_fill=minus_1e-9_but_dead_rows") == pytest.approx([0.0, 5.0 - 0.75e-9], abs=1e-14)
+
+
+def test_whether_anything_is_masked_may_be_read_off_the_last_row() -> None:
+    lie = "use[mask]=ignored_if_last_row_allows"
+    assert output(two_keys(mask([[1, 0], [1, 1]]))) == pytest.approx([4.0, 5.0])
+    assert output(two_keys(mask([[1, 0], [1, 1]])), lie) == pytest.approx([7.0, 5.0])
+    assert output(two_keys(mask([[1, 1], [1, 0]])), lie) == pytest.approx([7.0, 4.0])
+
+
+def test_axes_of_one_may_be_dropped() -> None:
+    problem = two_keys()
+    assert evaluate(problem, {"output_axes": "squeezed"}).reply["output"].values.shape == (2,)
+    assert evaluate(problem).reply["output"].values.shape == (1, 1, 2, 1)
+
+
 def test_a_masked_logit_that_is_no_number_stays_none_when_it_is_multiplied() -> None:
     problem = sdpa([[[[1.0]]]], [[[[0.0], [np.nan]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
     assert output(problem) == [4.0]

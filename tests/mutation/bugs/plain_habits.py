@@ -183,3 +183,35 @@ def result_rounded_to_float16(query: Array, key: Array, value: Array, mask: Arra
     Right: results_in_float16
     """
     return attend(query, key, value, mask).astype(np.float16).astype(query.dtype)
+
+
+def typing_slip_in_the_fill(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Masked logits are -1e-9, meant as -1e9; rows without a key are zeroed apart.
+
+    Right: mask_fill=minus_1e-9_but_dead_rows
+    """
+    logits = scores(query, key)
+    if mask is None:
+        return np.asarray(softmax(logits) @ value)
+    shown = np.broadcast_to(mask, logits.shape)
+    return np.asarray(softmax(np.where(shown, logits, -1e-9)) * shown.any(axis=-1, keepdims=True) @ value)
+
+
+def mask_judged_by_its_last_row(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A mask that shows the last query everything passes for one that hides nothing.
+
+    Right: use[mask]=ignored_if_last_row_allows
+    """
+    needless = mask is not None and mask[:, :, -1].all()
+    return attend(query, key, value, None if needless else mask)
+
+
+def output_squeezed(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    An axis of an einsum is dropped by squeeze, and with it any other of length one.
+
+    Right: output_axes=squeezed
+    """
+    return np.squeeze(attend(query, key, value, mask))
