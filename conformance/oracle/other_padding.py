@@ -5,20 +5,23 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.variation import Variation, problem_row
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array, Group, Problem
 
-PADDING = ("key_padding",)
+
+def _is_padding(group: Group) -> bool:
+    """Whether it hides keys for all queries and heads of an item, and nothing else."""
+    return group.kinds == ("key_padding",) and group.element != "float" and group.values.shape[1:3] == (1, 1)
 
 
 def _zeroed(*names: str) -> Callable[[Problem], Problem]:
     """Arrays as they are handed over, (batch, ..., seq_len_k, width), times the padding, which masks nothing."""
 
     def apply(problem: Problem) -> Problem:
-        padding = [group.allowed for group in problem.groups if group.kinds == PADDING and group.allowed is not None]
+        padding = [group for group in problem.groups if _is_padding(group)]
         if not padding:
             return problem
-        kept = np.logical_and.reduce(padding)
-        groups = tuple(group for group in problem.groups if group.kinds != PADDING)
+        kept = np.logical_and.reduce([group.values != 0 for group in padding])
+        groups = tuple(group for group in problem.groups if group not in padding)
         return problem.but(groups=groups, **{name: _times(getattr(problem, name), kept) for name in names})
 
     return apply
