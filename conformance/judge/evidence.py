@@ -9,11 +9,11 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import distance
-from conformance.judge.diagnose import OF_NONFINITE, Case, Way, is_unexpectedly_infinite, taking
+from conformance.judge.diagnose import CANONICAL, OF_NONFINITE, Case, Way, is_unexpectedly_infinite, taking
 from conformance.judge.expectation import Expectation
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
-from conformance.oracle.variations import find
+from conformance.oracle.variations import find, keeps_gradients
 from conformance.spec.problem import Problem
 
 APART = 2.0
@@ -70,7 +70,7 @@ class Evidence:
 
     def under(self, change: Change) -> dict[str, str]:
         """The declared dialect with the change over it."""
-        return with_change(self.declared.dialect, change)
+        return self._with(self.declared.dialect, change)
 
     def explained_by(self, change: Change) -> bool:
         """Whether the failing reply lies within its bound under the change."""
@@ -94,7 +94,7 @@ class Evidence:
         """
         if not any(_reaches(self.problem, way) for way in change):
             return False
-        more = with_change(self.under(taken), change)
+        more = self._with(self.under(taken), change)
         here = self._reply(self.under(taken)) if taken else self.declared.reply
         there = self._reply(more)
         return any(
@@ -111,25 +111,27 @@ class Evidence:
             for name, bound in self.declared.bounds.items()
         )
 
+    def _with(self, dialect: Dialect, change: Change) -> dict[str, str]:
+        """A dialect with a change over it, less what the gradients that are asked for are not derived under."""
+        changed = dict(dialect)
+        for way in change:
+            if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
+                changed = taking(changed, way)
+        return changed
+
     def _reply(self, dialect: Dialect) -> Reply:
         return evaluate(self.problem, dialect, self.profile.score).reply
 
 
-def with_change(dialect: Dialect, change: Change) -> dict[str, str]:
-    """A dialect with a change over it."""
-    changed = dict(dialect)
-    for way in change:
-        changed = taking(changed, way)
-    return changed
-
-
 def _reaches(problem: Problem, way: Way) -> bool:
     decision, name = way
-    if name == "canonical":
+    if name == CANONICAL:
         return True
     slot = slot_of(decision)[1]
     if slot is not None and all(group.slot != slot for group in problem.groups):
         return False
     variation = find(decision, name)
+    if problem.differentiated and not keeps_gradients(variation, problem):
+        return False
     changes = variation.problem is None or variation.problem(problem) is not problem
     return changes and variation.concerns(problem)

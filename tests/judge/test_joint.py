@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +17,12 @@ from conformance.judge.conditions import Condition, always
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.joint import Diagnosis, diagnose
+from conformance.judge.power import by_kind
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.other_masks import causal
 from conformance.oracle.variation import Dialect
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
@@ -405,3 +409,15 @@ def test_a_suspect_that_explains_nothing_is_none() -> None:
     (known,) = diagnose(subject(lambda _: REVERSED)).causes
     found = diagnose([cell(padded(2, 5, 7), IGNORED)], suspects=[known])
     assert [change for change, *_ in told(found)] == [IGNORED]
+
+
+def test_gradients_say_nothing_of_what_they_are_not_derived_under() -> None:
+    """Without its projection there is no gradient by it; under a mask that is ignored there is another one."""
+    root = Path(__file__).parents[2] / "cases"
+    problems = (materialise(case) for case in load([root / "gradients"], root) if case.operator == "mha" and case.masks)
+    judged = cell(by_kind(next(problems)), {})
+    missing, ignored = ("output_projection", "missing"), (f"use[{judged.problem.groups[0].slot}]", "ignored")
+    assert not judged.contradicts((missing,))
+    assert judged.contradicts((ignored,))
+    assert judged.contradicts((missing, ignored))
+    assert judged.under((missing, ignored)) == {ignored[0]: "ignored"}

@@ -23,6 +23,7 @@ from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.engine.adapters import read_adapter
 from conformance.engine.watch import Watch
+from conformance.gate import decide
 from conformance.judge.conditions import Condition, always
 from conformance.own.adapter_text import ADAPTER
 from conformance.own.checking import Request, check
@@ -95,12 +96,18 @@ def _mutants(pool: ProcessPoolExecutor, folder: Path, sample: int) -> Iterator[R
 
 
 def run_mutant(folder: Path, mutant: Mutant) -> Said:
-    """What `conformance run` says of a mutant."""
+    """
+    What `conformance run` says of a mutant.
+
+    Raises:
+        RuntimeError: the run did not come to a verdict.
+    """
     out = folder / f"{mutant.name}.run"
     words = ["run", "-j", "1", "--out", str(out), "-a", str(mutant.write(folder))]
     for case in mutant.cases:
         words += ["-k", case]
-    quietly(lambda: conformance(words))
+    if (code := quietly(lambda: conformance(words))) not in (decide.CONFORMS, decide.REJECTED):
+        raise RuntimeError(f"{mutant.name} ended with exit code {code}: conformance {' '.join(words)}")
     return said_of(load_run(out))
 
 
