@@ -13,7 +13,7 @@ from conformance.judge.diagnose import CANONICAL, OF_NONFINITE, Case, Way, is_un
 from conformance.judge.expectation import Expectation
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
-from conformance.oracle.variations import find, keeps_gradients
+from conformance.oracle.variations import find
 from conformance.spec.problem import Problem
 
 APART = 2.0
@@ -112,7 +112,7 @@ class Evidence:
         )
 
     def _with(self, dialect: Dialect, change: Change) -> dict[str, str]:
-        """A dialect with a change over it, less what the gradients that are asked for are not derived under."""
+        """A dialect with a change over it, less what takes away a parameter that a gradient is asked by."""
         changed = dict(dialect)
         for way in change:
             if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
@@ -131,7 +131,7 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if slot is not None and all(group.slot != slot for group in problem.groups):
         return False
     variation = find(decision, name)
-    if problem.differentiated and not keeps_gradients(variation, problem):
+    changed = problem if variation.problem is None else variation.problem(problem)
+    if problem.differentiated and problem.params.keys() - changed.params.keys():
         return False
-    changes = variation.problem is None or variation.problem(problem) is not problem
-    return changes and variation.concerns(problem)
+    return (variation.problem is None or changed is not problem) and variation.concerns(problem)

@@ -411,7 +411,7 @@ def test_a_suspect_that_explains_nothing_is_none() -> None:
     assert [change for change, *_ in told(found)] == [IGNORED]
 
 
-def test_gradients_say_nothing_of_what_they_are_not_derived_under() -> None:
+def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> None:
     """Without its projection there is no gradient by it; under a mask that is ignored there is another one."""
     root = Path(__file__).parents[2] / "cases"
     problems = (materialise(case) for case in load([root / "gradients"], root) if case.operator == "mha" and case.masks)
