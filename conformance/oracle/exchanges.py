@@ -14,7 +14,7 @@ import numpy as np
 from conformance.oracle.other_masks import each_group
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.steps import State, Step, insert_after
-from conformance.oracle.variation import Variation, problem_row, unbounded_row
+from conformance.oracle.variation import Family, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
 DECISION = "exchange"
@@ -166,19 +166,6 @@ def _more(each: Exchange) -> Callable[[Problem], bool]:
     return lambda problem: bool(each.shown(problem))
 
 
-_BY_NAME = {each.name: each for each in exchanges()}
-
-
-def find_exchange(name: str) -> Variation:
-    """
-    The variation of that name.
-
-    Raises:
-        KeyError: no exchange is called that.
-    """
-    each = _BY_NAME.get(name)
-    if each is None:
-        raise KeyError(
-            f"no variation {DECISION}={name}: one has a name such as {Exchange('key', 'heads', 'next').name}"
-        )
-    return exchange(each)
+FAMILY = Family(
+    DECISION, "one", Exchange("key", "heads", "next").name, {each.name: partial(exchange, each) for each in exchanges()}
+)

@@ -7,13 +7,14 @@ are found by name, and looked for only where a causal flag fails and nothing els
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 import numpy as np
 
 from conformance.oracle.other_masks import each_group
 from conformance.oracle.other_tiles import changed
-from conformance.oracle.variation import Variation, problem_row
+from conformance.oracle.variation import Family, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 
 DECISION = "causal_loop"
@@ -114,17 +115,6 @@ def key_loop(loop: KeyLoop) -> Variation:
     return problem_row(DECISION, loop.name, loop.sentence, "pass the mask", each_group(cut))
 
 
-_BY_NAME = {loop.name: loop for loop in key_loops()}
-
-
-def find_key_loop(name: str) -> Variation:
-    """
-    The variation of that name.
-
-    Raises:
-        KeyError: no loop is called that.
-    """
-    loop = _BY_NAME.get(name)
-    if loop is None:
-        raise KeyError(f"no variation {DECISION}={name}: a loop has a name such as {KeyLoop(8, 4, 'first').name}")
-    return key_loop(loop)
+FAMILY = Family(
+    DECISION, "a loop", KeyLoop(8, 4, "first").name, {loop.name: partial(key_loop, loop) for loop in key_loops()}
+)

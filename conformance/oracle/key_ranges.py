@@ -7,12 +7,13 @@ table: they are found by name, and looked for only where nothing else explains w
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from conformance.oracle.other_packing import left_by_padding
 from conformance.oracle.other_tails import TAIL
-from conformance.oracle.variation import Variation, problem_row
+from conformance.oracle.variation import Family, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 
 DECISION = "key_range"
@@ -122,17 +123,6 @@ def key_range(each: KeyRange) -> Variation:
     return problem_row(DECISION, each.name, each.sentence, "", cut)
 
 
-_BY_NAME = {each.name: each for each in key_ranges()}
-
-
-def find_key_range(name: str) -> Variation:
-    """
-    The variation of that name.
-
-    Raises:
-        KeyError: no range is called that.
-    """
-    each = _BY_NAME.get(name)
-    if each is None:
-        raise KeyError(f"no variation {DECISION}={name}: a range has a name such as {KeyRange('queries', 8).name}")
-    return key_range(each)
+FAMILY = Family(
+    DECISION, "a range", KeyRange("queries", 8).name, {each.name: partial(key_range, each) for each in key_ranges()}
+)

@@ -110,6 +110,31 @@ def unbounded_row(
     return Variation(decision, name, sentence, remedy, "steps", steps=steps, bounded=False, concerns=concerns)
 
 
+@dataclass(frozen=True)
+class Family:
+    """
+    Variations of one decision that are too many for the table.
+
+    what: one of them, as "a loop"; example: the name of one. rows: makes each by its name.
+    """
+
+    decision: str
+    what: str
+    example: str
+    rows: Mapping[str, Callable[[], Variation]]
+
+    def find(self, name: str) -> Variation:
+        """
+        The variation of that name.
+
+        Raises:
+            KeyError: none is called that.
+        """
+        if name not in self.rows:
+            raise KeyError(f"no variation {self.decision}={name}: {self.what} has a name such as {self.example}")
+        return self.rows[name]()
+
+
 _SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")
 
 

@@ -5,7 +5,6 @@ Order matters: within a stage, a dialect is composed in the order of this table,
 the first is named first.
 """
 
-from collections.abc import Callable
 from functools import cache
 
 from conformance.oracle import (
@@ -144,12 +143,8 @@ CANONICAL_NAMES: dict[str, str] = {
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 
-FITTED: dict[str, Callable[[str], Variation]] = {
-    key_loops.DECISION: key_loops.find_key_loop,
-    key_ranges.DECISION: key_ranges.find_key_range,
-    exchanges.DECISION: exchanges.find_exchange,
-}
-"""Decisions that can be taken in too many ways for the table -> finds one by its name."""
+FITTED = {each.decision: each for each in (key_loops.FAMILY, key_ranges.FAMILY, exchanges.FAMILY)}
+"""Decisions that can be taken in too many ways for the table."""
 
 _RANK = {variation.key: rank for rank, variation in enumerate(TABLE)}
 
@@ -162,7 +157,7 @@ def find(decision: str, name: str) -> Variation:
         KeyError: the table has no such row; the message lists the names of that decision.
     """
     if decision in FITTED:
-        return FITTED[decision](name)
+        return FITTED[decision].find(name)
     family, slot = slot_of(decision)
     rows = _by_key(slot)
     key = f"{decision}={name}"
