@@ -130,8 +130,9 @@ class _Search:
 
     def merge(self) -> None:
         """Let a cause have all cells of another one, the smallest first, where it explains them too."""
-        for candidate in [cause.candidate for cause in sorted(self.causes, key=lambda cause: len(cause.cells))]:
-            cause = next(each for each in self.causes if each.candidate == candidate)
+        by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
+        for which in [(cause.candidate, cause.guards) for cause in by_size]:
+            cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
             numbers = [n for n in self._taken if self.cells[n] in cause.cells]
             others = sorted((each for each in self.causes if each is not cause), key=lambda each: -len(each.cells))
             wide = next((each for each in others if all(self._has(each, n) for n in numbers)), None)
