@@ -10,8 +10,8 @@ from conformance.bridge.messages import read_declaration
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
 from conformance.engine.judging import Judge
-from conformance.judge.diagnose import Way, way_of
 from conformance.judge.evidence import Evidence
+from conformance.judge.explanation import Way, way_of
 from conformance.judge.repetition import CLASSES
 from conformance.judge.verdict import CONFORMING
 from conformance.spec.rounding import to_tensor

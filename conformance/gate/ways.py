@@ -9,7 +9,7 @@ from conformance.gate.change import Change, effective
 from conformance.gate.side import AND, INVARIANT, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
-from conformance.judge.diagnose import CANONICAL
+from conformance.judge.explanation import CANONICAL
 from conformance.judge.invariants import INVARIANTS
 from conformance.judge.telling import UNSTEADY, sentence, turned
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from conformance.judge.candidates import Candidate, Cause
 from conformance.judge.conditions import Condition, condition_text
-from conformance.judge.diagnose import explanation_of
 from conformance.judge.evidence import Evidence
+from conformance.judge.explanation import explanation_of
 from conformance.judge.joint import Diagnosis
 
 

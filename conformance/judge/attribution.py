@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from conformance.judge.causes import fewest
-from conformance.judge.diagnose import Way, taking
+from conformance.judge.explanation import Way, taking
 from conformance.judge.reading import Probe, Reading, agrees, alternatives, read
 from conformance.oracle.variation import Dialect
 

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
 from conformance.judge.conditions import Condition
-from conformance.judge.diagnose import CANONICAL, Way, ways
 from conformance.judge.evidence import Change, Evidence
+from conformance.judge.explanation import CANONICAL, Way, ways
 from conformance.oracle.variations import FITTED, find
 
 SEARCHED = 12

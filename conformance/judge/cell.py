@@ -12,8 +12,9 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.calibration import is_calibrated
 from conformance.judge.compare import Comparison, compare, has_rms_gate
-from conformance.judge.diagnose import Explanation, Likely
+from conformance.judge.diagnose import Likely
 from conformance.judge.expectation import Expectation, expect
+from conformance.judge.explanation import Explanation
 from conformance.judge.verdict import gravest
 from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Problem

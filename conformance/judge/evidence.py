@@ -9,8 +9,10 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import distance
-from conformance.judge.diagnose import CANONICAL, OF_NONFINITE, Case, Way, is_unexpectedly_infinite, taking
+from conformance.judge.diagnose import OF_NONFINITE, is_unexpectedly_infinite
 from conformance.judge.expectation import Expectation
+from conformance.judge.explanation import CANONICAL, Way, taking
+from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
 from conformance.oracle.variations import find
@@ -78,13 +80,13 @@ class Evidence:
             return True
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Case(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
+        return Suspect(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
 
     def held_by(self, change: Change) -> bool:
         """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Case(self.problem, self.declared, self.profile, self.actual).held_by(self.under(change))
+        return Suspect(self.problem, self.declared, self.profile, self.actual).held_by(self.under(change))
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """

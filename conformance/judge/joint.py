@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, different, pairs, singles
 from conformance.judge.chance import standing
 from conformance.judge.conditions import Condition
-from conformance.judge.diagnose import OF_NONFINITE, ways
+from conformance.judge.diagnose import OF_NONFINITE
 from conformance.judge.evidence import Evidence
+from conformance.judge.explanation import ways
 from conformance.judge.fitted import fitted
 from conformance.judge.guards import Fit, Guards
 from conformance.judge.whereabouts import INFORMATIVE, Whereabouts, whereabouts

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.steps import State
+from conformance.oracle.state import State
 from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from conformance.judge.attribution import readings
 from conformance.judge.circumstances import divided
-from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
 from conformance.oracle.variation import slot_of
 

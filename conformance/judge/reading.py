@@ -14,8 +14,9 @@ from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.judge.cell import compare_all
-from conformance.judge.diagnose import CANONICAL, SCREEN, Way, taking
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
+from conformance.judge.explanation import CANONICAL, Way, taking
+from conformance.judge.suspect import SCREEN
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of

@@ -1,6 +1,6 @@
 """Sentences about the ways of a decision: what a subject does that takes it so."""
 
-from conformance.judge.diagnose import CANONICAL
+from conformance.judge.explanation import CANONICAL
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import CANONICAL_NAMES, find
 

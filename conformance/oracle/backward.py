@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.arithmetic import SCALE_TIMES, Arithmetic
-from conformance.oracle.steps import State, attended
+from conformance.oracle.state import State
+from conformance.oracle.steps import attended
 from conformance.spec.problem import Array
 
 

@@ -9,7 +9,8 @@ and C are constants like the scale: each is inexact by one unit of `scale`, and 
 import numpy as np
 
 from conformance.oracle.roundings import Roundings, variance
-from conformance.oracle.steps import State, bent
+from conformance.oracle.state import State
+from conformance.oracle.steps import bent
 from conformance.spec.problem import Array
 
 

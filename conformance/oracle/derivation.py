@@ -8,10 +8,11 @@ from conformance.bridge.profile import Profile
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.filling import exact_logits, fill
 from conformance.oracle.operands import Operands, composed, finite, operands
+from conformance.oracle.pipeline import Steps
 from conformance.oracle.roundings import Roundings, roundings
 from conformance.oracle.rows import ORDINARY, Rows, Softmax, rows
 from conformance.oracle.softmaxes import no_worst, of_softmax, softmax_of, undecided
-from conformance.oracle.steps import State, Steps
+from conformance.oracle.state import State
 from conformance.oracle.worst import Worst, capped_error, logit_error, magnitudes, worst
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest

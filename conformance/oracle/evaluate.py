@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from conformance.oracle.gradients import gradients
-from conformance.oracle.steps import STEPS, State, Step, Steps, insert_after, run
+from conformance.oracle.pipeline import STEPS, Step, Steps, insert_after, run
+from conformance.oracle.state import State
 from conformance.oracle.variation import Dialect, Expected, Reply, Variation
 from conformance.oracle.variations import compose
 from conformance.spec.problem import SCORES, Array, Problem

@@ -13,7 +13,8 @@ import numpy as np
 
 from conformance.oracle.other_masks import each_group
 from conformance.oracle.other_tiles import changed
-from conformance.oracle.steps import State, Step, insert_after
+from conformance.oracle.pipeline import Step, insert_after
+from conformance.oracle.state import State
 from conformance.oracle.variation import Family, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 

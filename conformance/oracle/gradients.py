@@ -8,7 +8,8 @@ import numpy as np
 
 from conformance.oracle.arithmetic import EXACT, Arithmetic
 from conformance.oracle.backward import Heads, backward
-from conformance.oracle.steps import State, merge_heads, split_heads
+from conformance.oracle.state import State
+from conformance.oracle.steps import merge_heads, split_heads
 from conformance.spec.problem import GRADIENT, Array
 
 Gradients = dict[str, Array]

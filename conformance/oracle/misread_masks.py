@@ -8,7 +8,9 @@ import numpy as np
 
 from conformance.oracle.misread_axes import axis_variations, on_slot
 from conformance.oracle.misread_tiles import tile_variations
-from conformance.oracle.steps import State, Steps, replace_step, whole_rows, widened
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import whole_rows, widened
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import largest, round_to

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.evaluate import Answer, varied_steps
+from conformance.oracle.pipeline import Step, Steps
 from conformance.oracle.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.oracle.steps import State, Step, Steps, begin, linear
+from conformance.oracle.state import State, begin
+from conformance.oracle.steps import linear
 from conformance.spec.problem import Array, Problem
 
 APPENDED = ("bias_k", "bias_v")

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Step, Steps, insert_after, linear, replace_step
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import linear
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation
 from conformance.spec.problem import Array, Problem
 

@@ -1,6 +1,7 @@
 """Variations of the backward pass alone: they show in gradients and nowhere else."""
 
-from conformance.oracle.steps import State, Step, Steps, insert_after
+from conformance.oracle.pipeline import Step, Steps, insert_after
+from conformance.oracle.state import State
 from conformance.oracle.variation import Variation, steps_row
 
 RECOMPUTED = "recomputed_weights"

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Step, Steps, bent, insert_after, replace_step
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import bent
 from conformance.oracle.variation import StepsMap, Variation
 from conformance.spec.problem import Array, Problem
 

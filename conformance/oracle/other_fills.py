@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
-from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import (
     StepsMap,
     Variation,

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step, settle_dead_rows, softmax
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import settle_dead_rows, softmax
 from conformance.oracle.variation import Variation, unbounded_row
 from conformance.spec.problem import Problem
 

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step, softmax
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import softmax
 from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.rounding import largest, smallest_subnormal
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import each_group
-from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, each_group
-from conformance.oracle.steps import State
+from conformance.oracle.state import State
 from conformance.oracle.variation import HeadsMap, ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 

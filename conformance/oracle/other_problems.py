@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, each_group, window
-from conformance.oracle.steps import State, Step, Steps, insert_after
+from conformance.oracle.pipeline import Step, Steps, insert_after
+from conformance.oracle.state import State
 from conformance.oracle.variation import Expected, ProblemMap, Reply, Variation, problem_row
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import largest

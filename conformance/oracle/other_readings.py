@@ -8,7 +8,8 @@ import numpy as np
 
 from conformance.oracle.other_masks import window
 from conformance.oracle.other_problems import bias_times
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, each_group, with_edges
-from conformance.oracle.steps import State, Step, Steps, insert_after, replace_step, softmax
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import softmax
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Group, Problem
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, attended, replace_step, widened
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import attended, widened
 from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Problem

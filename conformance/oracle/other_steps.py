@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.steps import State, Step, Steps, insert_after, merge_heads, replace_step, weigh
+from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import merge_heads, weigh
 from conformance.oracle.variation import HeadsMap, Variation, steps_row, unbounded_row
 from conformance.spec.problem import Array
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
-from conformance.oracle.steps import State
+from conformance.oracle.state import State
 from conformance.oracle.variation import HeadsMap, Variation
 from conformance.spec.problem import Array, Problem
 

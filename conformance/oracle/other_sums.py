@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import Expected, Reply, Variation, more_keys_than
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, smallest_subnormal

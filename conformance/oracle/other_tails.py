@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
-from conformance.oracle.steps import State, Steps, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
 from conformance.oracle.variation import ProblemMap, StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_replies import averaged
-from conformance.oracle.steps import State, Steps, replace_step, widened
+from conformance.oracle.pipeline import Steps, replace_step
+from conformance.oracle.state import State
+from conformance.oracle.steps import widened
 from conformance.oracle.variation import StepsMap, Variation, asks_for_weights, steps_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 

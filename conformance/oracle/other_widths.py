@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from conformance.oracle.steps import State
+from conformance.oracle.state import State
 from conformance.oracle.variation import HeadsMap, ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Problem
 

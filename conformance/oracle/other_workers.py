@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
-from conformance.oracle.steps import State, Step, insert_after
+from conformance.oracle.pipeline import Step, insert_after
+from conformance.oracle.state import State
 from conformance.oracle.variation import StepsMap, Variation, unbounded_row
 from conformance.spec.problem import Array, Problem
 

@@ -11,9 +11,11 @@ import numpy as np
 
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.operands import Operands, step_of
+from conformance.oracle.pipeline import Steps
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
 from conformance.oracle.rows import ORDINARY, Rows, Softmax
-from conformance.oracle.steps import State, Steps, softmax
+from conformance.oracle.state import State
+from conformance.oracle.steps import softmax
 from conformance.oracle.worst import Worst
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest

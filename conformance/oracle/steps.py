@@ -1,105 +1,15 @@
 """
-Attention in float64, as a tuple of short named steps on one record.
+Attention in float64, as short named steps on one record.
 
 There is no option in here: a different way of doing attention is a different problem, a different tuple
 of steps or a different reply (see `variation`). Formulas: Vaswani et al. 2017, section 3.2, with the mask, bias and
 fully masked row of the ONNX `Attention` operator (opset 23 and later).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
-
 import numpy as np
 
-from conformance.spec.problem import Array, Problem
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """
-    Everything an attention call computes on its way; any field may be looked at.
-
-    query, key, value: after projection, head split and repetition of grouped heads, (batch, num_heads, seq_len,
-    head_dim or value_dim). scale: what the products are multiplied by. allowed: True = attend, shape of the logits.
-    bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
-    cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
-    softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
-    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. normalises:
-    whether a backward pass still divides by the sum of a row whose logits swallow its logarithm. context: probs .
-    value. output, weights: the reply.
-    """
-
-    problem: Problem
-    query: Array
-    key: Array
-    value: Array
-    scale: float
-    allowed: Array
-    bias: Array | None
-    products: Array
-    scaled: Array
-    capped: Array
-    logits: Array
-    probs: Array
-    dead: Array
-    absorbed: Array
-    passes: bool
-    normalises: bool
-    context: Array
-    output: Array
-    weights: Array
-
-    def but(self, **fields: Any) -> "State":
-        """
-        The same state except for `fields`; `dataclasses.replace` takes most of the time of a small problem.
-
-        Raises:
-            TypeError: a state has no such field.
-        """
-        changed = object.__new__(State)
-        vars(changed).update(vars(self), **fields)
-        if len(vars(changed)) > len(vars(self)):
-            raise TypeError(f"a state has no {' or '.join(fields.keys() - vars(self).keys())}")
-        return changed
-
-
-@dataclass(frozen=True)
-class Step:
-    """One named stage of attention."""
-
-    name: str
-    apply: Callable[[State], State]
-
-
-Steps = tuple[Step, ...]
-
-
-def begin(problem: Problem) -> State:
-    """A state in which nothing has been computed."""
-    nothing = np.empty(0)
-    return State(
-        problem=problem,
-        query=problem.query,
-        key=problem.key,
-        value=problem.value,
-        scale=problem.applied_scale,
-        allowed=problem.allowed(),
-        bias=problem.bias(),
-        products=nothing,
-        scaled=nothing,
-        capped=nothing,
-        logits=nothing,
-        probs=nothing,
-        dead=nothing,
-        absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
-        passes=False,
-        normalises=True,
-        context=nothing,
-        output=nothing,
-        weights=nothing,
-    )
+from conformance.oracle.state import State
+from conformance.spec.problem import Array
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -292,71 +202,3 @@ def answer_context(state: State) -> State:
 def answer_weights(state: State) -> State:
     """The weights are returned as they met the values."""
     return state.but(weights=state.probs)
-
-
-CORE: Steps = (
-    Step("group", group),
-    Step("multiply", multiply),
-    Step("scale", scale),
-    Step("softcap", cap),
-    Step("bias", add_bias),
-    Step("mask", mask),
-    Step("softmax", softmax),
-    Step("dead_rows", settle_dead_rows),
-    Step("weigh", weigh),
-    Step("weights", answer_weights),
-)
-SDPA: Steps = (*CORE, Step("answer", answer_context))
-MHA: Steps = (
-    Step("project", project),
-    Step("activate", activate),
-    Step("split", split),
-    Step("append", append),
-    *CORE,
-    Step("merge", merge),
-    Step("project_out", project_out),
-    Step("residual", add_residual),
-)
-STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
-"""The steps of each operator, in order."""
-
-
-def run(problem: Problem, steps: Steps) -> State:
-    """Compute `problem` by `steps`; what precedes the first that is not the operator's own is not computed again."""
-    usual = STEPS[problem.operator]
-    shared = next((n for n, pair in enumerate(zip(steps, usual, strict=False)) if pair[0] is not pair[1]), len(usual))
-    state = _after(problem, min(shared, len(steps)))
-    for step in steps[shared:]:
-        state = step.apply(state)
-    return state
-
-
-@lru_cache(maxsize=64)
-def _after(problem: Problem, count: int) -> State:
-    """The state after so many of the operator's own steps; those of the last few problems are kept."""
-    return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
-
-
-def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
-    """
-    The same steps with another function under `name`.
-
-    Raises:
-        KeyError: there is no such step.
-    """
-    if all(step.name != name for step in steps):
-        raise KeyError(f"no step {name!r} among {', '.join(step.name for step in steps)}")
-    return tuple(Step(name, apply) if step.name == name else step for step in steps)
-
-
-def insert_after(steps: Steps, name: str, step: Step) -> Steps:
-    """
-    The same steps with one more after `name`.
-
-    Raises:
-        KeyError: there is no such step.
-    """
-    index = next((i for i, each in enumerate(steps) if each.name == name), None)
-    if index is None:
-        raise KeyError(f"no step {name!r} among {', '.join(each.name for each in steps)}")
-    return (*steps[: index + 1], step, *steps[index + 1 :])

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.oracle.steps import State, Steps
+from conformance.oracle.pipeline import Steps
+from conformance.oracle.state import State
 from conformance.spec.problem import Array, Problem
 
 Dialect = Mapping[str, str]

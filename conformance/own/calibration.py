@@ -5,8 +5,8 @@ from operator import itemgetter
 
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
-from conformance.judge.diagnose import Case as Suspect
 from conformance.judge.expectation import expect
+from conformance.judge.suspect import Suspect
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
 from conformance.own.probing import (

@@ -13,8 +13,8 @@ from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.judge.cell import compare_all
-from conformance.judge.diagnose import Case as Suspect
 from conformance.judge.expectation import expect
+from conformance.judge.suspect import Suspect
 from conformance.oracle.bounds import UnderivedBound
 from conformance.oracle.variation import Dialect
 from conformance.spec.case import Case

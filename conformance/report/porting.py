@@ -7,7 +7,7 @@ from typing import Any
 from conformance.engine.adapters import Subject
 from conformance.engine.slots import Slot
 from conformance.judge.circumstances import divided
-from conformance.judge.diagnose import Way
+from conformance.judge.explanation import Way
 from conformance.judge.probing import size
 from conformance.judge.reading import OF_ARRAYS, Reading
 from conformance.judge.telling import sentence

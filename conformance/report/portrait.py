@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.probing import Line, Observation, Portrait
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import CANONICAL_NAMES

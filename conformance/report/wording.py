@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from conformance.engine.slots import Slot
-from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.telling import short
 from conformance.oracle.variation import slot_of
 from conformance.oracle.variations import find

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.judge.diagnose import ways
+from conformance.judge.explanation import ways
 from conformance.judge.power import by_kind
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.loader import load

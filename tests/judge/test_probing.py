@@ -8,8 +8,8 @@ import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
-from conformance.judge.diagnose import CANONICAL
 from conformance.judge.expectation import expect
+from conformance.judge.explanation import CANONICAL
 from conformance.judge.probing import Line, Portrait, portray
 from conformance.judge.reading import Probe
 from conformance.oracle.evaluate import evaluate

@@ -5,7 +5,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from conformance.oracle.steps import STEPS, State, Step, Steps, begin, insert_after, replace_step, run
+from conformance.oracle.pipeline import STEPS, Step, Steps, insert_after, replace_step, run
+from conformance.oracle.state import State, begin
 from conformance.spec.problem import Problem
 
 PROBLEM = Problem(

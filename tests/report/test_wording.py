@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.engine.slots import Slot, parse_slots
-from conformance.judge.diagnose import CANONICAL, Way
+from conformance.judge.explanation import CANONICAL, Way
 from conformance.report.conventions import conventions
 from conformance.report.wording import NOTHING, Destination, argument_changes, change
 

@@ -1,0 +1,102 @@
+"""The ways in which a call could be taken otherwise than declared, each in words and as a dialect."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from conformance.oracle.variation import Dialect
+from conformance.oracle.variations import CANONICAL_NAMES, FITTED, candidates, find
+from conformance.spec.problem import Problem
+
+CANONICAL = "canonical"
+Way = tuple[str, str]
+"""A decision and the way it is taken; `canonical` takes a declared one back."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    One decision that explains a reply.
+
+    declared: how the subject says it takes the decision. budget: what the reply uses of the bound under it.
+    """
+
+    decision: str
+    name: str
+    declared: str
+    sentence: str
+    remedy: str
+    budget: float
+
+    @property
+    def way(self) -> Way:
+        """The decision as it was taken."""
+        return way_of(self.decision, self.name)
+
+    def record(self) -> dict[str, object]:
+        """For the run log."""
+        return {
+            "decision": self.decision,
+            "name": self.name,
+            "declared": self.declared,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+            "budget": self.budget,
+        }
+
+
+def way_of(decision: str, name: str) -> Way:
+    """A decision and the name that an explanation gives the way it is taken."""
+    return decision, CANONICAL if name == CANONICAL_NAMES.get(decision, CANONICAL) else name
+
+
+def taking(dialect: Dialect, way: Way) -> dict[str, str]:
+    """`dialect` with one decision taken in a certain way."""
+    decision, name = way
+    rest = {each: taken for each, taken in dialect.items() if each != decision}
+    return rest if name == CANONICAL else {**rest, decision: name}
+
+
+def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
+    """A way in words, for a call under a declared dialect; None where the call cannot take it."""
+    found = next((each for each, _ in alternatives(problem, declared) if each.way == way), None)
+    return _fitted(way) if found is None and way[0] in FITTED else found
+
+
+def _fitted(way: Way) -> Explanation:
+    """What the table does not have."""
+    row = find(*way)
+    return Explanation(*way, CANONICAL_NAMES[way[0]], row.sentence, row.remedy, 0.0)
+
+
+def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
+    """Every single way in which a call could be taken otherwise than declared, and which changes something."""
+    return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
+
+
+def alternatives(
+    problem: Problem, declared: Dialect, among: Collection[Way] | None = None
+) -> Iterator[tuple[Explanation, Dialect]]:
+    """
+    Every single decision taken otherwise than declared, with the dialect: declared ones taken back first.
+
+    among: only these ways, if given.
+    """
+    for decision, name in declared.items():
+        if among is not None and (decision, CANONICAL) not in among:
+            continue
+        canonical = CANONICAL_NAMES.get(decision, CANONICAL)
+        sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
+        rest = {d: n for d, n in declared.items() if d != decision}
+        yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
+    for variation in candidates(problem):
+        if among is not None and way_of(variation.decision, variation.name) not in among:
+            continue
+        if declared.get(variation.decision) == variation.name:
+            continue
+        if variation.problem is not None and variation.problem(problem) is problem:
+            continue
+        before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, CANONICAL))
+        yield (
+            Explanation(variation.decision, variation.name, before, variation.sentence, variation.remedy, 0.0),
+            {**declared, variation.decision: variation.name},
+        )
