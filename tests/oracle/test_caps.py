@@ -78,6 +78,22 @@ def test_without_a_cap_its_variations_change_nothing() -> None:
         np.testing.assert_array_equal(weights(case, softcap=name), weights(case))
 
 
+def test_a_limit_holds_before_the_bias_or_after_it() -> None:
+    bias = Group("bias", ("additive",), "float", np.asarray([3.0, 4.0, -np.inf])[None, None, None])
+    case = problem([12.0, -14.0, 50.0], softcap=None, groups=(bias,))
+    assert weights(case) == softmax(15.0, -10.0, -np.inf)
+    assert weights(case, logit_limit="10") == softmax(13.0, -6.0, -np.inf)
+    assert weights(case, logit_limit="10_after_bias") == softmax(10.0, -10.0, -np.inf)
+    np.testing.assert_array_equal(weights(case, logit_limit="80_after_bias"), weights(case))
+
+
+def test_a_limit_leaves_masked_keys_masked_and_holds_behind_a_cap() -> None:
+    mask = Group("mask", ("attention",), "bool", np.asarray([True, True, False])[None, None, None])
+    case = problem([60.0, 55.0, 70.0], softcap=None, groups=(mask,))
+    assert weights(case, logit_limit="50").tolist() == [0.5, 0.5, 0.0]
+    assert weights(problem([1e6, -1e6]), logit_limit="10") == softmax(2.0, -2.0)
+
+
 def test_errors_pass_by_the_derivative() -> None:
     gain = slope(evaluate(problem([LOG, 0.0])).state)
     assert gain is not None

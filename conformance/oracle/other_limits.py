@@ -1,0 +1,51 @@
+"""Variations that cut logits off at a number of their own, so that an exponential may not overflow."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from conformance.oracle.pipeline import Step, insert_after
+from conformance.oracle.state import State
+from conformance.oracle.variation import StepsMap, Variation, unbounded_row
+from conformance.spec.problem import Problem
+
+LIMITS = (10, 20, 30, 50, 80, 88, 100, 10000)
+"""Numbers that logits are cut off at: round ones, and one whose exponential is just below the largest of float32."""
+
+
+def _before_bias(limit: float) -> StepsMap:
+    """Cut off what the scale and a softcap leave; a mask hides as before."""
+
+    def clipped(state: State) -> State:
+        return state.but(capped=np.clip(state.capped, -limit, limit))
+
+    return lambda steps, _: insert_after(steps, "softcap", Step("limit", clipped))
+
+
+def _after_bias(limit: float) -> StepsMap:
+    """Cut off the sum of logit and bias, but -inf, which masks."""
+
+    def clipped(state: State) -> State:
+        if state.bias is None:
+            return state.but(logits=np.clip(state.logits, -limit, limit))
+        return state.but(logits=np.where(state.bias == -np.inf, -np.inf, np.clip(state.logits, -limit, limit)))
+
+    return lambda steps, _: insert_after(steps, "bias", Step("limit", clipped))
+
+
+def _adds_bias(problem: Problem) -> bool:
+    return any(group.element == "float" for group in problem.groups)
+
+
+def _rows() -> Iterator[Variation]:
+    """After a bias only in calls that add one: elsewhere it is the same."""
+    for limit in LIMITS:
+        told, remedy = f"cuts the logits off at -{limit} and {limit}", "keep logits small"
+        yield unbounded_row("logit_limit", f"{limit}", told, remedy, _before_bias(float(limit)))
+        late = _after_bias(float(limit))
+        yield unbounded_row(
+            "logit_limit", f"{limit}_after_bias", f"{told} after a bias is added", remedy, late, _adds_bias
+        )
+
+
+ROWS: tuple[Variation, ...] = tuple(_rows())
