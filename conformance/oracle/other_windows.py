@@ -104,6 +104,20 @@ def _first_keys_shown(count: int) -> ProblemMap:
     return each_group(shown)
 
 
+def _where_it_leaves(*, left: bool, seen: bool) -> ProblemMap:
+    """A query whose window begins before the first key, or ends behind the last, sees nothing, or all keys."""
+
+    def wrapped(problem: Problem, group: Group) -> Group:
+        side = None if group.window is None else group.window[0 if left else 1]
+        if side is None:
+            return group
+        queries = np.arange(problem.seq_len_q)[:, None]
+        leaves = queries < side if left else queries + side >= problem.seq_len_k
+        return changed(group, np.where(leaves, seen, group.values))
+
+    return each_group(wrapped)
+
+
 def _row(name: str, sentence: str, problem: ProblemMap) -> Variation:
     return problem_row("window_edges", name, sentence, "pass the mask", problem)
 
@@ -128,6 +142,21 @@ ROWS: tuple[Variation, ...] = (
     _row("left_zero_is_unbounded", "takes a left side of 0 of a window for no bound", _sides(_left_unbounded)),
     _row("right_zero_is_unbounded", "takes a right side of 0 of a window for no bound", _sides(_right_unbounded)),
     _row("inverted", "attends just the keys outside of a window", _outside(_beyond_either)),
+    *(
+        _row(
+            f"{name}_{result}",
+            f"shows a query {what} where its window {where}{why}",
+            _where_it_leaves(left=left, seen=seen),
+        )
+        for name, where, left in (
+            ("begins_before_keys", "begins before the first key", True),
+            ("ends_behind_keys", "ends behind the last key", False),
+        )
+        for result, what, why, seen in (
+            ("none", "no key", ": its position wraps, or is not clamped", False),
+            ("all", "all keys", "", True),
+        )
+    ),
     *(
         _row(
             f"sinks_{count}",

@@ -98,6 +98,23 @@ def test_a_window_begins_at_the_next_tile() -> None:
     assert seen(even(7, 7, group), "window_edges=from_next_tile_8") == right
 
 
+def test_a_window_that_leaves_the_keys_shows_none_or_all() -> None:
+    edges = (2, 1)
+    group = Group("window", ("window",), "flag", window(5, 6, *edges), window=edges)
+    right = ["xx----", "xxx---", "xxxx--", "-xxxx-", "--xxxx"]
+    assert seen(even(5, 6, group)) == right
+    assert seen(even(5, 6, group), "window_edges=begins_before_keys_none") == ["------"] * 2 + right[2:]
+    assert seen(even(5, 6, group), "window_edges=begins_before_keys_all") == ["xxxxxx"] * 2 + right[2:]
+    assert seen(even(5, 6, group), "window_edges=ends_behind_keys_none") == right  # query 4 sees the last key
+    short = Group("window", ("window",), "flag", window(5, 4, *edges), window=edges)
+    fewer = ["xx--", "xxx-", "xxxx", "-xxx", "--xx"]
+    assert seen(even(5, 4, short)) == fewer
+    assert seen(even(5, 4, short), "window_edges=ends_behind_keys_none") == [*fewer[:3], "----", "----"]
+    assert seen(even(5, 4, short), "window_edges=ends_behind_keys_all") == [*fewer[:3], "xxxx", "xxxx"]
+    open_ = Group("window", ("window",), "flag", window(5, 4, None, None), window=(None, None))
+    assert seen(even(5, 4, open_), "window_edges=begins_before_keys_none") == ["xxxx"] * 5
+
+
 def test_a_mask_of_one_row_is_for_the_first_queries() -> None:
     row = [[1, 0, 1]]
     assert seen(even(5, 3, mask(row)), "mask_rows=first_4") == ["x-x", "x-x", "x-x", "x-x", "xxx"]

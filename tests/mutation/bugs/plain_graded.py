@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pieces import Array, scores, softmax
+from .pieces import Array, hide, scores, softmax
 
 
 def exponent_held_to_thirty(
@@ -29,3 +29,51 @@ def biased_logits_clamped(query: Array, key: Array, value: Array, bias: Array | 
     hidden = False if bias is None else bias == -np.inf
     clamped = np.clip(logits if bias is None else logits + bias, -100, 100)
     return np.asarray(softmax(np.where(hidden, -np.inf, clamped)) @ value, query.dtype)
+
+
+def window_of_unsigned_places(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    window: tuple[int | None, int | None] | None = None,
+) -> Array:
+    """
+    The first key of a window is a size, which has no sign: before key 0 it is a very large one.
+
+    Right: window_edges=begins_before_keys_none
+    """
+    logits = hide(scores(query, key), mask)
+    left, right = window or (None, None)
+    for row in range(query.shape[-2]):
+        first = 0 if left is None else (row - left) % 2**32
+        last = key.shape[-2] if right is None else row + right + 1
+        logits[..., row, :first] = -np.inf
+        logits[..., row, last:] = -np.inf
+    return np.asarray(softmax(logits) @ value)
+
+
+def window_left_at_the_end(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    window: tuple[int | None, int | None] | None = None,
+) -> Array:
+    """
+    A window that does not lie within the keys is taken for no window, on the right.
+
+    Right: window_edges=ends_behind_keys_all
+    """
+    logits = hide(scores(query, key), mask)
+    left, right = window or (None, None)
+    apart = np.arange(key.shape[-2]) - np.arange(query.shape[-2])[:, None]
+    seen = np.ones(apart.shape, bool)
+    if left is not None:
+        seen &= apart >= -left
+    if right is not None:
+        seen &= apart <= right
+        seen |= np.arange(query.shape[-2])[:, None] + right > key.shape[-2] - 1
+    return np.asarray(softmax(hide(logits, seen)) @ value)
