@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from conformance.oracle.other_masks import each_group
-from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_tiles
+from conformance.oracle.other_tiles import changed, first_of_tile, last_of_tile, over_runs, over_tiles
 from conformance.oracle.variation import ProblemMap, Variation, problem_row
 from conformance.spec.problem import Array, Group, Problem
 
@@ -89,6 +89,24 @@ def _ends_where_hidden(tile: int) -> ProblemMap:
     return apply
 
 
+def _skips_for_one(queries: int, keys: int) -> ProblemMap:
+    """A tile is skipped unless every query of it attends some of its keys; only one without any is to be skipped."""
+
+    def apply(problem: Problem) -> Problem:
+        attended = np.broadcast_to(problem.attended(), problem.logits_shape)
+        some = over_runs(attended, keys, np.logical_or, axis=-1)
+        seen = over_runs(some, queries, np.logical_and, axis=-2)
+        if not (attended & ~seen).any():
+            return problem
+        return problem.but(groups=(*problem.groups, Group(LOOP, (LOOP,), "bool", seen)))
+
+    return apply
+
+
+def _is_masked(problem: Problem) -> bool:
+    return bool(problem.groups)
+
+
 def _family(
     decision: str,
     name: str,
@@ -147,5 +165,17 @@ ROWS: tuple[Variation, ...] = (
             _ends_where_hidden(tile),
         )
         for tile in (4, 8, 16, 32)
+    ),
+    *(
+        Variation(
+            "masked_tile",
+            f"skipped_for_one_{queries}x{keys}",
+            f"skips a tile of {queries} queries and {keys} keys where one query attends none of them, though others do",
+            "",
+            "problem",
+            problem=_skips_for_one(queries, keys),
+            concerns=_is_masked,
+        )
+        for queries, keys in (*SQUARE, *TILES)
     ),
 )

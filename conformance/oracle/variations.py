@@ -133,6 +133,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "causal_key_tile": "each by itself",
     "mask_rows": "for all queries",
     "leading_masked_keys": "without effect",
+    "masked_tile": "skipped where no query attends it",
     "causal_mask": "as asked for",
     "always_attended": "what masks allow",
     key_loops.DECISION: "to the last key that is attended",

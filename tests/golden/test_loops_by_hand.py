@@ -321,3 +321,20 @@ def test_a_side_without_bound_stays_so() -> None:
     assert seen(left, "window_edges=to_query") == seen(left)
     assert seen(right, "window_edges=before") == seen(right) == ["x--", "xx-", "xxx"]
     assert seen(left, "window_edges=inverted") == ["---", "x--", "xx-"]
+
+
+def test_a_tile_is_skipped_for_all_where_one_query_attends_none_of_it() -> None:
+    rows = ["xx---x-x", "x----x--", "xxxxxx--", "----xxxx", "-x------", "xxxxx---"]
+    problem = even(6, 8, mask([[key == "x" for key in row] for row in rows]))
+    assert seen(problem) == rows
+    # of queries 0 to 3 the last attends none of keys 0 to 3; of 4 and 5 the first none of keys 4 to 7
+    left = ["-----x-x", "-----x--", "----xx--", "----xxxx", "-x------", "xxxx----"]
+    assert seen(problem, "masked_tile=skipped_for_one_4x4") == left
+    assert seen(problem, "masked_tile=skipped_for_one_8x4") == ["--------"] * 6
+    assert seen(problem, "masked_tile=skipped_for_one_8x8") == rows
+    assert seen(even(6, 8, flag(6, 8)), "masked_tile=skipped_for_one_4x4") == [
+        *("x-------", "xx------", "xxx-----", "xxxx----"),
+        *("xxxxx---", "xxxxxx--"),
+    ]
+    dead = even(3, 4, mask([[True] * 4, [False] * 4, [True] * 4]))
+    assert seen(dead, "masked_tile=skipped_for_one_4x4") == ["----"] * 3

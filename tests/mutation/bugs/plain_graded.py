@@ -77,3 +77,19 @@ def window_left_at_the_end(
         seen &= apart <= right
         seen |= np.arange(query.shape[-2])[:, None] + right > key.shape[-2] - 1
     return np.asarray(softmax(hide(logits, seen)) @ value)
+
+
+def tiles_without_a_row_skipped(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A table says which tiles of 8 by 8 to visit: those of which each row has something, where any row would do.
+
+    Right: masked_tile=skipped_for_one_8x8
+    """
+    logits = hide(scores(query, key), mask)
+    rows, keys = logits.shape[-2:]
+    for top in range(0, rows, 8):
+        for start in range(0, keys, 8):
+            tile = logits[..., top : top + 8, start : start + 8]
+            visited = (tile > -np.inf).any(axis=-1).all(axis=-1)
+            tile[~visited] = -np.inf
+    return np.asarray(softmax(logits) @ value)
