@@ -31,6 +31,9 @@ BOUNDS = {
 ALONE = {"last": "it sees", "own": "its own place, that not included"}
 """The same for one query."""
 
+COUNT = "count"
+"""As many tiles of keys as there are of queries so far, theirs included: right where both are of one length."""
+
 MASKS = {
     "masked": "",
     "last_masked": ", and applies the flag only in the last of these tiles",
@@ -44,9 +47,9 @@ class KeyLoop:
     """
     A loop over tiles of keys for each tile of queries.
 
-    queries, keys: the lengths of the tiles. bound: how far it goes, one of BOUNDS, and not behind the tile with the
-    last key; anchored: counted under the offset of the flag, else from the first key. up: whole tiles are rounded up,
-    else down. masks: one of MASKS.
+    queries, keys: the lengths of the tiles. bound: how far it goes, one of BOUNDS or COUNT, and not behind the tile
+    with the last key; anchored: counted under the offset of the flag, else from the first key. up: whole tiles are
+    rounded up, else down. masks: one of MASKS.
     """
 
     queries: int
@@ -70,21 +73,29 @@ class KeyLoop:
     @property
     def sentence(self) -> str:
         """What it does, after "it"."""
+        anchor = "" if self.anchored else ", counted from the first key whatever the alignment is"
+        return f"goes for {self._reach}{anchor}{MASKS[self.masks]}"
+
+    @property
+    def _reach(self) -> str:
         who = f"every {self.queries} queries" if self.queries > 1 else "every query"
         what = f"tiles of {self.keys} keys" if self.keys > 1 else "keys"
+        if self.bound == COUNT:
+            many = f"tiles of {self.queries} queries" if self.queries > 1 else "queries"
+            return f"{who} through only as many {what} as there are {many} up to there"
         rounded = (
             "" if self.keys == 1 else ", rounded up to whole tiles" if self.up else ", rounded down to whole tiles"
         )
         bound = (BOUNDS if self.queries > 1 else ALONE)[self.bound]
-        anchor = "" if self.anchored else ", counted from the first key whatever the alignment is"
-        return f"goes for {who} through {what} only as far as {bound}{rounded}{anchor}{MASKS[self.masks]}"
+        return f"{who} through {what} only as far as {bound}{rounded}"
 
     def seen(self, problem: Problem, group: Group) -> Array:
         """What is attended under it, of what a flag shows (1, 1, seq_len_q, seq_len_k)."""
         first = (np.arange(problem.seq_len_q) // self.queries * self.queries)[:, None]
         whole = first + self.queries
-        ends = {"own": first, "first": first + 1, "last": np.minimum(whole, problem.seq_len_q), "whole": whole}
-        end = ends[self.bound] + ((group.offset or 0) if self.anchored else 0)
+        last, count = np.minimum(whole, problem.seq_len_q), whole // self.queries * self.keys
+        end = {"own": first, "first": first + 1, "last": last, "whole": whole, COUNT: count}[self.bound]
+        end = end + ((group.offset or 0) if self.anchored else 0)
         tiles = -(-end // self.keys) if self.up else end // self.keys
         reach = np.minimum(tiles, -(-problem.seq_len_k // self.keys)) * self.keys
         places = np.arange(problem.seq_len_k)[None]
@@ -102,6 +113,8 @@ def key_loops() -> Iterator[KeyLoop]:
         for masks, anchored in product(MASKS, (True, False)):
             for bound, up in product(BOUNDS if queries > 1 else ALONE, (True, False) if keys > 1 else (True,)):
                 yield KeyLoop(queries, keys, bound, anchored, up, masks)
+            if queries != keys:
+                yield KeyLoop(queries, keys, COUNT, anchored, masks=masks)
 
 
 def key_loop(loop: KeyLoop) -> Variation:

@@ -26,6 +26,11 @@ CAUSAL_7 = ["x" * (query + 1) + "-" * (6 - query) for query in range(7)]
         ("16x4_last_up_last_masked", [*["xxxx---"] * 4, *CAUSAL_7[4:]]),
         ("4x2_last_up_last_masked", ["xx-----", "xx-----", "xxx----", "xxxx---", *["xxxxxx-"] * 2, "xxxxxxx"]),
         ("1x2_last_up_unmasked", ["xx-----"] * 2 + ["xxxx---"] * 2 + ["xxxxxx-"] * 2 + ["xxxxxxx"]),
+        ("4x2_count_up_masked", [*CAUSAL_7[:2], *["xx-----"] * 2, *["xxxx---"] * 3]),
+        ("4x1_count_up_masked", [*["x------"] * 4, *["xx-----"] * 3]),
+        ("2x4_count_up_masked", CAUSAL_7),
+        ("2x4_count_up_unmasked", [*["xxxx---"] * 2, *["xxxxxxx"] * 5]),
+        ("4x2_count_up_last_masked", [*CAUSAL_7[:2], *["xx-----"] * 2, *["xxxx---"] * 3]),
         ("1x1_own_up_masked", ["-------", *CAUSAL_7[:6]]),
     ],
 )
@@ -37,6 +42,8 @@ def test_it_is_bounded_under_the_offset_of_the_flag_or_without() -> None:
     problem = even(3, 7, flag(3, 7, 2))
     assert seen(problem, "causal_loop=2x2_last_up_masked") == ["xxx----", "xxxx---", "xxxxx--"]
     assert seen(problem, "causal_loop=2x2_last_from_first_key_up_masked") == ["xx-----", "xx-----", "xxxx---"]
+    assert seen(problem, "causal_loop=2x1_count_up_masked") == ["xxx----", "xxx----", "xxxx---"]
+    assert seen(problem, "causal_loop=2x1_count_from_first_key_up_masked") == ["x------", "x------", "xx-----"]
 
 
 def test_a_mask_that_is_no_flag_bounds_no_loop() -> None:
@@ -54,6 +61,16 @@ def test_it_says_what_it_does() -> None:
     assert alone == (
         "goes for every query through keys only as far as its own place, that not included, counted from the first "
         "key whatever the alignment is, and applies the flag in none of these tiles"
+    )
+
+
+def test_it_says_how_many_tiles_it_takes() -> None:
+    assert find("causal_loop", "32x16_count_up_masked").sentence == (
+        "goes for every 32 queries through only as many tiles of 16 keys as there are tiles of 32 queries up to there"
+    )
+    assert find("causal_loop", "1x4_count_up_unmasked").sentence == (
+        "goes for every query through only as many tiles of 4 keys as there are queries up to there, and applies the "
+        "flag in none of these tiles"
     )
 
 
