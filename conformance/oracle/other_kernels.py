@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_tiles import BLOCKS
+from conformance.oracle.other_tiles import BLOCKS, over_runs
 from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
 from conformance.oracle.state import State
 from conformance.oracle.variation import (
@@ -22,6 +22,9 @@ Kept = Callable[[Array], Array]
 
 LAZY = {"lazily_rescaled": 8 * math.log(2.0), "lazily_rescaled_by_e": 8.0}
 """A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2, or of logits."""
+
+TOGETHER = tuple((queries, keys) for queries in (16, 32, 64, 128) for keys in (16, 32, 64, 128))
+"""Queries that are rescaled, or not, together, and the keys of a block: what a warp or a thread block takes at once."""
 
 BOTH = "the weighted values and the sum of exponentials"
 
@@ -80,12 +83,13 @@ def _risen(tops: Array) -> Array:
     return np.asarray(tops.max(axis=0) - np.maximum.accumulate(tops))
 
 
-def _risen_in_small_steps(most: float) -> Kept:
-    """The same, of the rises after blocks that are at most so large alone."""
+def _risen_in_small_steps(most: float, queries: int = 1) -> Kept:
+    """The same, of the rises after blocks that are at most so large alone, for each of so many queries."""
 
     def kept(tops: Array) -> Array:
         steps = np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
-        small = np.where(steps <= most, steps, 0.0)
+        followed = over_runs(steps > most, queries, np.logical_or, axis=-1)
+        small = np.where((steps <= most) & ~followed, steps, 0.0)
         return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
 
     return kept
@@ -162,6 +166,19 @@ ROWS: tuple[Variation, ...] = (
             ),
         )
         for block in BLOCKS
+    ),
+    *(
+        unbounded_row(
+            "online_softmax",
+            f"{name}_{queries}x{block}",
+            f"does not rescale {BOTH} so far after a block of {block} keys "
+            f"when the maximum rises by {most:.3g} at most for each of {queries} queries",
+            "",
+            _unrescaled(block, _risen_in_small_steps(most, queries), output=True, total=True),
+            more_keys_than(block),
+        )
+        for name, most in LAZY.items()
+        for queries, block in TOGETHER
     ),
     *(
         unbounded_row(

@@ -202,6 +202,21 @@ def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
 
+def test_queries_of_a_tile_are_rescaled_together() -> None:
+    rises = np.array([1.0] * 16 + [9.0] + [1.0] * 3)  # of the 17th query it is large enough
+    logits = np.concatenate([np.zeros((20, 16)), np.repeat(rises[:, None], 16, axis=1)], axis=1)
+    problem = sdpa(logits, np.repeat([[1.0], [0.0]], 16, axis=0))
+    right = 1 / (1 + np.exp(rises))
+    np.testing.assert_allclose(output(problem).ravel(), right)
+    alone = np.where(rises > 8, right, 0.5)
+    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16").ravel(), alone)
+    by_16 = np.where(np.arange(20) < 16, 0.5, right)
+    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16x16").ravel(), by_16)
+    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_16x16").ravel(), by_16)
+    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_32x16").ravel(), right)
+    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16x32").ravel(), right)
+
+
 def test_a_query_that_sees_nothing_in_the_first_block_is_no_number() -> None:
     rows = [[0, 0, 0, 0, 1], [0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
     found = output(even(3, 5, mask(rows)), "leading_masked_keys=nan_4")

@@ -109,3 +109,28 @@ def tiles_of_the_diagonal(
         for tile in range(-(-query.shape[-2] // 16)):
             logits[..., 16 * tile : 16 * (tile + 1), 8 * (tile + 1) :] = -np.inf
     return np.asarray(softmax(logits) @ value)
+
+
+def one_vote_for_a_tile(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Sixteen queries vote whether their sums are worth rescaling; the maximum that is subtracted next rises anyway.
+
+    Right: online_softmax=lazily_rescaled_16x32
+    """
+    logits = hide(scores(query, key), mask)
+    peaks = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)
+    totals, sums = np.zeros_like(peaks), np.zeros((*logits.shape[:-1], value.shape[-1]), query.dtype)
+    with np.errstate(invalid="ignore"):
+        for start in range(0, key.shape[-2], 32):
+            tile = logits[..., start : start + 32]
+            risen = np.maximum(peaks, tile.max(axis=-1, keepdims=True))
+            for top in range(0, query.shape[-2], 16):
+                rows = (..., slice(top, top + 16), slice(None))
+                worth = ((risen - peaks)[rows] * np.log2(np.e) > 8).any(axis=(-2, -1), keepdims=True)
+                shrunk = np.nan_to_num(np.where(worth, np.exp(peaks[rows] - risen[rows]), 1), nan=1)
+                totals[rows] *= shrunk
+                sums[rows] *= shrunk
+            kept = np.exp(tile - np.where(np.isfinite(risen), risen, 0))
+            totals, sums = totals + kept.sum(axis=-1, keepdims=True), sums + kept @ value[..., start : start + 32, :]
+            peaks = risen
+    return np.asarray(sums / np.where(totals == 0, 1, totals), query.dtype)
