@@ -1,7 +1,5 @@
 """Variations that cut logits off at a number of their own, so that an exponential may not overflow."""
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from conformance.oracle.pipeline import Step, insert_after
@@ -9,8 +7,11 @@ from conformance.oracle.state import State
 from conformance.oracle.variation import StepsMap, Variation, unbounded_row
 from conformance.spec.problem import Problem
 
-LIMITS = (10, 20, 30, 50, 80, 88, 100, 10000)
+LIMITS = (10, 20, 30, 50, 80, 88, 100)
 """Numbers that logits are cut off at: round ones, and one whose exponential is just below the largest of float32."""
+
+MASK_LIMIT = 10000
+"""A number that masks are known for; biases that go beyond it are not asked for."""
 
 
 def _before_bias(limit: float) -> StepsMap:
@@ -37,15 +38,18 @@ def _adds_bias(problem: Problem) -> bool:
     return any(group.element == "float" for group in problem.groups)
 
 
-def _rows() -> Iterator[Variation]:
-    """After a bias only in calls that add one: elsewhere it is the same."""
-    for limit in LIMITS:
-        told, remedy = f"cuts the logits off at -{limit} and {limit}", "keep logits small"
-        yield unbounded_row("logit_limit", f"{limit}", told, remedy, _before_bias(float(limit)))
-        late = _after_bias(float(limit))
-        yield unbounded_row(
-            "logit_limit", f"{limit}_after_bias", f"{told} after a bias is added", remedy, late, _adds_bias
-        )
+def _row(limit: int, steps: StepsMap) -> Variation:
+    told = f"cuts the logits off at -{limit} and {limit}"
+    return unbounded_row("logit_limit", f"{limit}", told, "keep logits small", steps)
 
 
-ROWS: tuple[Variation, ...] = tuple(_rows())
+def _late_row(limit: int, steps: StepsMap) -> Variation:
+    """Only in calls that add a bias: elsewhere it is the same as before one."""
+    told = f"cuts the logits off at -{limit} and {limit} after a bias is added"
+    return unbounded_row("logit_limit", f"{limit}_after_bias", told, "keep logits small", steps, _adds_bias)
+
+
+ROWS: tuple[Variation, ...] = (
+    *(_row(limit, _before_bias(limit)) for limit in (*LIMITS, MASK_LIMIT)),
+    *(_late_row(limit, _after_bias(limit)) for limit in LIMITS),
+)

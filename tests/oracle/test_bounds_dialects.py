@@ -9,7 +9,7 @@ from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
 from conformance.oracle.other_backward import RECOMPUTED
 from conformance.oracle.other_kernels import TOGETHER
-from conformance.oracle.other_limits import LIMITS
+from conformance.oracle.other_limits import LIMITS, MASK_LIMIT
 from conformance.oracle.other_pages import PAGES
 from conformance.oracle.other_softmax import POWERS
 from conformance.oracle.other_tiles import BLOCKS
@@ -290,7 +290,8 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     )
     assert refused == {
         *(f"{key}_{block}" for key in of_blocks for block in BLOCKS),
-        *(f"logit_limit={limit}{place}" for limit in LIMITS for place in ("", "_after_bias")),
+        *(f"logit_limit={limit}" for limit in (*LIMITS, MASK_LIMIT)),
+        *(f"logit_limit={limit}_after_bias" for limit in LIMITS),
         *(f"online_softmax={name}_{queries}x{keys}" for name in lazily for queries, keys in TOGETHER),
         "online_softmax=hidden_halves_count",
         "float_mask[mask]=one_minus",
