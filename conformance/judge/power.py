@@ -14,7 +14,7 @@ from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.misread_tiles import CORNERS, SKIPPED
+from conformance.oracle.misread_tiles import CORNERS, EMPTY, SKIPPED
 from conformance.oracle.variation import Reply, Variation
 from conformance.oracle.variations import TABLE, candidates, slot_variations
 from conformance.spec.masks import KINDS
@@ -36,6 +36,7 @@ _OF_KERNELS = (
     *("bits_reversed", "empty_tiles_of_first_item_4"),
     *(f"{name}_{tile}" for name in ("corners", "map_of_first_item", "map_of_first_head") for tile in CORNERS),
 )
+_EMPTY = tuple(f"empty_tiles_of_first_item_and_head_{tile}" for tile in EMPTY)
 _OF_HEADS = tuple(f"empty_tiles_of_first_head_{queries}x{keys}" for queries, keys in SKIPPED)
 
 INVISIBLE: Mapping[str, str] = {
@@ -44,7 +45,7 @@ INVISIBLE: Mapping[str, str] = {
     "mask_axes[attention]=items_as_queries": _BY_QUERIES,
     "mask_axes[additive]=items_as_queries": _BY_QUERIES,
     "mask_axes[key_padding]=first_head": _BY_KEYS,
-    **{f"mask_axes[additive]={name}": _NUMBERS for name in (*_OF_KERNELS, *_OF_HEADS)},
+    **{f"mask_axes[additive]={name}": _NUMBERS for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)},
     **{f"mask_axes[key_padding]={name}": _BY_KEYS for name in _OF_HEADS},
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
@@ -74,7 +75,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
             ("mask_axes", "of_shared_head", _ONE_FOR_ALL),
             ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
-            *(("mask_axes", name, _FLAG) for name in (*_OF_KERNELS, *_OF_HEADS)),
+            *(("mask_axes", name, _FLAG) for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)),
         )
     },
 }

@@ -16,6 +16,9 @@ CORNERS = (4, 8, 64)
 SKIPPED = ((1, 4), (1, 8), (1, 16), (4, 4), (8, 8), (16, 16))
 """Queries and keys of tiles that are skipped, where other heads would see something of them."""
 
+EMPTY = (4, 8, 16)
+"""Lengths of tiles that are skipped, in every item and head, where the first of them would see nothing of them."""
+
 ENDS = (first_of_tile, last_of_tile)
 """Where the corners of a tile lie along an axis."""
 
@@ -124,6 +127,14 @@ def tile_variations(slot: str) -> tuple[Variation, ...]:
             "empty_tiles_of_first_item_4",
             f"finds out by {slot} of the first item which tiles of 4 are masked whole",
             _map_of_first_item(4, full=False),
+        ),
+        *(
+            row(
+                f"empty_tiles_of_first_item_and_head_{tile}",
+                f"finds out by {slot} of the first item and head which tiles of {tile} are masked whole",
+                _map_of_first_item(tile, full=False, head=True),
+            )
+            for tile in EMPTY
         ),
         *(
             row(

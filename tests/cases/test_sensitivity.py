@@ -412,5 +412,8 @@ NOT_ASKED: dict[str, set[str]] = {
     # one more shape of a padding mask is one more compilation for every sdpa subject: mha asks it
     "sdpa": {"mask_axes[key_padding]=items_as_heads"},
     # lengths of several tiles are one more compilation for every mha subject: sdpa asks them
-    "mha": {f"mask_axes[attention]=empty_tiles_of_first_head_{tile}" for tile in ("8x8", "16x16")},
+    "mha": {
+        *(f"mask_axes[attention]=empty_tiles_of_first_head_{tile}" for tile in ("8x8", "16x16")),
+        *(f"mask_axes[key_padding]=empty_tiles_of_first_item_and_head_{tile}" for tile in (8, 16)),
+    },
 }

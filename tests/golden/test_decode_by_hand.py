@@ -58,8 +58,13 @@ def test_the_first_item_and_head_tell_which_tiles_are_masked() -> None:
     assert drawn("map_of_first_head_4") == [[first, told], [told, first]]
     assert drawn("map_of_first_head_8") == heads
     assert drawn("map_of_first_item_4") == [[first, other], [told, "----xxxxxx--"]]
+    skipped = "------x-x--x"  # nothing is shown that a mask hides
+    assert drawn("empty_tiles_of_first_item_and_head_4") == [[first, skipped], [skipped, first]]
+    assert drawn("empty_tiles_of_first_item_and_head_8") == heads
+    assert drawn("empty_tiles_of_first_item_4") == [[first, other], [skipped, first]]
     problem = problem.but(query=problem.query[:1], key=nothing[:1], value=eye[:1], groups=(mask(group.values[:1]),))
     assert drawn("map_of_first_head_4") == [[first, told]]
+    assert drawn("empty_tiles_of_first_item_and_head_4") == [[first, skipped]]
     assert drawn("map_of_first_item_4") == heads[:1]
 
 

@@ -134,3 +134,19 @@ def one_vote_for_a_tile(query: Array, key: Array, value: Array, mask: Array | No
             totals, sums = totals + kept.sum(axis=-1, keepdims=True), sums + kept @ value[..., start : start + 32, :]
             peaks = risen
     return np.asarray(sums / np.where(totals == 0, 1, totals), query.dtype)
+
+
+def tiles_seen_by_the_first(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Tiles of 16 by 16 are listed once, for the first item and head; in those that are listed each has its own mask.
+
+    Right: mask_axes[mask]=empty_tiles_of_first_item_and_head_16
+    """
+    logits = hide(scores(query, key), mask)
+    if mask is not None:
+        first = np.broadcast_to(mask, logits.shape)[0, 0]
+        for row, column in np.ndindex(-(-first.shape[0] // 16), -(-first.shape[1] // 16)):
+            tile = np.s_[..., row * 16 : row * 16 + 16, column * 16 : column * 16 + 16]
+            if not first[tile].any():
+                logits[tile] = -np.inf
+    return np.asarray(softmax(logits) @ value)
