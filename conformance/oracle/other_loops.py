@@ -170,7 +170,7 @@ ROWS: tuple[Variation, ...] = (
         Variation(
             "masked_tile",
             f"skipped_for_one_{queries}x{keys}",
-            f"skips a tile of {queries} queries and {keys} keys where one query attends none of them, though others do",
+            f"skips a tile of {queries} queries and {keys} keys where a query sees none of the keys, though others do",
             "",
             "problem",
             problem=_skips_for_one(queries, keys),
