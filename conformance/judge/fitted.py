@@ -1,72 +1,126 @@
 """
 Causes that have no row in the table, since there are too many of them: fitted to a few of the cells that fail.
 
-What each shows is worked out first: many show the same, and only one of these is tried.
+What each shows is worked out first: of many that show the same only one is tried.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import prod
+
+import numpy as np
 
 from conformance.judge.candidates import Candidate
 from conformance.judge.evidence import Evidence
+from conformance.judge.wrong_rows import WITH_ROWS, are_merged, joined, wrong_elements, wrong_rows
 from conformance.oracle.exchanges import exchange, exchanges
 from conformance.oracle.key_loops import key_loop, key_loops
 from conformance.oracle.key_ranges import key_range, key_ranges
+from conformance.oracle.row_answers import row_answer, row_answers
 from conformance.oracle.variation import Variation
-from conformance.spec.problem import Problem
+from conformance.spec.problem import Array, Problem
 
 TRIED = 3
 """So many of the simplest cells and of the largest are tried."""
 PLACES = 2**15
 """Logits of a cell that is not too large for that."""
 KEPT = 6
-"""So many of those that explain most are tried on all cells: the plainest."""
-
-Shown = Callable[[Problem], bytes]
-Kinds = Iterable[tuple[str, Variation, Shown]]
-"""
-Variations, the plainest first, each with its kind and what it makes of a call, nothing where that is as without it. Of
-those of one kind that show the same the plainest is tried.
-"""
+"""So many of those that explain most are tried on all cells."""
+CONTRASTS = 16
+"""In so many calls that conform it is seen what tells them apart."""
 
 
-def fitted(cells: Sequence[Evidence]) -> Iterator[Candidate]:
-    """Of each family those that explain the most of some cells: loops under causal flags, ranges of keys, exchanges."""
+@dataclass(frozen=True)
+class Fit:
+    """
+    A variation that is tried; of those of one kind that show the same, the plainest.
+
+    shown: what it makes of a call, nothing where that is as without it. rows: those that may have another answer,
+    broadcastable to (batch, num_heads, seq_len_q).
+    """
+
+    kind: str
+    row: Variation
+    shown: Callable[[Problem], bytes]
+    rows: Callable[[Problem], Array] = lambda _: np.ones((1, 1, 1), dtype=bool)
+
+    @property
+    def candidate(self) -> Candidate:
+        """As a cause may be."""
+        return Candidate(((self.row.decision, self.row.name),))
+
+    def explains(self, cell: Evidence, wrong: Array | None) -> bool:
+        """Whether a failing cell lies within its bound under it; not looked at if other rows are wrong than may be."""
+        if wrong is not None:
+            merged = are_merged(cell)
+            rows = np.broadcast_to(self.rows(cell.problem), cell.problem.logits_shape[:3])
+            if np.any(wrong & ~joined(rows, merged=merged)):
+                return False
+        return self.candidate.explains(cell)
+
+
+def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> Iterator[Candidate]:
+    """
+    Loops under flags, ranges of keys, exchanges, rows: of each those that explain the most of some failing cells.
+
+    conforming: of what shows the same where calls fail, that comes first which shows in the fewest of these.
+    """
     small = [cell for cell in cells if prod(cell.problem.logits_shape) <= PLACES]
     flagged = [cell for cell in small if any(group.offset is not None for group in cell.problem.groups)]
-    yield from _best(flagged, (_attended(each.kind, key_loop(each)) for each in key_loops()))
-    yield from _best(small, (_attended(each.kind, key_range(each)) for each in key_ranges()))
-    yield from _best(small, ((each.kind, exchange(each), each.shown) for each in exchanges()))
+    beside = _of_each_shape(conforming)
+    yield from _best(flagged, beside, (_attended(each.kind, key_loop(each)) for each in key_loops()))
+    yield from _best(small, beside, (_attended(each.kind, key_range(each)) for each in key_ranges()))
+    exchanged = (Fit(each.kind, exchange(each), each.shown, each.rows) for each in exchanges())
+    yield from _best(small, beside, exchanged)
+    answered = (Fit(each.answer, row_answer(each), each.shown, each.rows) for each in row_answers())
+    yield from _best(small, beside, answered)
 
 
-def _attended(kind: str, row: Variation) -> tuple[str, Variation, Shown]:
+def _of_each_shape(cells: Sequence[Evidence]) -> list[Problem]:
+    """One call of each shape, of the simplest."""
+    shapes = {cell.problem.logits_shape: cell.problem for cell in reversed(cells)}
+    return sorted(shapes.values(), key=lambda problem: prod(problem.logits_shape))[:CONTRASTS]
+
+
+def _attended(kind: str, row: Variation) -> Fit:
     """What shows of a variation of masks is what every query attends under it."""
 
     def shown(problem: Problem) -> bytes:
         masked = row.problem(problem) if row.problem else problem
         return b"" if masked is problem else b"".join(group.values.tobytes() for group in masked.groups)
 
-    return kind, row, shown
+    return Fit(kind, row, shown)
 
 
-def _best(cells: Sequence[Evidence], kinds: Kinds) -> Iterator[Candidate]:
+def _best(cells: Sequence[Evidence], beside: Sequence[Problem], fits: Iterable[Fit]) -> Iterator[Candidate]:
     by_size = sorted(cells, key=lambda cell: prod(cell.problem.logits_shape))
-    found = _different([*dict.fromkeys([*cells[:TRIED], *by_size[-TRIED:]])], kinds)
-    explained = {each: sum(fits) for each, fits in found.items() if any(fits)}
-    most = [each for each, count in explained.items() if count == max(explained.values())]
-    yield from most[:KEPT]
+    found = _explained([*dict.fromkeys([*cells[:TRIED], *by_size[-TRIED:]])], fits)
+    most = max((count for _, count in found), default=0)
+    plainest: dict[tuple[str, tuple[bytes, ...]], Fit] = {}
+    for fit in (fit for fits, count in found if count == most > 0 for fit in fits):
+        plainest.setdefault((fit.kind, tuple(fit.shown(problem) for problem in beside)), fit)
+    yield from (plainest[each].candidate for each in sorted(plainest, key=lambda each: sum(map(bool, each[1])))[:KEPT])
 
 
-def _different(cells: Sequence[Evidence], kinds: Kinds) -> dict[Candidate, list[bool]]:
-    """Each variation and which cells it explains; not one that shows the same in all as a plainer of its kind."""
-    found: dict[tuple[str, tuple[bytes, ...]], Candidate] = {}
-    for kind, row, shows in kinds if cells else ():
-        shown = tuple(shows(cell.problem) for cell in cells)
+def _explained(cells: Sequence[Evidence], fits: Iterable[Fit]) -> list[tuple[list[Fit], int]]:
+    """Variations that show the same in all cells, those of one kind, and how many of the cells they explain."""
+    same: dict[tuple[str, tuple[bytes, ...]], list[Fit]] = {}
+    for fit in fits if cells else ():
+        shown = tuple(fit.shown(cell.problem) for cell in cells)
         if any(shown):
-            found.setdefault((kind, shown), Candidate(((row.decision, row.name),)))
-    fits: dict[tuple[int, bytes], bool] = {}
-    for (_, shown), candidate in found.items():
-        for place in enumerate(shown):
-            if place not in fits:
-                fits[place] = bool(place[1]) and candidate.explains(cells[place[0]])
-    return {candidate: [fits[place] for place in enumerate(shown)] for (_, shown), candidate in found.items()}
+            same.setdefault((fit.kind, shown), []).append(fit)
+    wrong = [_wrong_rows(cell) for cell in cells]
+    seen: dict[tuple[str, int, bytes], bool] = {}
+    for (kind, shown), (fit, *_) in same.items():
+        for place, what in enumerate(shown):
+            if (kind, place, what) not in seen:
+                seen[kind, place, what] = bool(what) and fit.explains(cells[place], wrong[place])
+    return [(fits, sum(seen[kind, *each] for each in enumerate(shown))) for (kind, shown), fits in same.items()]
+
+
+def _wrong_rows(cell: Evidence) -> Array | None:
+    """The rows in which something is wrong; None where they are not known."""
+    wrong = wrong_elements(cell)
+    if not wrong or any(each.any() and name not in WITH_ROWS for name, each in wrong.items()):
+        return None
+    return wrong_rows(wrong, merged=are_merged(cell))

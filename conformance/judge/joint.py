@@ -49,7 +49,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.take(seen, alone=True)
     search.take(singles(search.open_cells()[:SEARCHED]), alone=True)
     search.extend()
-    search.take(fitted(search.open_cells()))
+    search.take(fitted(search.open_cells(), search.conforming_cells()))
     search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))

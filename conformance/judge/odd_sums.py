@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from conformance.judge.named_rows import Rows, named_rows
 from conformance.judge.pattern import SLACK, Pattern
+from conformance.oracle.named_rows import Rows, named_rows
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 

@@ -9,20 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.judge.compare import beyond
 from conformance.judge.conditions import Condition, condition_text
 from conformance.judge.evidence import Evidence
 from conformance.judge.named_columns import named_columns
-from conformance.judge.named_rows import named_rows
 from conformance.judge.proportion import Side, proportion
+from conformance.judge.wrong_rows import WITH_ROWS, are_merged, joined, wrong_elements, wrong_rows
+from conformance.oracle.named_rows import named_rows
 from conformance.spec.counting import counted
-from conformance.spec.problem import SCORES, Array
-
-AXES = 3
-"""Of rows: batch, num_heads, seq_len_q."""
-
-WITH_ROWS = ("output", "weights", "weights_mean", *SCORES)
-"""Outputs that have a row for each query."""
+from conformance.spec.problem import Array
 
 INFORMATIVE = 0.5
 """What holds for a larger part of the calls that conform, or of the rows that are right, tells nothing."""
@@ -62,7 +56,7 @@ class Whereabouts:
 
 def whereabouts(cells: Sequence[Evidence], conditions: tuple[Condition, ...], conforming: int) -> Whereabouts:
     """What these failing cells have in common, beside the conditions that hold in all of them."""
-    wrong = [_wrong(cell) for cell in cells]
+    wrong = [wrong_elements(cell) for cell in cells]
     if not cells or any(each is None for each in wrong):  # of another shape: that says more than any place
         return Whereabouts(conditions, conforming)
     found = [each for each in wrong if each is not None]
@@ -70,17 +64,6 @@ def whereabouts(cells: Sequence[Evidence], conditions: tuple[Condition, ...], co
     numbers = [(cell, some) for cell, some in zip(cells, found, strict=True) if _is_finite(cell)]
     columns, amount = _columns(numbers), proportion(_sides(numbers))
     return Whereabouts(conditions, conforming, _outputs(found), rows, exact, columns, amount)
-
-
-def _wrong(cell: Evidence) -> dict[str, Array] | None:
-    """Which elements of each output lie beyond the bound; None where one has another shape or dtype."""
-    actual = cell.actual or {}
-    found = {
-        name: beyond(expected, actual[name], cell.declared.bounds[name])
-        for name, expected in cell.declared.reply.items()
-    }
-    wrong = {name: each for name, each in found.items() if each is not None}
-    return wrong if len(wrong) == len(found) else None
 
 
 def _is_finite(cell: Evidence) -> bool:
@@ -122,26 +105,15 @@ def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple
     """The fewest rows, of those that have a name, in which everything lies that is wrong; and if nothing else does."""
     if any(each.any() and name not in WITH_ROWS for some in wrong for name, each in some.items()):
         return "", False
-    merged = [cell.problem.operator == "mha" or "weights_mean" in some for cell, some in zip(cells, wrong, strict=True)]
-    bad = [_rows_of(some, merged=each) for some, each in zip(wrong, merged, strict=True)]
+    merged = [are_merged(cell) for cell in cells]
+    bad = [wrong_rows(some, merged=each) for some, each in zip(wrong, merged, strict=True)]
     attended = [np.broadcast_to(cell.problem.attended(), cell.problem.logits_shape) for cell in cells]
     best, fewest = "", int(INFORMATIVE * sum(int(np.sum(~each)) for each in bad))
     for words, rows in named_rows():
-        meant = [_joined(rows(there), merged=each) for there, each in zip(attended, merged, strict=True)]
+        meant = [joined(rows(there), merged=each) for there, each in zip(attended, merged, strict=True)]
         if any(np.any(one & ~other) for one, other in zip(bad, meant, strict=True)):
             continue
         others = sum(int(np.sum(other & ~one)) for one, other in zip(bad, meant, strict=True))
         if others < fewest:
             best, fewest = words, others
     return best, bool(best) and fewest == 0
-
-
-def _rows_of(wrong: dict[str, Array], *, merged: bool) -> Array:
-    """Rows with an element that is wrong in any output."""
-    rows = [np.any(each, axis=-1) for name, each in wrong.items() if name in WITH_ROWS]
-    return np.asarray(np.logical_or.reduce([_joined(each, merged=merged) for each in rows]))
-
-
-def _joined(rows: Array, *, merged: bool) -> Array:
-    """Rows of heads as those of any head, where some output has merged the heads."""
-    return np.asarray(np.any(rows, axis=1)) if merged and rows.ndim == AXES else rows

@@ -11,17 +11,15 @@ from functools import partial
 
 import numpy as np
 
+from conformance.oracle.orders import ORDERS, Order
 from conformance.oracle.other_masks import each_group
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.pipeline import Step, insert_after
 from conformance.oracle.state import State
-from conformance.oracle.variation import Family, Variation, problem_row, unbounded_row
+from conformance.oracle.variation import Family, Variation, asks_for_weights, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
 DECISION = "exchange"
-
-Places = Callable[[int], Array]
-"""How many there are -> from which place each takes it."""
 
 AXES = {"items": 0, "heads": 1, "queries": 2, "keys": 3}
 """Dimensions of the logits."""
@@ -35,56 +33,12 @@ TENSORS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "key_value": ("key and value", ("items", "heads", "keys")),
     "mask": ("the mask", ("items", "heads", "queries", "keys")),
     "result": ("the result", ("items", "heads", "queries")),
+    "weights": ("the returned weights", ("items", "heads", "queries", "keys")),
 }
 """What is exchanged -> in words, and along which axes."""
 
-
-def _even(places: Places) -> Places:
-    """Nothing is exchanged among an odd number."""
-    return lambda count: np.arange(count) if count % 2 else places(count)
-
-
-ORDERS: Mapping[str, tuple[str, Places]] = {
-    "next": ("the next {one}, the last from the first", lambda count: np.roll(np.arange(count), -1)),
-    "next_if_any": (
-        "the next {one}, the last from itself",
-        lambda count: np.minimum(np.arange(1, count + 1), count - 1),
-    ),
-    "before": ("the {one} before, the first from the last", lambda count: np.roll(np.arange(count), 1)),
-    "before_if_any": ("the {one} before, the first from itself", lambda count: np.maximum(np.arange(-1, count - 1), 0)),
-    "first": ("the first {one}", lambda count: np.zeros(count, dtype=int)),
-    "last": ("the last {one}", lambda count: np.full(count, count - 1)),
-    "reversed": ("the {one} at its place counted from the end", lambda count: np.arange(count)[::-1]),
-    "first_half_again": (
-        "the {one} at its place in the first half, if there is an even number of them",
-        _even(lambda count: np.arange(count) % max(count // 2, 1)),
-    ),
-    "other_half": (
-        "the {one} at its place in the other half, if there is an even number of them",
-        _even(lambda count: np.roll(np.arange(count), count // 2)),
-    ),
-    "neighbour": (
-        "its neighbour, two by two, if there is an even number of them",
-        _even(lambda count: np.arange(count) ^ 1),
-    ),
-    "first_of_two": ("the first {one} of each two", lambda count: np.arange(count) // 2 * 2),
-    "every_other": (
-        "the {one} at its place where every other one comes first, and then the rest",
-        lambda count: np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)]),
-    ),
-    "in_turn": (
-        "the {one} at its place where the two halves come in turn",
-        lambda count: np.argsort(np.concatenate([np.arange(0, count, 2), np.arange(1, count, 2)])),
-    ),
-    **{
-        f"again_{tile}": (
-            f"the {{one}} at its place in the first {tile}",
-            partial(lambda tile, count: np.arange(count) % tile, tile),
-        )
-        for tile in (4, 8, 16, 32, 64)
-    },
-}
-"""How -> from which one, in words, and the places."""
+AFTER = {"result": ("weigh", "context"), "weights": ("weights", "weights")}
+"""What is exchanged when it is computed -> after which step, and which field of the state it is."""
 
 
 @dataclass(frozen=True)
@@ -106,22 +60,39 @@ class Exchange:
         return f"{self.kind}_{self.order}"
 
     @property
+    def how(self) -> Order:
+        """What is done along the axis."""
+        return ORDERS[self.order]
+
+    @property
     def sentence(self) -> str:
         """What it does, after "it"."""
-        one = NOUNS[self.axis]
-        return f"takes {TENSORS[self.tensor][0]} of every {one} from {ORDERS[self.order][0].format(one=one)}"
+        return self.how.words.format(what=TENSORS[self.tensor][0], one=NOUNS[self.axis])
 
-    def places(self, count: int) -> Array:
-        """From which of so many each takes it."""
-        return np.asarray(ORDERS[self.order][1](count))
+    def shares(self, problem: Problem) -> Array | None:
+        """What each has of each, along the axis; None where that is its own, or nobody sees it."""
+        if self.tensor == "mask" and not any(_spans(group, self.axis) for group in problem.groups):
+            return None
+        if self.tensor == "weights" and not asks_for_weights(problem):
+            return None
+        count = problem.logits_shape[AXES[self.axis]]
+        shares = self.how.shares(count)
+        return None if np.array_equal(shares, np.eye(count)) else shares
 
     def shown(self, problem: Problem) -> bytes:
         """What tells it from others in a call; nothing where nothing is exchanged."""
-        if self.tensor == "mask" and not any(_spans(group, self.axis) for group in problem.groups):
-            return b""
-        count = problem.logits_shape[AXES[self.axis]]
-        places = self.places(count)
-        return b"" if np.array_equal(places, np.arange(count)) else self.kind.encode() + places.tobytes()
+        shares = self.shares(problem)
+        return b"" if shares is None else self.kind.encode() + shares.tobytes()
+
+    def rows(self, problem: Problem) -> Array:
+        """The rows that may have another answer, broadcastable to (batch, num_heads, seq_len_q)."""
+        shares, axis = self.shares(problem), AXES[self.axis]
+        if shares is None:
+            return np.zeros((1, 1, 1), dtype=bool)
+        if self.axis == "keys" or (self.axis == "heads" and problem.num_heads != problem.num_kv_heads):
+            return np.ones((1, 1, 1), dtype=bool)
+        others = np.any(shares != np.eye(len(shares)), axis=1)
+        return np.asarray(others.reshape([-1 if each == axis else 1 for each in range(3)]))
 
 
 def _spans(group: Group, axis: str) -> bool:
@@ -130,41 +101,36 @@ def _spans(group: Group, axis: str) -> bool:
 
 def exchanges() -> Iterator[Exchange]:
     """Every such exchange, the plainest first."""
-    for order in ORDERS:
+    for order, how in ORDERS.items():
         for tensor, (_, axes) in TENSORS.items():
-            yield from (Exchange(tensor, axis, order) for axis in axes)
+            if not (how.sums and tensor == "mask"):
+                yield from (Exchange(tensor, axis, order) for axis in axes)
 
 
 def exchange(each: Exchange) -> Variation:
     """The exchange as a variation of every call that has more than one of what is exchanged."""
-    axis = AXES[each.axis]
-
-    def taken(array: Array, along: int) -> Array:
-        return np.take(array, each.places(array.shape[along]), axis=along)
+    axis, taken = AXES[each.axis], each.how.taken
 
     def of_masks(_: Problem, group: Group) -> Group:
         return changed(group, taken(group.values, axis)) if _spans(group, each.axis) else group
 
     def of_heads(state: State) -> State:
-        along = min(axis, 2)
         names = ("key", "value") if each.tensor == "key_value" else (each.tensor,)
-        return state.but(**{name: taken(getattr(state, name), along) for name in names})
-
-    def of_result(state: State) -> State:
-        return state.but(context=taken(state.context, axis))
+        return state.but(**{name: taken(getattr(state, name), min(axis, 2)) for name in names})
 
     if each.tensor == "mask":
         return problem_row(DECISION, each.name, each.sentence, "", each_group(of_masks))
-    if each.tensor == "result":
-        after = Step(DECISION, of_result)
+    if each.tensor in AFTER:
+        step, field = AFTER[each.tensor]
+        after = Step(DECISION, lambda state: state.but(**{field: taken(getattr(state, field), axis)}))
         return unbounded_row(
-            DECISION, each.name, each.sentence, "", lambda steps, _: insert_after(steps, "weigh", after), _more(each)
+            DECISION, each.name, each.sentence, "", lambda steps, _: insert_after(steps, step, after), _more(each)
         )
     return Variation(DECISION, each.name, each.sentence, "", "heads", heads=of_heads, concerns=_more(each))
 
 
 def _more(each: Exchange) -> Callable[[Problem], bool]:
-    return lambda problem: bool(each.shown(problem))
+    return lambda problem: each.shares(problem) is not None
 
 
 FAMILY = Family(

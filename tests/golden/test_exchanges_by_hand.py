@@ -5,6 +5,7 @@ import pytest
 
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.exchanges import Exchange, exchanges
+from conformance.oracle.orders import ORDERS
 from conformance.oracle.variations import find
 from conformance.spec.problem import Problem
 
@@ -41,12 +42,29 @@ def two_keys() -> Problem:
     ],
 )
 def test_places_are_those_of_others(order: str, count: int, expected: list[int]) -> None:
-    assert Exchange("key", "keys", order).places(count).tolist() == expected
+    shares = ORDERS[order].shares(count)
+    assert shares.argmax(axis=1).tolist() == expected
+    assert shares.sum(axis=1).tolist() == [1.0] * count
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("summed_so_far", [[1, 0, 0], [1, 1, 0], [1, 1, 1]]),
+        ("with_the_one_before", [[1, 0, 0], [1, 1, 0], [0, 1, 1]]),
+        ("mean", [[1 / 3] * 3] * 3),
+        ("sum", [[1, 1, 1]] * 3),
+    ],
+)
+def test_sums_are_of_what_others_have(order: str, expected: list[list[float]]) -> None:
+    assert ORDERS[order].shares(3).tolist() == expected
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("result_queries_summed_so_far", [[3 / 4, 1 / 4], [13 / 12, 11 / 12], [19 / 12, 17 / 12]]),
+        ("value_keys_mean", [[1 / 2, 1 / 2]] * 3),
         ("query_queries_next", [[1 / 3, 2 / 3], [1 / 2, 1 / 2], [3 / 4, 1 / 4]]),
         ("result_queries_before_if_any", [[3 / 4, 1 / 4], [3 / 4, 1 / 4], [1 / 3, 2 / 3]]),
         ("key_keys_reversed", [[1 / 4, 3 / 4], [2 / 3, 1 / 3], [1 / 2, 1 / 2]]),
@@ -78,6 +96,30 @@ def test_items_and_heads_have_axes_of_their_own() -> None:
     assert answer("value_items_next") == [[10, 11], [20, 21], [0, 1]]
     assert answer("value_heads_neighbour") == [[1, 0], [11, 10], [21, 20]]
     assert answer("result_heads_first") == [[0, 0], [10, 10], [20, 20]]
+
+
+def test_returned_weights_are_exchanged_and_the_output_stays() -> None:
+    problem = two_keys().but(outputs=("output", "weights"))
+    reply = evaluate(problem, {"exchange": "weights_keys_reversed"}).reply
+    assert np.allclose(reply["weights"].values[0, 0], [[1 / 4, 3 / 4], [2 / 3, 1 / 3], [1 / 2, 1 / 2]], rtol=1e-15)
+    assert np.allclose(reply["output"].values[0, 0], [[3 / 4, 1 / 4], [1 / 3, 2 / 3], [1 / 2, 1 / 2]], rtol=1e-15)
+    assert Exchange("weights", "keys", "reversed").shown(two_keys()) == b""
+
+
+def test_masks_are_not_added_up() -> None:
+    assert not any(each.tensor == "mask" and each.how.sums for each in exchanges())
+
+
+def test_other_rows_than_those_of_another_are_as_they_were() -> None:
+    problem = Problem(
+        "sdpa", "float64", 3, 3, 7, 1, np.ones((2, 3, 5, 1)), np.ones((2, 3, 7, 1)), np.ones((2, 3, 7, 1))
+    )
+    assert Exchange("result", "queries", "again_4").rows(problem).tolist() == [[[False] * 4 + [True]]]
+    assert Exchange("key", "heads", "next_if_any").rows(problem).tolist() == [[[True], [True], [False]]]
+    assert Exchange("value", "items", "first").rows(problem).tolist() == [[[False]], [[True]]]
+    assert Exchange("key", "keys", "next").rows(problem).tolist() == [[[True]]]
+    shared = Problem("sdpa", "float64", 6, 3, 7, 1, np.ones((2, 6, 5, 1)), np.ones((2, 3, 7, 1)), np.ones((2, 3, 7, 1)))
+    assert Exchange("key", "heads", "next_if_any").rows(shared).tolist() == [[[True]]]  # which share them is not said
 
 
 def test_where_nothing_is_exchanged_nothing_shows() -> None:

@@ -1,12 +1,16 @@
 """Causes that have no row in the table: of loops over tiles of keys the one is found that explains every call."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from conformance.judge.conditions import Condition
 from conformance.judge.fitted import fitted
 from conformance.judge.joint import diagnose
 from conformance.oracle.other_masks import causal
 from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import to_tensor
 
 from .test_joint import cell, plain, told
 
@@ -17,6 +21,13 @@ def flagged(batch: int, queries: int, keys: int) -> Problem:
     return plain(batch, queries, keys).but(
         groups=(Group("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0),)
     )
+
+
+def of_heads(heads: int) -> Problem:
+    """Two items of as many heads, of the numbers of three or fewer."""
+    whole = plain(2, 5, 7)
+    query, key, value = (np.resize(each, (2, heads, *each.shape[2:])) for each in (whole.query, whole.key, whole.value))
+    return whole.but(num_heads=heads, num_kv_heads=heads, query=query, key=key, value=value)
 
 
 @pytest.mark.parametrize("loop", ["4x8_whole_down_masked", "16x4_last_up_last_masked"])
@@ -59,6 +70,29 @@ def test_the_exchange_is_named(name: str) -> None:
     assert found.unexplained == ()
     (cause,) = found.causes
     assert {"exchange": name} in [dict(each.candidate.change) for each in (cause, *cause.ties)]
+
+
+@pytest.mark.parametrize(
+    "name", ["zero_of_heads_behind_the_last_whole_2", "nan_of_the_last_query", "mean_of_queries_behind_the_first_4"]
+)
+def test_the_rows_are_named(name: str) -> None:
+    sizes = ((2, 3, 5), (3, 7, 5), (2, 6, 11), (3, 4, 13))
+    cells = [cell(plain(*size), {"row_answer": name}) for size in sizes]
+    cells += [cell(of_heads(heads), {"row_answer": name}) for heads in (2, 4)]
+    found = diagnose(cells)
+    assert found.unexplained == ()
+    assert [dict(cause.candidate.change) for cause in found.causes] == [{"row_answer": name}]
+    assert found.causes[0].guards == (Condition(),)
+
+
+def test_what_other_rows_are_wrong_than_may_be_is_not_tried() -> None:
+    """Zeros for the first query as well as for the last one: each of the two alone is no cause."""
+    both = cell(plain(2, 5, 7), {"row_answer": "zero_of_the_first_query"})
+    assert both.actual is not None
+    changed = {"output": both.actual["output"].float64()}
+    changed["output"][:, :, -1] = 0.0
+    worse = replace(both, actual={"output": to_tensor(changed["output"], "float64")}, found=())
+    assert not [each for each in fitted([worse]) if each.change[0][0] == "row_answer"]
 
 
 @pytest.mark.parametrize("name", ["first_queries_up_2", "behind_half", "first_16"])

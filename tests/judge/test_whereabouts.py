@@ -12,8 +12,8 @@ from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.guards import Guards
 from conformance.judge.joint import diagnose
-from conformance.judge.named_rows import named_rows
 from conformance.judge.whereabouts import Whereabouts, whereabouts
+from conformance.oracle.named_rows import named_rows
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

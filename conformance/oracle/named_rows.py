@@ -27,6 +27,11 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of the first {what}", _placed(axis, lambda place, _: place == 0)
         yield f"of the last {what}", _placed(axis, lambda place, count: place == count - 1)
         yield f"of {what}s behind the first", _placed(axis, lambda place, _: place > 0)
+        for block in (2, 4, 8):
+            yield f"of {what}s behind the last whole {block}", _behind_whole(axis, block)
+    for axis, what in enumerate(("items", "heads", "queries")):
+        yield f"of every other of the {what}", _placed(axis, lambda place, _: place % 2 == 1)
+        yield f"of every other of the {what}, from the first on", _placed(axis, lambda place, _: place % 2 == 0)
     for block in BLOCKS:
         yield from _about_blocks(block)
 
@@ -35,8 +40,7 @@ def _about_blocks(block: int) -> Iterator[tuple[str, Rows]]:
     yield f"from which the first {block} keys are hidden", _first_hidden(block)
     yield f"of the first {block} queries", _placed(2, lambda place, _: place < block)
     yield f"of queries behind the first {block}", _placed(2, lambda place, _: place >= block)
-    last = _placed(2, lambda place, count: place >= count // block * block)
-    yield f"of queries behind the last whole block of {block}", last
+    yield f"of queries behind the last whole block of {block}", _behind_whole(2, block)
 
 
 def _placed(axis: int, chosen: Callable[[Array, int], Array]) -> Rows:
@@ -47,6 +51,11 @@ def _placed(axis: int, chosen: Callable[[Array, int], Array]) -> Rows:
         return chosen(places, attended.shape[axis])
 
     return rows
+
+
+def _behind_whole(axis: int, block: int) -> Rows:
+    """What is left where so many are taken at once."""
+    return _placed(axis, lambda place, count: place >= count // block * block)
 
 
 def _own_hidden(attended: Array) -> Array:
