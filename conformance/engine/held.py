@@ -34,7 +34,8 @@ class Held:
 
     problem: not routed. red: the gate does not accept it. again, alone: replies to the same call, in the same worker
     and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none.
-    changed: the reply to a changed call that is wrong by itself, of a cell that conforms but for it.
+    changed: the reply to a changed call that is wrong by itself, of a cell that conforms but for it. elsewhere: what
+    repetition found of another cell of the subject, if that was unsteady.
     """
 
     cell: Cell
@@ -49,6 +50,7 @@ class Held:
     read: list[tuple[effective.Piece, Cell, Outcome]] = field(default_factory=list)
     not_read: str = ""
     changed: Judged | None = None
+    elsewhere: str = ""
 
     @property
     def size(self) -> int:
@@ -139,6 +141,9 @@ class Held:
     def _settle_broken(self, broken: list[tuple[Relation, Judged | None]]) -> None:
         """A cell has the gravest verdict of its outputs and invariants; what explains a changed call explains it."""
         said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
+        if self.elsewhere:  # where the very same call has two replies, two calls say nothing of each other
+            self.record |= {"verdict": "fail", "class": self.elsewhere, "reason": said}
+            return
         self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
         wrong = [each for _, each in broken if each is not None and each.verdict not in CONFORMING]
         explained = [each for each in wrong if "explanation" in judgement_record(each)]

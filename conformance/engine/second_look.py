@@ -118,9 +118,14 @@ class SecondLook:
 
     def _second_wave(self) -> Iterator[Question]:
         """Where one of the failures of a subject was not the same when it was repeated, none of them may be."""
-        unsteady = {held.cell.subject.name for held in self.held if held.is_unsteady}
+        unsteady = {
+            held.cell.subject.name: found.found
+            for held in self.held
+            if held.is_unsteady and (found := held.repetition) is not None
+        }
         for held in self.held:
-            if held.red and not held.again and held.cell.subject.name in unsteady:
+            held.elsewhere = unsteady.get(held.cell.subject.name, "")
+            if held.red and not held.again and held.elsewhere:
                 yield from _repeats(held, alone=False)
 
     def _kinds(self, cells: Sequence[Held]) -> list[list[Held]]:

@@ -144,7 +144,8 @@ def _unsteady(cells: list[Cell]) -> Iterator[Finding]:
         own = (cell.subject, cell.fail_class)
         groups.setdefault(drawn if count[drawn] > count[own] else own, []).append(cell)
     for (subject, klass), some in groups.items():
-        first = next(cell for cell in some if cell.fail_class == klass)
+        alike = [cell for cell in some if cell.fail_class == klass]
+        first = next((cell for cell in alike if cell.repeated), alike[0])
         yield Finding(
             subject=subject,
             kind=kind_of(first),
