@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from conformance.judge.candidates import Cause
 from conformance.judge.conditions import SHOWN
 from conformance.judge.evidence import Evidence
+from conformance.oracle.variations import FITTED
 
 SHARE = 0.25
 """A cause explains so much at least of what fails where it would show, and that nothing else explains."""
@@ -13,7 +14,7 @@ RARE = 0.05
 """It explains so much at least of everything that fails without a cause, wherever it would show."""
 
 VAGUE = 0.5
-"""So much where the cells do not tell its condition from many others: one is found for any few calls."""
+"""So much where its condition is vague: one is found for any few calls."""
 
 
 def standing(
@@ -42,11 +43,17 @@ def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
     """
     if len(cause.cells) < RARE * len(left):
         return True
-    share = VAGUE if len(cause.guards) > SHOWN else SHARE
+    share = VAGUE if _is_vague(cause) else SHARE
     most = len(cause.cells) * (1.0 - share) / share
     if len(left) <= most:
         return False
     return bool(cause.guards[0].words) or sum(_shows(cause, cell) for cell in left) > most
+
+
+def _is_vague(cause: Cause) -> bool:
+    """Whether its condition could be another one, or it is one of hundreds and needs two: anything has such."""
+    fitted = any(decision in FITTED for decision, _ in cause.candidate.change)
+    return len(cause.guards) > SHOWN or (fitted and cause.guards[0].is_compound)
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:

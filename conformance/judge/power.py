@@ -28,6 +28,8 @@ SHARP = ("float64", "float32")
 
 _BOOLEAN = "it is boolean wherever it stands"
 _NUMBERS = "its numbers are added: they have no polarity and are no truth values"
+_EXACT = "its numbers are 0 and -inf"
+_ROUNDED = tuple(f"rounded_to_{dtype}" for dtype in ("float32", "float16", "bfloat16"))
 _ONE_FOR_ALL = "it is the same for all items and heads"
 _BY_KEYS = "it has no axis of heads"
 _BY_QUERIES = "it has an axis of queries"
@@ -47,6 +49,7 @@ INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_head": _BY_KEYS,
     **{f"mask_axes[additive]={name}": _NUMBERS for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)},
     **{f"mask_axes[key_padding]={name}": _BY_KEYS for name in _OF_HEADS},
+    **{f"float_mask[{kind}]={name}": _EXACT for kind in ("attention", "key_padding") for name in _ROUNDED},
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
@@ -65,6 +68,7 @@ INVISIBLE: Mapping[str, str] = {
             ("float_mask", "cast_to_bool", _BOOLEAN),
             ("float_mask", "one_minus", _BOOLEAN),
             ("float_mask", "subtracted", _BOOLEAN),
+            *(("float_mask", name, _BOOLEAN) for name in _ROUNDED),
             ("mask_axes", "first_item", _ONE_FOR_ALL),
             ("mask_axes", "last_item", _ONE_FOR_ALL),
             ("mask_axes", "first_head", _ONE_FOR_ALL),

@@ -8,6 +8,7 @@ import numpy as np
 
 from conformance.oracle.misread_axes import axis_variations, on_slot
 from conformance.oracle.misread_tiles import tile_variations
+from conformance.oracle.other_tiles import changed
 from conformance.oracle.pipeline import Steps, replace_step
 from conformance.oracle.state import State
 from conformance.oracle.steps import whole_rows, widened
@@ -32,6 +33,13 @@ def _float_as_bool(_: Problem, group: Group) -> Group:
 
 def _float_subtracted(_: Problem, group: Group) -> Group:
     return replace(group, values=-group.values) if group.element == "float" else group
+
+
+def _float_rounded(dtype: str) -> Callable[[Problem, Group], Group]:
+    def rounded(_: Problem, group: Group) -> Group:
+        return changed(group, round_to(group.values, dtype)) if group.element == "float" else group
+
+    return rounded
 
 
 def _number_added(_: Problem, group: Group) -> Group:
@@ -143,6 +151,16 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"subtracts a float {slot} from the logits",
             f"pass -{slot}",
             _float_subtracted,
+        ),
+        *(
+            row(
+                "float_mask",
+                f"rounded_to_{dtype}",
+                f"rounds a float {slot} to {dtype} before it is added",
+                f"pass a {slot} of numbers that {dtype} has",
+                _float_rounded(dtype),
+            )
+            for dtype in ("float32", "float16", "bfloat16")
         ),
         row(
             "number_mask",

@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.state import State
-from conformance.oracle.variation import HeadsMap, Variation
+from conformance.oracle.variation import HeadsMap, ProblemMap, Variation
 from conformance.spec.problem import Array, Problem
 
 
@@ -79,13 +79,17 @@ EXCHANGED = {"transposed": (-2, -3), "column_major": (-1, -2)}
 """Layout -> the axes that are exchanged in memory; in the others numbers lie in the order of the axes."""
 
 
-def _in_memory_order(problem: Problem) -> Problem:
-    """Query, key and value are taken to lie densely: the numbers of one axis are read along the other."""
-    if not _axes_exchanged(problem):
-        return problem
-    axes = EXCHANGED[problem.layout]
-    arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-    return problem.but(**{name: array.swapaxes(*axes).reshape(array.shape) for name, array in arrays.items()})
+def _in_memory_order(*names: str) -> ProblemMap:
+    """These arrays are taken to lie densely: the numbers of one axis are read along the other."""
+
+    def read(problem: Problem) -> Problem:
+        if not _axes_exchanged(problem):
+            return problem
+        axes = EXCHANGED[problem.layout]
+        arrays = {name: getattr(problem, name) for name in names}
+        return problem.but(**{name: array.swapaxes(*axes).reshape(array.shape) for name, array in arrays.items()})
+
+    return read
 
 
 def _axes_exchanged(problem: Problem) -> bool:
@@ -110,14 +114,23 @@ ROWS: tuple[Variation, ...] = (
         bounded=False,
         concerns=_square,
     ),
-    Variation(
-        "arguments",
-        "in_memory_order",
-        "reads query, key and value in the order in which their numbers lie in memory, whatever their strides are",
-        "hand over contiguous arrays",
-        "problem",
-        problem=_in_memory_order,
-        concerns=_axes_exchanged,
+    *(
+        Variation(
+            "arguments",
+            f"{name}in_memory_order",
+            f"reads {what} in the order in which their numbers lie in memory, whatever their strides are",
+            "hand over contiguous arrays",
+            "problem",
+            problem=_in_memory_order(*names),
+            concerns=_axes_exchanged,
+        )
+        for name, what, names in (
+            ("", "query, key and value", ("query", "key", "value")),
+            ("queries_", "queries", ("query",)),
+            ("keys_", "keys", ("key",)),
+            ("values_", "values", ("value",)),
+            ("keys_and_values_", "keys and values", ("key", "value")),
+        )
     ),
     *(
         Variation(

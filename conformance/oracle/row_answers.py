@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from conformance.oracle.named_rows import Rows, named_rows
-from conformance.oracle.pipeline import Step, insert_after
+from conformance.oracle.pipeline import Step, Steps, insert_after
 from conformance.oracle.state import State
 from conformance.oracle.variation import Family, Variation, unbounded_row
 from conformance.spec.problem import Array, Problem
@@ -95,14 +95,17 @@ def row_answer(each: RowAnswer) -> Variation:
         rows = each.rows(state.problem)[..., None]
         return state.but(probs=np.where(rows, ANSWERS[each.answer][1](state), state.probs))
 
-    after = Step(DECISION, answered)
+    def left_out(state: State) -> State:
+        """Zero, and not zero times a value that may be infinite."""
+        rows = each.rows(state.problem)[..., None] & (each.answer == "zero")
+        return state.but(context=np.where(rows, 0.0, state.context))
+
+    def changed(steps: Steps, _: str) -> Steps:
+        steps = insert_after(steps, "dead_rows", Step(DECISION, answered))
+        return insert_after(steps, "weigh", Step(DECISION, left_out))
+
     return unbounded_row(
-        DECISION,
-        each.name,
-        each.sentence,
-        "",
-        lambda steps, _: insert_after(steps, "dead_rows", after),
-        lambda problem: bool(each.rows(problem).any()),
+        DECISION, each.name, each.sentence, "", changed, lambda problem: bool(each.rows(problem).any())
     )
 
 

@@ -1,5 +1,7 @@
 """Rows that get an answer that is none of theirs: which rows these are, and weights of two keys worked out."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,12 @@ def masked() -> Problem:
 )
 def test_rows_are_told_by_what_they_attend(name: str, expected: list[list[float]]) -> None:
     assert np.allclose(output(masked(), f"row_answer={name}"), expected, rtol=1e-15, atol=0.0, equal_nan=True)
+
+
+def test_a_row_that_is_left_out_is_zero_whatever_the_values_are() -> None:
+    problem = two_keys().but(value=np.array([[[[1.0, np.nan], [0.0, 1.0]]]]))
+    left_out: Any = output(problem, "row_answer=zero_of_queries_behind_the_first")
+    assert np.array_equal(left_out, np.array([[3 / 4, np.nan], [0, 0], [0, 0]]), equal_nan=True)
 
 
 def test_it_says_what_it_does() -> None:

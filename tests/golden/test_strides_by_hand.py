@@ -102,6 +102,8 @@ def test_arrays_are_read_in_the_order_of_their_memory(layout: str, read: list[li
     problem = Problem("sdpa", "float64", 2, 2, 1, 2, zeros, zeros, value, groups=(own,), layout=layout)
     assert output(problem).tolist() == value.tolist()
     assert output(problem, arguments="in_memory_order")[0].tolist() == read
+    assert output(problem, arguments="values_in_memory_order")[0].tolist() == read
+    assert output(problem, arguments="queries_in_memory_order")[0].tolist() == value[0].tolist()  # which are all zero
     memory = strided(Tensor.of(value), layout).view()
     assert memory.ravel(order="K").tolist() == np.ravel(read).tolist()
     named = "in_memory_order" in {row.name for row in candidates(problem)}

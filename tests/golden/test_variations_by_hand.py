@@ -7,7 +7,7 @@ import pytest
 
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.other_masks import causal, window
-from conformance.oracle.variations import compose
+from conformance.oracle.variations import compose, find
 from conformance.spec.problem import Array, Group, Problem
 
 LOG3 = float(np.log(3.0))
@@ -614,6 +614,18 @@ def test_a_bias_is_subtracted() -> None:
     problem = two_keys(added([[0.0, LOG3]]))
     assert output(problem) == pytest.approx([(4 + 9 * 8) / 10, 6.0])
     assert output(problem, "float_mask[mask]=subtracted") == pytest.approx([6.0, (9 * 4 + 8) / 10])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_bias_is_rounded_before_it_is_added(dtype: str) -> None:
+    """1 + 2**-30 has more digits than any of them; of 0 and -inf nothing is lost."""
+    problem = two_keys(added([[1.0 + 2.0**-30, 0.0]]))
+    rounded = output(problem, f"float_mask[mask]=rounded_to_{dtype}")
+    assert rounded == output(two_keys(added([[1.0, 0.0]])))
+    assert rounded != output(problem)
+    exact, change = two_keys(added([[0.0, -np.inf]])), find("float_mask[mask]", f"rounded_to_{dtype}").problem
+    assert change is not None
+    assert change(exact) is exact
 
 
 def test_true_adds_one() -> None:
