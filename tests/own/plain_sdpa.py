@@ -168,6 +168,10 @@ def running_sum_of_values(query: Array, key: Array, value: Array, mask: Array | 
     return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ np.cumsum(value, axis=2))
 
 
+def sine_of_the_output(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(np.sin(3 * softmax(hidden(logits_of(query, key), mask)) @ value))
+
+
 def mean_of_dead_rows(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     return np.asarray(softmax(hidden(logits_of(query, key), mask, float(np.finfo(query.dtype).min))) @ value)
 

@@ -55,6 +55,7 @@ NAMED = {
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
+    "plain_sdpa:running_sum_of_values": "it adds to the value of every key those of all before it",
 }
 
 
@@ -71,7 +72,7 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
 
 
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
-    done = checked("plain_sdpa:running_sum_of_values", "shapes/*")
+    done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
     assert sentences(done)[0].startswith("no cause found (fail, ")
     assert " verdicts without a known cause in " in done.lines()[0]
