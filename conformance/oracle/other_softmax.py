@@ -65,8 +65,9 @@ def _softmax_over(axis: int | tuple[int, ...]) -> Callable[[Steps, str], Steps]:
             top = state.logits.max(axis=axis, keepdims=True)
             exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
             with np.errstate(invalid="ignore"):
-                probs = exponentials / exponentials.sum(axis=axis, keepdims=True)
-            return state.but(probs=np.nan_to_num(probs), dead=dead)
+                total = exponentials.sum(axis=axis, keepdims=True)
+                probs = np.where(total == 0.0, 0.0, exponentials / total)
+            return state.but(probs=probs, dead=dead)
 
         return replace_step(steps, "softmax", softmax)
 
