@@ -68,7 +68,8 @@ def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: fl
 
 def is_plain(case: Case) -> bool:
     """Whether a case shows the arithmetic and nothing else."""
-    return not case.masks and case.outputs == ("output",) and case.inputs.gain == 1.0
+    usual = case.outputs == ("output",) and case.inputs.gain == 1.0 and case.inputs.poison is None
+    return usual and not case.masks
 
 
 def is_ordinary(case: Case) -> bool:

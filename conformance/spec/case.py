@@ -18,6 +18,14 @@ Nested = tuple[Any, ...]
 
 Element = Literal["bool", "int", "float"]
 
+Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
+"""Numbers that are none in all keys, or values, that nobody attends."""
+
+Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value"]
+"""One such number in a key, or value, that is attended."""
+
+Poison = Literal[Hidden, Attended]
+
 
 @dataclass(frozen=True)
 class ArrayMask:
@@ -70,16 +78,16 @@ class Inputs:
     """
     Where query, key and value come from.
 
-    clean: None where the case does not say. poison: which of keys and values are NaN or infinite where nobody attends
-    them, "nan_keys" and so on. query, key, value: literal arrays in place of drawn ones; file: an npz
-    with any of them, or of the parameters. layout: how the three lie in memory, one of `bridge.strides.LAYOUTS`.
+    clean: None where the case does not say. poison: which of keys and values are NaN or infinite: the number, and
+    where it stands. query, key, value: literal arrays in place of drawn ones; file: an npz with any of them, or of the
+    parameters. layout: how the three lie in memory, one of `bridge.strides.LAYOUTS`.
     """
 
     distribution: str = "bell"
     seed: int = 0
     alias: Literal["none", "kv", "qkv"] = "none"
     clean: bool | None = None
-    poison: Literal["nan_keys", "nan_values", "inf_keys", "inf_values"] | None = None
+    poison: Poison | None = None
     gain: float = 1.0
     query: Nested | None = None
     key: Nested | None = None

@@ -8,10 +8,11 @@ neither hides another nor is reported twice.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import frexp, prod
+from typing import get_args
 
 import numpy as np
 
-from conformance.spec.case import Case
+from conformance.spec.case import Case, Hidden
 from conformance.spec.document import Entry
 from conformance.spec.mistakes import Fault
 from conformance.spec.problem import GRADIENTS, PRESENT, SCORES
@@ -95,7 +96,7 @@ def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A number that is none can only be where no reading of a mask attends it, and in one of key and value."""
+    """A number that is none stands in one of key and value, where all readings of a mask agree on who attends it."""
     if case.inputs.poison is None:
         return
     if case.inputs.alias != "none":
@@ -103,7 +104,7 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "poison"), message)
     if case.verbatim:
         yield Fault(("inputs", "poison"), "poison is not for verbatim masks: another reading of them attends it")
-    if not case.masks:
+    if not case.masks and case.inputs.poison in get_args(Hidden):
         yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from conformance.spec import patterns, refusals, streams
+from conformance.spec.case import Poison
 from conformance.spec.model import Model
 from conformance.spec.published import PublishedFields
 
@@ -23,7 +24,6 @@ TrueMeans = Literal["attend", "ignore"]
 Axis = Literal["b", "h", "q", "k"]
 Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Literals = Annotated[list[Any], Field(min_length=1)]
-Poison = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
 Output = Literal["output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"]
 
@@ -106,7 +106,9 @@ class InputFields(Model):
     seed: Seed = 0
     alias: Literal["none", "kv", "qkv"] = Field(default="none", description="Which arrays are the same object.")
     clean: bool | None = Field(default=None, description="true: masked keys and values are of ordinary size.")
-    poison: Poison | None = Field(default=None, description="What stands in keys or values that nobody attends.")
+    poison: Poison | None = Field(
+        default=None, description="What stands in keys or values that nobody attends, or in one that is attended."
+    )
     gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0.0)
     query: Literals | None = None
     key: Literals | None = None

@@ -5,11 +5,12 @@ Two cases with the same declaration give the same bytes, whatever else runs.
 """
 
 from collections.abc import Mapping
+from typing import get_args
 
 import numpy as np
 
 from conformance.spec import streams
-from conformance.spec.case import Case
+from conformance.spec.case import Case, Hidden
 from conformance.spec.files import arrays
 from conformance.spec.groups import group
 from conformance.spec.problem import GRADIENTS, Array, Problem
@@ -166,14 +167,29 @@ def _hidden_rows(problem: Problem) -> Array:
 
 
 def _poisoned(case: Case, problem: Problem) -> Problem:
-    """Put NaN or infinity in keys or values that nobody attends."""
+    """Put NaN or infinity in keys or values that nobody attends, or in one that is."""
     if case.inputs.poison is None:
         return problem
-    number, _, which = case.inputs.poison.partition("_")
-    rows = _hidden_rows(problem)[..., None]
-    if which == "keys":
-        return problem.but(key=np.where(rows, float(number), problem.key))
-    return problem.but(value=np.where(rows, float(number), problem.value))
+    number, _, where = case.inputs.poison.partition("_")
+    name = "key" if "key" in where else "value"
+    array = getattr(problem, name)
+    rows = _hidden_rows(problem)[..., None] if case.inputs.poison in get_args(Hidden) else _one_attended(problem, array)
+    return problem.but(**{name: np.where(rows, float(number), array)})
+
+
+def _one_attended(problem: Problem, array: Array) -> Array:
+    """
+    The first number of a row of the first item, in sdpa of the first head: True there, in the shape of `array`.
+
+    The row is that which most queries attend, the last of several: all do but under masks that hide something of each.
+    """
+    seen = problem.attended()[0].sum(axis=1)
+    sharing = problem.num_heads if problem.operator == "mha" else problem.num_heads // problem.num_kv_heads
+    queries = seen[:sharing].sum(axis=0)
+    row = problem.seq_len_k - 1 - int(queries[::-1].argmax())
+    chosen = np.zeros(array.shape, dtype=bool)
+    chosen[(*(0,) * (array.ndim - 2), row, 0)] = True
+    return chosen
 
 
 def _hide(case: Case, name: str, array: Array, rows: Array, given: Mapping[str, Array]) -> Array:

@@ -176,6 +176,21 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         {"nonfinite_key": "zeroes"},
         both("numerics/nonfinite/padding", ",inputs.poison=nan_keys"),
     ),
+    "an attended value that is no number, cleaned": (
+        {"attended_nonfinite": "value_zeroed"},
+        both("numerics/nonfinite/attended", ",inputs.poison=nan_attended_value")
+        + both("numerics/nonfinite/attended_beside_padding", ",inputs.poison=nan_attended_value")
+        + ("numerics/nonfinite/attended_infinity",),
+    ),
+    "an attended key that is no number, cleaned": (
+        {"attended_nonfinite": "key_zeroed"},
+        both("numerics/nonfinite/attended", ",inputs.poison=nan_attended_key"),
+    ),
+    "infinity, clipped": ({"attended_nonfinite": "output_clipped"}, ("numerics/nonfinite/attended_infinity",)),
+    "a row of NaN taken for a fully masked one": (
+        {"attended_nonfinite": "nan_row_zeroed"},
+        both("numerics/nonfinite/attended_under_causal", ",inputs.poison=nan_attended_key"),
+    ),
     "summed weights": (
         {"returned_weights": "summed"},
         (

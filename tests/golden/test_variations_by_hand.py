@@ -407,6 +407,54 @@ def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
         np.testing.assert_array_equal(found[0, 0], [second, second])
 
 
+CLEANED_VALUE = {"value_zeroed": [3.0, 1.0], "nan_value_zeroed": [3.0, 1.0], "value_clipped": [3.0, 1.0]}
+"""Value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other is NaN."""
+
+
+@pytest.mark.parametrize(("name", "cleaned"), CLEANED_VALUE.items())
+def test_an_attended_value_that_is_no_number_may_be_cleaned(name: str, cleaned: list[float]) -> None:
+    problem = two_keys().but(value=np.array([[[[np.nan], [4.0]]]]))
+    assert np.isnan(output(problem)).all()
+    assert output(problem, f"attended_nonfinite={name}") == pytest.approx(cleaned)
+    assert output(two_keys(), f"attended_nonfinite={name}") == pytest.approx([7.0, 5.0])
+
+
+def test_infinity_that_is_attended_may_be_kept_dropped_or_clipped() -> None:
+    problem = two_keys().but(value=np.array([[[[np.inf], [4.0]]]]))
+    top = float(np.finfo(np.float64).max)
+    for name, first in {
+        "value_zeroed": 3.0,
+        "nan_value_zeroed": np.inf,
+        "value_clipped": top / 4,
+        "output_zeroed": 0.0,
+        "nan_output_zeroed": np.inf,
+        "output_clipped": top,
+    }.items():
+        assert output(problem, f"attended_nonfinite={name}")[0] == pytest.approx(first), name
+
+
+@pytest.mark.parametrize("name", ["output_zeroed", "nan_output_zeroed", "output_clipped"])
+def test_an_output_that_is_no_number_may_be_zero(name: str) -> None:
+    problem = two_keys(mask([[1, 1], [0, 1]])).but(value=np.array([[[[np.nan], [4.0]]]]))
+    np.testing.assert_array_equal(output(problem), [np.nan, 4.0])
+    assert output(problem, f"attended_nonfinite={name}") == [0.0, 4.0]
+    biased = mha(params={"bo": np.array([1.0, 2.0])}).but(value=np.array([[[4.0, 10.0], [8.0, np.nan]]]))
+    assert output(biased, f"attended_nonfinite={name}") == [0.0, 0.0]  # the identity projection mixes 0 times NaN in
+
+
+def test_an_attended_key_that_is_no_number_may_be_cleaned() -> None:
+    problem = two_keys().but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
+    assert np.isnan(output(problem)).all()
+    assert output(problem, "attended_nonfinite=key_zeroed") == pytest.approx([7.0, 5.0])
+
+
+def test_a_row_of_nothing_but_nan_may_be_taken_for_one_that_attends_nothing() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]])).but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
+    assert np.isnan(output(problem)).all()
+    np.testing.assert_array_equal(output(problem, "attended_nonfinite=nan_row_zeroed"), [0.0, np.nan])
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "attended_nonfinite=nan_row_zeroed") == pytest.approx([4.0, 5.0])
+
+
 @pytest.mark.parametrize("name", ["weights", "weights_mean"])
 def test_the_weights_of_all_heads_are_added(name: str) -> None:
     problem = mha(outputs=("output", name))

@@ -327,6 +327,31 @@ def test_poison_stands_where_nobody_attends_and_nowhere_else(make: Make, operato
     np.testing.assert_array_equal(getattr(problem, other), getattr(plain, other))
 
 
+@pytest.mark.parametrize("operator", ["sdpa", "mha"])
+@pytest.mark.parametrize("poison", ["nan_attended_key", "nan_attended_value", "inf_attended_value"])
+@pytest.mark.parametrize(("mask", "row"), [(None, 6), (PADDED, 6), ({"kind": "causal"}, 0)])
+def test_one_number_of_what_every_query_of_the_first_item_attends_is_poisoned(
+    make: Make, operator: str, poison: str, mask: dict[str, Any] | None, row: int
+) -> None:
+    fields = {"operator": operator, "masks": [] if mask is None else [mask]}
+    plain = materialise(make(**fields))
+    problem = materialise(make(**fields, inputs={"poison": poison}))
+    name, other = ("key", "value") if poison.endswith("key") else ("value", "key")
+    expected = getattr(plain, name).copy()
+    expected[(0, row, 0) if operator == "mha" else (0, 0, row, 0)] = float(poison.partition("_")[0])
+    np.testing.assert_array_equal(getattr(problem, name), expected)
+    np.testing.assert_array_equal(getattr(problem, other), getattr(plain, other))
+    assert problem.attended()[0, 0, :, row].all()
+
+
+def test_of_heads_that_share_a_key_all_are_asked_which_row_most_queries_attend(make: Make) -> None:
+    hidden = [[[1, 1, 0], [1, 1, 1]], [[0, 1, 1], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]], [[0, 0, 0], [1, 1, 1]]]
+    sizes = {"batch": 1, "num_heads": 4, "num_kv_heads": 2, "seq_len_q": 2, "seq_len_k": 3}
+    mask = {"kind": "attention", "axes": ["h", "q", "k"], "values": hidden}
+    problem = materialise(make(operator="sdpa", masks=[mask], inputs={"poison": "nan_attended_value"}, **sizes))
+    assert np.argwhere(np.isnan(problem.value)).tolist() == [[0, 0, 1, 0]]
+
+
 MASKS = st.sampled_from(
     [
         {"kind": "causal"},

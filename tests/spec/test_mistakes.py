@@ -237,7 +237,8 @@ def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
 
 def test_poison_is_not_for_verbatim_masks(mistakes: Mistakes) -> None:
     mask = "{kind: attention, verbatim: true, pattern: holes}"
-    check_one(mistakes, entry(f"masks: [{mask}]\ninputs: {{poison: «inf_values}}"), "not for verbatim masks")
+    for poison in ("inf_values", "nan_attended_key"):
+        check_one(mistakes, entry(f"masks: [{mask}]\ninputs: {{poison: «{poison}}}"), "not for verbatim masks")
 
 
 def test_one_array_is_spelled_out_once(mistakes: Mistakes) -> None:
