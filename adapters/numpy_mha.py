@@ -48,7 +48,7 @@ SLOTS = {
         "role": "mask",
         "takes": ["key_padding", "attention", "causal", "window", "additive"],
         "axes": [["q", "k"], ["b", "h", "q", "k"]],
-        "broadcast": ["b", "h", "q"],
+        "broadcast": ["b", "h", "q", "k"],
         "bool": "attend",
         "int": "attend",
         "float": "add",

@@ -50,7 +50,7 @@ class KeyPadding(OverAxes):
 
 
 class Attention(OverAxes):
-    """Which positions may be attended, over any axes that end in k."""
+    """Which positions may be attended, over any axes; without k whole queries are hidden."""
 
     kind: Literal["attention"]
     element: Element = Field(default="bool", description="How the mask is handed over.")

@@ -44,8 +44,10 @@ def _axes(mask: ArrayMask) -> Iterator[Fault]:
     listed = f"[{', '.join(mask.axes)}]"
     if mask.kind == "key_padding" and mask.axes != ("b", "k"):
         yield Fault(("axes",), f"a key_padding mask has axes [b, k], not {listed}; attention has any")
-    elif mask.axes != ordered or "k" not in mask.axes:
-        yield Fault(("axes",), f"axes {listed}: expected some of b, h, q, each once and in this order, then k")
+    elif mask.kind == "additive" and "k" not in mask.axes:
+        yield Fault(("axes",), f"axes {listed}: one number along a row of keys adds nothing; expected k as well")
+    elif mask.axes != ordered or not mask.axes:
+        yield Fault(("axes",), f"axes {listed}: expected some of b, h, q, k, each once and in this order")
 
 
 def _source(mask: ArrayMask) -> Iterator[Fault]:

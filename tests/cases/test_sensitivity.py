@@ -95,6 +95,10 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
         both("masks/additive/with_weights"),
     ),
     "mask rows of the first chunk of queries": ({"mask_rows": "again_32"}, ("shapes/kernel_sized/aligned_causal",)),
+    "one mask for all keys, applied to the first": (
+        {"mask_columns": "first_1"},
+        both("degenerate/hidden_queries/per_item"),
+    ),
     "mask of the first head": ({"mask_axes[attention]": "first_head"}, both("masks/attention_4d/holes")),
     "items taken for heads": (
         {"mask_axes[attention]": "items_as_heads"},

@@ -185,6 +185,20 @@ def test_what_nothing_can_express_is_declined_with_a_reason() -> None:
         route(problem(attention()), narrow)
 
 
+def test_a_mask_without_keys_has_one_column_where_that_is_documented_and_is_written_out_elsewhere() -> None:
+    whole = attention((B, 1, Q, 1))
+    written = np.broadcast_to(whole.values, (B, 1, Q, K))
+    assert np.array_equal(bits(route(problem(whole), slots("torch.sdpa")), "attn_mask"), written)
+    mask = TORCH_SDPA["attn_mask"] | {"broadcast": ["b", "h", "q", "k"]}
+    assert np.array_equal(bits(route(problem(whole), parse_slots({"attn_mask": mask})), "attn_mask"), whole.values)
+    beside = route(problem(whole, padding()), parse_slots({"attn_mask": mask}))
+    assert np.array_equal(bits(beside, "attn_mask"), whole.values & padding().values)
+    queries = {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"}
+    assert np.array_equal(
+        bits(route(problem(whole), parse_slots({"query_mask": queries})), "query_mask"), whole.values[:, 0, :, 0]
+    )
+
+
 def test_verbatim_masks_are_handed_over_unconverted_and_change_the_declared_dialect() -> None:
     mask = attention(verbatim=True)
     torch = route(problem(mask), slots("torch.mha"))

@@ -127,6 +127,18 @@ def test_a_mask_of_one_row_is_for_the_first_queries() -> None:
     assert seen(even(2, 3, added), "mask_rows=first_1") == ["x-x", "xxx"]
 
 
+def test_a_mask_of_one_column_is_for_the_first_key() -> None:
+    column, lie = [[1], [0], [1]], "mask_columns=first_1"
+    assert seen(even(3, 3, mask(column))) == ["xxx", "---", "xxx"]
+    assert seen(even(3, 3, mask(column)), lie) == ["xxx", "-xx", "xxx"]
+    assert seen(even(3, 1, mask(column)), lie) == ["x", "-", "x"]
+    assert seen(even(3, 3, mask([[1, 1, 1], [0, 0, 0], [1, 1, 1]])), lie) == ["xxx", "---", "xxx"]
+    added = mask([[0.0], [-np.inf], [2.0]], "float")
+    assert seen(even(3, 3, added), lie) == ["xxx", "-xx", "xxx"]
+    per_item = Group("mask", ("attention",), "int", np.array(column, dtype=np.float64)[None, None])
+    assert seen(even(3, 3, per_item), lie) == ["xxx", "-xx", "xxx"]
+
+
 def test_rows_of_a_mask_begin_again_with_every_tile_of_queries() -> None:
     rows = np.tri(7)
     triangle = ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--", "xxxxxx-", "xxxxxxx"]

@@ -103,6 +103,13 @@ def test_axes_that_a_mask_does_not_span_have_size_one(
     assert values(make, mask, **(SMALL | {"num_heads": 5})).shape == shape
 
 
+def test_a_mask_without_keys_hides_whole_queries(make: Make) -> None:
+    mask = {"kind": "attention", "axes": ["b", "q"], "values": [[1, 0, 1], [0, 1, 1]]}
+    problem = materialise(make(masks=[mask], **SMALL))
+    assert problem.groups[0].values.shape == (2, 1, 3, 1)
+    assert problem.attended()[:, 0].tolist() == [[[row] * 4 for row in item] for item in ([1, 0, 1], [0, 1, 1])]
+
+
 @pytest.mark.parametrize("element", ["bool", "int", "float"])
 @pytest.mark.parametrize(
     "mask",
