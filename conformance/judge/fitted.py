@@ -16,6 +16,7 @@ from conformance.judge.wrong_rows import WITH_ROWS, are_merged, joined, wrong_el
 from conformance.oracle.exchanges import exchange, exchanges
 from conformance.oracle.key_loops import key_loop, key_loops
 from conformance.oracle.key_ranges import key_range, key_ranges
+from conformance.oracle.place_masks import place_mask, place_masks
 from conformance.oracle.row_answers import row_answer, row_answers
 from conformance.oracle.variation import Variation
 from conformance.spec.problem import Array, Problem
@@ -61,7 +62,7 @@ class Fit:
 
 def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> Iterator[Candidate]:
     """
-    Loops under flags, ranges of keys, exchanges, rows: of each those that explain the most of some failing cells.
+    Loops under flags, ranges of keys, places, exchanges, rows: of each those that explain most of some failing cells.
 
     conforming: of what shows the same where calls fail, that comes first which shows in the fewest of these.
     """
@@ -70,6 +71,9 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     beside = _of_each_shape(conforming)
     yield from _best(flagged, beside, (_attended(each.kind, key_loop(each)) for each in key_loops()))
     yield from _best(small, beside, (_attended(each.kind, key_range(each)) for each in key_ranges()))
+    masked = [cell for cell in small if cell.problem.groups]
+    hidden = (_attended(each.effect, place_mask(each)) for each in place_masks() if masked or each.effect == "hidden")
+    yield from _best(small, beside, hidden)
     exchanged = (Fit(each.kind, exchange(each), each.shown, each.rows) for each in exchanges())
     yield from _best(small, beside, exchanged)
     answered = (Fit(each.answer, row_answer(each), each.shown, each.rows) for each in row_answers())
@@ -83,13 +87,17 @@ def _of_each_shape(cells: Sequence[Evidence]) -> list[Problem]:
 
 
 def _attended(kind: str, row: Variation) -> Fit:
-    """What shows of a variation of masks is what every query attends under it."""
+    """What shows of a variation of masks is what every query attends under it, and that in other rows than before."""
 
     def shown(problem: Problem) -> bytes:
         masked = row.problem(problem) if row.problem else problem
         return b"" if masked is problem else b"".join(group.values.tobytes() for group in masked.groups)
 
-    return Fit(kind, row, shown)
+    def rows(problem: Problem) -> Array:
+        masked = row.problem(problem) if row.problem else problem
+        return np.asarray(np.any(masked.attended() != problem.attended(), axis=-1))
+
+    return Fit(kind, row, shown, rows)
 
 
 def _best(cells: Sequence[Evidence], beside: Sequence[Problem], fits: Iterable[Fit]) -> Iterator[Candidate]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.judge.named_places import named_places
 from conformance.judge.pattern import FREEDOM, Pattern
+from conformance.oracle.named_places import named_places
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 

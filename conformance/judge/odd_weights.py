@@ -11,11 +11,11 @@ from itertools import islice, product
 import numpy as np
 
 from conformance.judge.exchanged_weights import exchanged
-from conformance.judge.named_places import Places, mask_tiles, named_places, plain_places
 from conformance.judge.odd_proportions import odd_proportions
 from conformance.judge.odd_sums import odd_sums
 from conformance.judge.pattern import Pattern
 from conformance.oracle.evaluate import CANONICAL
+from conformance.oracle.named_places import Places, mask_tiles, named_places, plain_places
 from conformance.oracle.named_rows import Rows, named_rows
 from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem

@@ -45,6 +45,7 @@ from conformance.oracle import (
     other_widths,
     other_windows,
     other_workers,
+    place_masks,
     row_answers,
 )
 from conformance.oracle.misread_masks import slot_variations
@@ -146,6 +147,7 @@ CANONICAL_NAMES: dict[str, str] = {
     key_loops.DECISION: "to the last key that is attended",
     key_ranges.DECISION: "what masks allow",
     exchanges.DECISION: "each its own",
+    place_masks.DECISION: "what masks allow",
     row_answers.DECISION: "that of the row",
     "padded_keys": "masked",
     "position_bias": "as given",
@@ -155,7 +157,10 @@ CANONICAL_NAMES: dict[str, str] = {
 }
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 
-FITTED = {each.decision: each for each in (key_loops.FAMILY, key_ranges.FAMILY, exchanges.FAMILY, row_answers.FAMILY)}
+FITTED = {
+    each.decision: each
+    for each in (key_loops.FAMILY, key_ranges.FAMILY, place_masks.FAMILY, exchanges.FAMILY, row_answers.FAMILY)
+}
 """Decisions that can be taken in too many ways for the table."""
 
 _RANK = {variation.key: rank for rank, variation in enumerate(TABLE)}

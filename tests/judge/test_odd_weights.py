@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.judge.named_places import mask_tiles, named_places
 from conformance.judge.odd_weights import odd_weights
 from conformance.oracle.evaluate import evaluate
+from conformance.oracle.named_places import mask_tiles, named_places
 from conformance.spec.problem import Array, Group, Problem
 
 B, H, Q, K, D = 2, 3, 5, 11, 7
