@@ -20,8 +20,8 @@ DECISION = "place_mask"
 
 EFFECTS: Mapping[str, str] = {
     "hidden": "does not attend {places}",
-    "shown": "attends {places} even where a mask hides them",
-    "shown_by_flags": "attends {places} even where a flag hides them",
+    "shown": "attends {places}, masked or not",
+    "shown_by_flags": "attends {places}, whatever a flag says",
 }
 """Name -> what is done with places, in words."""
 

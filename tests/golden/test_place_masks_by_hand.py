@@ -55,7 +55,7 @@ def test_it_says_what_it_does() -> None:
     hidden = find("place_mask", "hidden_keys_behind_the_querys_own_block_of_8")
     assert hidden.sentence == "does not attend keys behind the query's own block of 8"
     shown = find("place_mask", "shown_by_flags_the_last_key")
-    assert shown.sentence == "attends the last key even where a flag hides it"
+    assert shown.sentence == "attends the last key, whatever a flag says"
 
 
 def test_every_place_has_a_name_of_its_own() -> None:

@@ -95,6 +95,17 @@ def test_what_other_rows_are_wrong_than_may_be_is_not_tried() -> None:
     assert not [each for each in fitted([worse]) if each.change[0][0] == "row_answer"]
 
 
+@pytest.mark.parametrize(
+    ("name", "masked"), [("hidden_keys_behind_the_querys_own_block_of_4", False), ("shown_the_last_4_keys", True)]
+)
+def test_the_places_are_named(name: str, *, masked: bool) -> None:
+    asked = [flagged(*size) if masked else plain(*size) for size in SIZES]
+    found = diagnose([cell(problem, {"place_mask": name}) for problem in asked])
+    assert found.unexplained == ()
+    (cause,) = found.causes
+    assert {"place_mask": name} in [dict(each.candidate.change) for each in (cause, *cause.ties)]
+
+
 @pytest.mark.parametrize("name", ["first_queries_up_2", "behind_half", "first_16"])
 def test_the_range_is_named(name: str) -> None:
     cells = [cell(plain(*size), {"key_range": name}) for size in SIZES]
