@@ -51,9 +51,9 @@ def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
 
 
 def _is_vague(cause: Cause) -> bool:
-    """Whether its condition could be another one, or it is one of hundreds and needs two: anything has such."""
+    """Whether its condition could be another one, or it is one of hundreds and needs any: whatever fails has such."""
     fitted = any(decision in FITTED for decision, _ in cause.candidate.change)
-    return len(cause.guards) > SHOWN or (fitted and cause.guards[0].is_compound)
+    return len(cause.guards) > SHOWN or (fitted and bool(cause.guards[0].words))
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:

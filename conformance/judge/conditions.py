@@ -153,15 +153,7 @@ class Condition(BaseModel):
     @property
     def words(self) -> str:
         """The condition after "only", "" where nothing is asked."""
-        return " and ".join(self._parts())
-
-    @property
-    def is_compound(self) -> bool:
-        """Whether more than one thing is asked."""
-        return len(self._parts()) > 1
-
-    def _parts(self) -> tuple[str, ...]:
-        return (*self._call_words(), *self._mask_words(), *self._size_words())
+        return " and ".join((*self._call_words(), *self._mask_words(), *self._size_words()))
 
     def _call_words(self) -> Iterator[str]:
         if self.operator:

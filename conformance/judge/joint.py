@@ -23,6 +23,8 @@ LOOKED_AT = 3
 """In so many of its simplest cells it is seen whether a candidate is half of a pair."""
 MOST = 0.5
 """Arithmetic that explains a smaller part of the cells that fail where it shows is no cause."""
+SEVERAL = 2
+"""So many causes that need a condition each may be one that needs none."""
 PRICE = 0.1
 """A condition must gain so much more of the cells."""
 
@@ -54,6 +56,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
+    search.unite()
     causes, unexplained = standing(search.causes, search.open_cells(), unsteady)
     return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
 
@@ -141,6 +144,26 @@ class _Search:
                 self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
                 self.causes.remove(cause)
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
+
+    def unite(self) -> None:
+        """Let one that is fitted, and needs no condition, stand for several causes that need one each."""
+        several = [cause for cause in self.causes if cause.guards[0].words]
+        cells = sorted(
+            {cell for cause in several for cell in cause.cells}, key=lambda cell: (cell.simplicity, cell.case)
+        )
+        if len(several) < SEVERAL:
+            return
+        whole = [
+            each
+            for each in different(fitted(cells, self.conforming_cells()))
+            if all(each.explains(cell) for cell in cells)
+            and not any(each.contradicts(self.cells[n]) for n in self._conforming)
+        ]
+        if whole:
+            first, *ties = (Cause(each, (Condition(),), tuple(cells)) for each in whole)
+            self.causes = [cause for cause in self.causes if cause not in several]
+            self.causes.append(replace(first, ties=tuple(ties)))
+            self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
 
     def _has(self, cause: Cause, number: int) -> bool:
         return self._holds(cause, number) and cause.candidate.explains(self.cells[number])

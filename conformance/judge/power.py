@@ -55,6 +55,7 @@ INVISIBLE: Mapping[str, str] = {
     "penalty[additive]=minus_1e4": _NUMBERS,
     "mask_axes[key_padding]=heads_tiled": _BY_KEYS,
     "mask_axes[key_padding]=of_shared_head": _BY_KEYS,
+    "mask_axes[key_padding]=of_first_in_group": _BY_KEYS,
     **{
         f"mask_axes[{kind}]=padding_of_queries": "it is no padding"
         for kind in ("attention", "causal", "window", "additive")
@@ -78,6 +79,7 @@ INVISIBLE: Mapping[str, str] = {
             ("mask_axes", "heads_major", _ONE_FOR_ALL),
             ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
             ("mask_axes", "of_shared_head", _ONE_FOR_ALL),
+            ("mask_axes", "of_first_in_group", _ONE_FOR_ALL),
             ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
             *(("mask_axes", name, _FLAG) for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)),
         )

@@ -23,12 +23,13 @@ LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 BOUNDS = {
     "last": "the last of them sees",
     "whole": "the last of them would see if the tile were whole",
+    "short": "the last of them sees, its last key not included",
     "first": "the first of them sees",
     "own": "the place of the first of them, that not included",
 }
 """How far the loop goes for some queries -> in words, after "as far as"."""
 
-ALONE = {"last": "it sees", "own": "its own place, that not included"}
+ALONE = {"last": "it sees", "short": "it sees, its last key not included", "own": "its own place, that not included"}
 """The same for one query."""
 
 COUNT = "count"
@@ -94,7 +95,9 @@ class KeyLoop:
         first = (np.arange(problem.seq_len_q) // self.queries * self.queries)[:, None]
         whole = first + self.queries
         last, count = np.minimum(whole, problem.seq_len_q), whole // self.queries * self.keys
-        end = {"own": first, "first": first + 1, "last": last, "whole": whole, COUNT: count}[self.bound]
+        end = {"short": last - 1, "own": first, "first": first + 1, "last": last, "whole": whole, COUNT: count}[
+            self.bound
+        ]
         end = end + ((group.offset or 0) if self.anchored else 0)
         tiles = -(-end // self.keys) if self.up else end // self.keys
         reach = np.minimum(tiles, -(-problem.seq_len_k // self.keys)) * self.keys

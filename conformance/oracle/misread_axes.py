@@ -109,6 +109,15 @@ def _of_shared_head(problem: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, np.arange(heads) // (heads // shared)])
 
 
+def _of_first_in_group(problem: Problem, group: Group) -> Group:
+    """Give all heads that share keys the mask of the first of them."""
+    shared, heads = problem.num_kv_heads, problem.num_heads
+    if group.values.shape[1] == 1 or shared == heads:
+        return group
+    members = heads // shared
+    return replace(group, values=group.values[:, np.arange(heads) // members * members])
+
+
 def _as_lengths(_: Problem, group: Group) -> Group:
     """Every row becomes the number of keys that it attends, and those are the first."""
     if group.element in ("float", "flag"):
@@ -181,6 +190,12 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             f"applies to each head the {slot} of the one that has the number of its key and value head",
             "repeat keys and values",
             _of_shared_head,
+        ),
+        row(
+            "of_first_in_group",
+            f"applies the {slot} of the first of the heads that share keys to all of them",
+            "repeat keys and values",
+            _of_first_in_group,
         ),
         row(
             "as_lengths",

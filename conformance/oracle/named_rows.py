@@ -22,6 +22,9 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
     yield "from which the first key is hidden", _first_hidden(1)
     yield "from which the last key is hidden", lambda attended: ~attended[..., -1]
     yield "from which some key is hidden", lambda attended: ~np.all(attended, axis=-1)
+    yield "of queries that attend nothing in some head", _beside_dead(1)
+    yield "of heads in which some query attends nothing", _beside_dead(2)
+    yield "of items in which some query attends nothing", _beside_dead((1, 2))
     yield "of queries behind the first", _placed(2, lambda place, _: place > 0)
     for axis, what in ((0, "item"), (1, "head")):
         yield f"of the first {what}", _placed(axis, lambda place, _: place == 0)
@@ -49,6 +52,16 @@ def _placed(axis: int, chosen: Callable[[Array, int], Array]) -> Rows:
     def rows(attended: Array) -> Array:
         places = np.indices(attended.shape[:-1])[axis]
         return chosen(places, attended.shape[axis])
+
+    return rows
+
+
+def _beside_dead(axes: int | tuple[int, ...]) -> Rows:
+    """Rows of which one, along these axes, attends nothing."""
+
+    def rows(attended: Array) -> Array:
+        dead = ~np.any(attended, axis=-1)
+        return np.broadcast_to(np.any(dead, axis=axes, keepdims=True), dead.shape)
 
     return rows
 

@@ -83,11 +83,16 @@ def _risen(tops: Array) -> Array:
     return np.asarray(tops.max(axis=0) - np.maximum.accumulate(tops))
 
 
+def _risen_next(tops: Array) -> Array:
+    """How far it rises with the block that comes next."""
+    return np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
+
+
 def _risen_in_small_steps(most: float, queries: int = 1) -> Kept:
     """The same, of the rises after blocks that are at most so large alone, for each of so many queries."""
 
     def kept(tops: Array) -> Array:
-        steps = np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
+        steps = _risen_next(tops)
         followed = over_runs(steps > most, queries, np.logical_or, axis=-1)
         small = np.where((steps <= most) & ~followed, steps, 0.0)
         return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
@@ -152,6 +157,13 @@ ROWS: tuple[Variation, ...] = (
         )
         for name, what, kept, output, total in (
             ("not_rescaled", "the weighted values so far when the maximum rises", _risen, True, False),
+            (
+                "block_not_rescaled",
+                "the weighted values of the block before when the maximum rises",
+                _risen_next,
+                True,
+                False,
+            ),
             ("total_not_rescaled", "the sum of exponentials so far when the maximum rises", _risen, False, True),
             ("nothing_rescaled", f"{BOTH} so far when the maximum rises", _risen, True, True),
             *(

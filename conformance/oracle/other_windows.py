@@ -42,6 +42,16 @@ def _right_unbounded(edges: Edges, past: int) -> Edges:
     return (edges[0], None if edges[1] == past else edges[1])
 
 
+def _to_query_unless_bounded(edges: Edges, past: int) -> Edges:
+    """No right side is one of 0, as the caller counts it."""
+    return (edges[0], past if edges[1] is None else edges[1])
+
+
+def _from_query_unless_bounded(edges: Edges, past: int) -> Edges:
+    """And no left one."""
+    return (-past if edges[0] is None else edges[0], edges[1])
+
+
 def _from_last_key(problem: Problem, group: Group) -> Group:
     """The last query stands at the last key, as after a past of what the keys are more."""
     if group.window is None:
@@ -134,6 +144,16 @@ ROWS: tuple[Variation, ...] = (
     _row("right_for_both", "takes the right side of a window for both", _one_for_both(left=False)),
     _row("before", "attends the keys before a window on the left, not those from there on", _outside(_before)),
     _row("behind", "attends the keys behind a window on the right, not those up to there", _outside(_behind)),
+    _row(
+        "unbounded_ends_at_query",
+        "ends a window at the query itself where it has no bound on the right",
+        _sides(_to_query_unless_bounded),
+    ),
+    _row(
+        "unbounded_begins_at_query",
+        "begins a window at the query itself where it has no bound on the left",
+        _sides(_from_query_unless_bounded),
+    ),
     _row(
         "zero_is_unbounded",
         "takes a side of 0 of a window for no bound",
