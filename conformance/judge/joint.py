@@ -6,27 +6,15 @@ coarser arithmetic. A cause that conforming cells contradict needs a guard: the 
 What explains little where much stays unexplained is chance, and is not told.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, beside, different, pairs, singles
+from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, pairs, singles
 from conformance.judge.chance import standing
-from conformance.judge.conditions import Condition
-from conformance.judge.diagnose import OF_NONFINITE
 from conformance.judge.evidence import Evidence
-from conformance.judge.explanation import ways
 from conformance.judge.fitted import fitted
-from conformance.judge.guards import Fit, Guards
-from conformance.judge.whereabouts import INFORMATIVE, Whereabouts, whereabouts
-
-LOOKED_AT = 3
-"""In so many of its simplest cells it is seen whether a candidate is half of a pair."""
-MOST = 0.5
-"""Arithmetic that explains a smaller part of the cells that fail where it shows is no cause."""
-SEVERAL = 2
-"""So many causes that need a condition each may be one that needs none."""
-PRICE = 0.1
-"""A condition must gain so much more of the cells."""
+from conformance.judge.search import Search
+from conformance.judge.whereabouts import Whereabouts
 
 
 @dataclass(frozen=True)
@@ -45,7 +33,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     unsteady: cells with another reply each time, or of another form, which nothing explains. suspects: causes of the
     same implementation, called in another form; where they do, none else is looked for.
     """
-    search = _Search(cells)
+    search = Search(cells)
     search.confirm(suspects)
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
     search.take(seen, alone=True)
@@ -59,228 +47,3 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.unite()
     causes, unexplained = standing(search.causes, search.open_cells(), unsteady)
     return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
-
-
-@dataclass(frozen=True)
-class _Rated:
-    """A candidate with the open cells that it explains, and the guards under which nothing contradicts it."""
-
-    candidate: Candidate
-    shows: tuple[int, ...]
-    fit: Fit
-
-    @property
-    def worth(self) -> float:
-        """How many cells it explains, less what it forfeits."""
-        return len(self.shows) * (1.0 - PRICE * self.fit.depth)
-
-    def like(self, other: "_Rated") -> bool:
-        """Whether nothing tells the two apart."""
-        return self.shows == other.shows and self.worth == other.worth
-
-
-@dataclass
-class _Search:
-    """The cells of a subject, and what of the failing ones is explained so far."""
-
-    cells: Sequence[Evidence]
-    causes: list[Cause] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._guards = Guards(self.cells)
-        by_size = sorted(range(len(self.cells)), key=lambda n: (self.cells[n].simplicity, self.cells[n].case))
-        self._open = [n for n in by_size if self.cells[n].actual is not None]
-        self._conforming = [n for n in by_size if self.cells[n].actual is None]
-        self._taken: dict[int, Candidate] = {}
-        self._against: dict[Candidate, list[int]] = {}
-        self._two_here: dict[tuple[int, int], bool] = {}
-        self._not_both: dict[tuple[int, Candidate, Candidate], bool] = {}
-
-    def open_cells(self) -> list[Evidence]:
-        """Failing cells without a cause, the simplest first."""
-        return [self.cells[n] for n in self._open]
-
-    def conforming_cells(self) -> list[Evidence]:
-        """Cells that conform, the simplest first."""
-        return [self.cells[n] for n in self._conforming]
-
-    def where(self, cells: Sequence[Evidence]) -> Whereabouts:
-        """What cells that nothing explains have in common, and the conforming ones have not."""
-        if not cells:
-            return Whereabouts()
-        shows = [n for n, cell in enumerate(self.cells) if cell in cells]
-        conditions, conforming = self._guards.around(shows, self._conforming)
-        telling = conforming <= INFORMATIVE * len(self._conforming)
-        return whereabouts(cells, conditions if telling else (), conforming if telling else 0)
-
-    def confirm(self, suspects: Iterable[Cause]) -> None:
-        """Take causes with their conditions as they are, where these fit here and no conforming cell contradicts."""
-        for each in suspects:
-            shows = [n for n in self._open if self._has(each, n)]
-            against = (n for n in self._conforming if self._holds(each, n))
-            if shows and not any(each.candidate.contradicts(self.cells[n]) for n in against):
-                ties = tuple(tie for tie in each.ties if all(self._has(tie, n) for n in shows))
-                self.causes.append(replace(each, cells=tuple(self.cells[n] for n in shows), ties=ties))
-                self._taken |= dict.fromkeys(shows, each.candidate)
-                self._open = [n for n in self._open if n not in shows]
-
-    def extend(self) -> None:
-        """Let a cause have the cells that it brings within their bounds where its condition holds, be it by little."""
-        for place, cause in enumerate(self.causes):
-            more = [n for n in self._open if self._holds(cause, n) and self.cells[n].held_by(cause.candidate.change)]
-            self.causes[place] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
-            self._taken |= dict.fromkeys(more, cause.candidate)
-            self._open = [n for n in self._open if n not in more]
-
-    def merge(self) -> None:
-        """Let a cause have all cells of another one, the smallest first, where it explains them too."""
-        by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
-        for which in [(cause.candidate, cause.guards) for cause in by_size]:
-            cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
-            numbers = [n for n in self._taken if self.cells[n] in cause.cells]
-            others = sorted((each for each in self.causes if each is not cause), key=lambda each: -len(each.cells))
-            wide = next((each for each in others if all(self._has(each, n) for n in numbers)), None)
-            if wide is not None:
-                self.causes[self.causes.index(wide)] = replace(wide, cells=(*wide.cells, *cause.cells))
-                self.causes.remove(cause)
-                self._taken |= dict.fromkeys(numbers, wide.candidate)
-
-    def unite(self) -> None:
-        """Let one that is fitted, and needs no condition, stand for several causes that need one each."""
-        several = [cause for cause in self.causes if cause.guards[0].words]
-        cells = sorted(
-            {cell for cause in several for cell in cause.cells}, key=lambda cell: (cell.simplicity, cell.case)
-        )
-        if len(several) < SEVERAL:
-            return
-        whole = [
-            each
-            for each in different(fitted(cells, self.conforming_cells()))
-            if all(each.explains(cell) for cell in cells)
-            and not any(each.contradicts(self.cells[n]) for n in self._conforming)
-        ]
-        if whole:
-            first, *ties = (Cause(each, (Condition(),), tuple(cells)) for each in whole)
-            self.causes = [cause for cause in self.causes if cause not in several]
-            self.causes.append(replace(first, ties=tuple(ties)))
-            self._taken |= {n: first.candidate for n, cell in enumerate(self.cells) if cell in cells}
-
-    def _has(self, cause: Cause, number: int) -> bool:
-        return self._holds(cause, number) and cause.candidate.explains(self.cells[number])
-
-    def _holds(self, cause: Cause, number: int) -> bool:
-        cell = self.cells[number]
-        return cause.guards[0].holds(cell.facts, cell.problem)
-
-    def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
-        """
-        Take the best of the candidates as a cause, again and again, until none explains another cell.
-
-        alone: not where a cause before it shows as well and another decision beside that would do: a pair is looked
-        for there first.
-        """
-        found = {each: self._explained(each) for each in different(candidates)}
-        while rated := self._rated(found, alone=alone):
-            best = max(rated, key=lambda each: each.worth)
-            self._accept(best, [each for each in rated if each is not best and each.like(best)])
-
-    def _is_half(self, shows: Sequence[int]) -> bool:
-        """Whether the simplest cells that a candidate explains show a cause that was found, and one beside it."""
-        return bool(self.causes) and all(self._shows_beside(n) for n in shows[:LOOKED_AT])
-
-    def _shows_beside(self, number: int) -> bool:
-        """Whether a cause so far with one more decision explains a cell; looked at once for so many causes."""
-        known = (number, len(self.causes))
-        if known not in self._two_here:
-            self._two_here[known] = self._two_in(number)
-        return self._two_here[known]
-
-    def _two_in(self, number: int) -> bool:
-        cell = self.cells[number]
-        here = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
-        every = ways(cell.problem, cell.declared.dialect)
-        return any(
-            cell.explained_by(pair)
-            for change in here
-            if len(change) == 1 and cell.tells_apart(change, ())
-            for pair in beside(cell, change[0], every)
-        )
-
-    def _explained(self, candidate: Candidate) -> frozenset[int]:
-        return frozenset(n for n in self._open if candidate.explains(self.cells[n]))
-
-    def _rated(self, found: dict[Candidate, frozenset[int]], *, alone: bool) -> list[_Rated]:
-        """The candidates that are causes, looked at from the one that explains most, as far as it takes."""
-        shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
-        rated: list[_Rated] = []
-        for each in sorted(shows, key=lambda each: -len(shows[each])):
-            best = max((one.worth for one in rated), default=0.0)
-            if not shows[each] or len(shows[each]) < best or self._is_any_nan(each, shows[each]):
-                continue
-            if alone and self._is_half(shows[each]):
-                continue
-            fit = self._guards.search(shows[each], self._contradicting(each, found[each]))
-            if fit.guards and self._explains_most(each, fit.shows, fit.guards[0]):
-                rated.append(_Rated(each, fit.shows, fit))
-        return rated
-
-    def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
-        """Whether a candidate is about something else, and explains nothing but NaN: any NaN explains a NaN."""
-        about = any(decision in OF_NONFINITE for decision, _ in candidate.change)
-        return not about and all(self.cells[n].is_about_nonfinite for n in shows)
-
-    def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
-        """Whether arithmetic explains most of what fails under its guard: a wide bound covers something anywhere."""
-        if candidate.arithmetic is None:
-            return True
-        cells = [self.cells[n] for n in self._open]
-        there = sum(guard.holds(cell.facts, cell.problem) for cell in cells if candidate.arithmetic.of(cell.profile))
-        return len(shows) >= MOST * there
-
-    def _contradicting(self, candidate: Candidate, explained: frozenset[int]) -> list[int]:
-        """The conforming cells that speak against a candidate, and those explained otherwise."""
-        if candidate not in self._against:
-            self._against[candidate] = [n for n in self._conforming if candidate.contradicts(self.cells[n])]
-        others = [
-            n for n, taken in self._taken.items() if n not in explained and self._speaks_against(n, taken, candidate)
-        ]
-        return self._against[candidate] + others
-
-    def _speaks_against(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
-        """Whether a cell that is explained by `taken` would be another answer under the candidate, and is not."""
-        known = (number, taken, candidate)
-        if known not in self._not_both:
-            cell = self.cells[number]
-            self._not_both[known] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
-        return self._not_both[known]
-
-    def _accept(self, best: _Rated, ties: Sequence[_Rated]) -> None:
-        best, absorbed = self._with_parts(best)
-        cells = tuple(self.cells[n] for n in best.shows)
-        others = tuple(Cause(each.candidate, each.fit.guards, cells) for each in ties)
-        self.causes = [cause for cause in self.causes if cause not in absorbed]
-        self.causes.append(Cause(best.candidate, best.fit.guards, cells, others))
-        self._taken |= dict.fromkeys(best.shows, best.candidate)
-        self._open = [n for n in self._open if n not in best.shows]
-
-    @staticmethod
-    def _is_part(cause: Cause, whole: Candidate) -> bool:
-        """Whether a cause is one of a pair, or all its cells are explained by another one decision."""
-        if len(whole.change) == 1 and len(cause.candidate.change) == 1:
-            return all(whole.explains(cell) for cell in cause.cells)
-        return set(cause.candidate.change) < set(whole.change)
-
-    def _with_parts(self, best: _Rated) -> tuple[_Rated, list[Cause]]:
-        """
-        A cause, and those before it that are it: one of a pair, or whatever it explains as well.
-
-        Where only one of a pair shows, it is the pair still.
-        """
-        parts = [cause for cause in self.causes if self._is_part(cause, best.candidate)]
-        cells = {cell for cause in parts for cell in cause.cells}
-        more = [n for n, taken in self._taken.items() if self.cells[n] in cells]
-        if not more or not all(best.candidate.explains(self.cells[n]) for n in more):
-            return best, []
-        shows = tuple(sorted({*best.shows, *more}, key=lambda n: self.cells[n].simplicity))
-        fit = self._guards.search(shows, self._contradicting(best.candidate, frozenset(shows)))
-        return (_Rated(best.candidate, shows, fit), parts) if fit.shows == shows else (best, [])

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from conformance.oracle.evaluate import evaluate
+from conformance.oracle.variations import find
 from conformance.spec.problem import Array, Group, Problem
+
+from .test_tiles_by_hand import even as masked_evenly
+from .test_tiles_by_hand import seen
 
 
 def even(values: Any, num_heads: int, *groups: Group, queries: int = 1, **fields: Any) -> Problem:
@@ -160,6 +164,16 @@ def test_a_causal_flag_compares_places_in_one_sequence_of_all_items() -> None:
     assert output(problem, causal_alignment="packed_items").ravel().tolist() == [1, 1.5, 0, 1]
     alone = even(values[:1], 1, Group("is_causal", ("causal",), "flag", seen, offset=0), queries=2)
     assert output(alone, causal_alignment="packed_items").ravel().tolist() == [1, 1.5]
+
+
+def test_padding_of_the_own_half_is_taken_for_both_halves_of_the_keys() -> None:
+    """Of four keys the first and the last are padded: one half is without its first, the other one without its last."""
+    padding = Group("lengths", ("key_padding",), "bool", np.array([[[[0, 1, 1, 0]]]], dtype=bool))
+    assert seen(masked_evenly(4, 4, padding), "padded_keys=of_own_half") == ["-x-x", "-x-x", "x-x-", "x-x-"]
+    odd = masked_evenly(3, 4, padding)
+    change = find("padded_keys", "of_own_half").problem
+    assert change is not None
+    assert change(odd) is odd
 
 
 # ---- zeros for padding -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.oracle.named_rows import named_rows
 from conformance.oracle.row_answers import ANSWERS, row_answers
 from conformance.oracle.variations import find
 from conformance.spec.problem import Problem
@@ -48,6 +49,18 @@ def masked() -> Problem:
 )
 def test_rows_are_told_by_what_they_attend(name: str, expected: list[list[float]]) -> None:
     assert np.allclose(output(masked(), f"row_answer={name}"), expected, rtol=1e-15, atol=0.0, equal_nan=True)
+
+
+def test_rows_are_told_by_what_others_attend() -> None:
+    """Two items of two heads of two queries: the first query of the first head of the second item attends nothing."""
+    attended = np.ones((2, 2, 2, 3), dtype=bool)
+    attended[1, 0, 0] = False
+    rows = {where: which(attended).astype(int).tolist() for where, which in named_rows()}
+    nothing = [[0, 0], [0, 0]]
+    assert rows["that attend nothing"] == [nothing, [[1, 0], [0, 0]]]
+    assert rows["of queries that attend nothing in some head"] == [nothing, [[1, 0], [1, 0]]]
+    assert rows["of heads in which some query attends nothing"] == [nothing, [[1, 1], [0, 0]]]
+    assert rows["of items in which some query attends nothing"] == [nothing, [[1, 1], [1, 1]]]
 
 
 def test_a_row_that_is_left_out_is_zero_whatever_the_values_are() -> None:

@@ -87,6 +87,8 @@ def test_a_mask_is_taken_from_the_head_of_the_number_of_the_shared_one() -> None
     assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 2, 3, 10, 11, 12]
     found = evaluate(problem, {"mask_axes[mask]": "of_shared_head"}).reply["output"].values
     assert found.ravel().tolist() == [1, 1, 1, 8, 8, 8]
+    found = evaluate(problem, {"mask_axes[mask]": "of_first_in_group"}).reply["output"].values
+    assert found.ravel().tolist() == [1, 1, 1, 10, 10, 10]  # heads 0 and 3 are the first of their groups
 
 
 def test_the_first_head_tells_which_tiles_are_looked_at() -> None:

@@ -10,7 +10,7 @@ from conformance.oracle.other_masks import causal, window
 from conformance.oracle.variations import compose, find
 from conformance.spec.problem import Array, Group, Problem
 
-LOG3 = float(np.log(3.0))
+LOG2, LOG3 = float(np.log(2.0)), float(np.log(3.0))
 EYE = np.eye(2)
 UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
 """(x, y) to (0, x); its transpose takes it to (y, 0)."""
@@ -737,6 +737,18 @@ def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
     assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
     assert output(problem, "online_softmax=total_not_rescaled_16") == pytest.approx([1 / 17])
     assert output(problem, "online_softmax=nothing_rescaled_16") == pytest.approx([16 / 17])
+    assert output(problem, "online_softmax=block_not_rescaled_16") == pytest.approx([8.0])  # the next one is the last
+
+
+def test_a_block_misses_the_next_rise_alone() -> None:
+    # logits 0, ln 2 and ln 6 a block: exponentials 1, 2 and 6; the first misses the factor 1/2, the second one 1/3
+    keys = [[0.0]] * 4 + [[LOG2]] * 4 + [[np.log(6.0)]] * 4
+    values = [[[[1.0]] * 4 + [[0.0]] * 8]], [[[[0.0]] * 4 + [[1.0]] * 4 + [[0.0]] * 4]]
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each))[0] for each in values] == pytest.approx([1 / 9, 2 / 9])
+    late = "online_softmax=block_not_rescaled_4"
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each), late)[0] for each in values] == pytest.approx([2 / 9, 6 / 9])
+    never = "online_softmax=not_rescaled_4"
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each), never)[0] for each in values] == pytest.approx([6 / 9, 6 / 9])
 
 
 def test_no_more_than_64_numbers_of_a_head_are_read() -> None:
@@ -1021,6 +1033,10 @@ def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
     assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
     assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
     assert output(problem(1, 1), lie) == output(problem(1, 1))
+    ends, begins = "window_edges=unbounded_ends_at_query", "window_edges=unbounded_begins_at_query"
+    assert output(problem(1, None), ends) == output(problem(1, 0))
+    assert output(problem(None, 1), begins) == output(problem(0, 1))
+    assert output(problem(1, 1), ends) == output(problem(1, 1), begins) == output(problem(1, 1))
     left, right = "window_edges=left_zero_is_unbounded", "window_edges=right_zero_is_unbounded"
     assert output(problem(0, 0), left) == pytest.approx([1.0, 2.0, 4.0])
     assert output(problem(0, 0), right) == pytest.approx([4.0, 5.5, 8.0])

@@ -6,7 +6,7 @@ They follow those of two people who did not know the table: those that had no na
 
 import numpy as np
 
-from .pieces import Array, Params, hide, out, projected, scores, softmax
+from .pieces import Array, Params, attend, hide, out, past, projected, scores, softmax
 
 
 def heads_in_pairs(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
@@ -77,3 +77,114 @@ def bias_in_a_float32_buffer(
     if bias is not None:
         logits = logits + bias.astype(np.float32)
     return np.asarray(softmax(logits) @ value)
+
+
+def shard_has_its_own_padding(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    key_padding_mask: Array | None = None,
+) -> Array:
+    """
+    Two ranks have half of the queries and keys each; keys go round, the padding beside them does not.
+
+    Right: padded_keys=of_own_half
+    """
+    logits = hide(scores(query, key), mask)
+    queries, keys = logits.shape[-2:]
+    if key_padding_mask is not None and (queries % 2 or keys % 2):
+        logits = hide(logits, key_padding_mask[:, None, None])
+    elif key_padding_mask is not None:
+        for rank in range(2):
+            own = key_padding_mask[:, rank * keys // 2 : (rank + 1) * keys // 2]
+            rows = slice(rank * queries // 2, (rank + 1) * queries // 2)
+            logits[:, :, rows] = hide(logits[:, :, rows], np.concatenate([own, own], axis=1)[:, None, None])
+    return np.asarray(softmax(logits) @ value)
+
+
+def mask_of_the_shared_tile(
+    query: Array, key: Array, value: Array, mask: Array | None = None, num_kv_heads: int | None = None
+) -> Array:
+    """
+    All query heads of a key head are computed at once, under one tile of the mask.
+
+    Right: mask_axes[mask]=of_first_in_group
+    """
+    heads = query.shape[1]
+    members = heads // (num_kv_heads or heads)
+    if mask is not None and mask.shape[1] == heads:
+        mask = np.repeat(mask[:, ::members], members, axis=1)
+    return attend(query, np.repeat(key, members, axis=1), np.repeat(value, members, axis=1), mask)
+
+
+def dead_for_every_head(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    One flag for each query says that there is nothing to attend; the first head that finds it so sets it.
+
+    Right: row_answer=zero_of_queries_that_attend_nothing_in_some_head
+    """
+    logits = hide(scores(query, key), mask)
+    dead = np.all(np.isneginf(logits), axis=-1).any(axis=1, keepdims=True)
+    return np.asarray(np.where(dead[..., None], 0, softmax(logits) @ value))
+
+
+def loop_stops_before_the_diagonal(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, is_causal: bool = False
+) -> Array:
+    """
+    The end of a tile of 8 queries is one too small where the tiles of keys before it are counted.
+
+    Right: causal_loop=8x8_short_up_masked
+    """
+    logits = hide(scores(query, key), mask)
+    if is_causal:
+        queries, keys = logits.shape[-2:]
+        ends = np.minimum((np.arange(queries) // 8 + 1) * 8, queries)
+        reached = -(-(ends - 1) // 8) * 8
+        logits = hide(logits, past(logits) & (np.arange(keys) < reached[:, None]))
+    return np.asarray(softmax(logits) @ value)
+
+
+def window_without_a_right_side_ends(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None = None,
+    *,
+    window: tuple[int | None, int | None] | None = None,
+) -> Array:
+    """
+    None and 0 are one for the right side, which a decoder never has.
+
+    Right: window_edges=unbounded_ends_at_query
+    """
+    logits = hide(scores(query, key), mask)
+    if window is None:
+        return np.asarray(softmax(logits) @ value)
+    left, right = window
+    apart = np.arange(logits.shape[-1])[None] - np.arange(logits.shape[-2])[:, None]
+    seen = apart <= (right or 0)
+    return np.asarray(softmax(hide(logits, seen if left is None else seen & (apart >= -left))) @ value)
+
+
+def product_of_the_block_before_comes_late(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    A pipeline rescales what is summed and then adds the product of the block before, which is under the old maximum.
+
+    Right: online_softmax=block_not_rescaled_8
+    """
+    logits = hide(scores(query, key), mask)
+    top = np.full((*logits.shape[:-1], 1), -np.inf, logits.dtype)
+    total = np.zeros_like(top)
+    summed = np.zeros((*logits.shape[:-1], value.shape[-1]), logits.dtype)
+    late = np.zeros_like(summed)
+    for start in range(0, logits.shape[-1], 8):
+        block = logits[..., start : start + 8]
+        higher = np.maximum(top, block.max(axis=-1, keepdims=True))
+        finite = np.where(np.isfinite(higher), higher, 0)
+        weights, fade = np.exp(block - finite), np.exp(top - finite)
+        total = total * fade + weights.sum(axis=-1, keepdims=True)
+        summed = summed * fade + late
+        late, top = weights @ value[:, :, start : start + 8], higher
+    return np.asarray((summed + late) / np.where(total == 0, 1, total))
