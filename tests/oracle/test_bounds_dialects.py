@@ -275,7 +275,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
                 assert array.shape == expected.values.shape, variation.key
                 assert not np.isnan(array).any(), variation.key
             assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
-    unrescaled = ("not_rescaled", "total_not_rescaled", "nothing_rescaled")
+    unrescaled = ("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled")
     of_parts = ("without_maxima", "by_maxima", "by_exp_of_log2", "by_exp2_of_log", "alike")
     lazily = ("lazily_rescaled", "lazily_rescaled_by_e")
     of_online = (*unrescaled, *lazily, *(f"parts_{name}" for name in of_parts), "hidden_parts_count")
