@@ -181,12 +181,13 @@ def _one_attended(problem: Problem, array: Array) -> Array:
     """
     The first number of a row of the first item, in sdpa of the first head: True there, in the shape of `array`.
 
-    The row is that which most queries attend, the last of several: all do but under masks that hide something of each.
+    The row is that which most queries attend, the second of several, which no loop leaves out that begins late or ends
+    early: all do but under masks that hide something of each.
     """
     seen = problem.attended()[0].sum(axis=1)
     sharing = problem.num_heads if problem.operator == "mha" else problem.num_heads // problem.num_kv_heads
     queries = seen[:sharing].sum(axis=0)
-    row = problem.seq_len_k - 1 - int(queries[::-1].argmax())
+    row = int(np.flatnonzero(queries == queries.max())[:2][-1])
     chosen = np.zeros(array.shape, dtype=bool)
     chosen[(*(0,) * (array.ndim - 2), row, 0)] = True
     return chosen

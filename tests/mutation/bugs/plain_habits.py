@@ -101,9 +101,10 @@ def scaled_twice(query: Array, key: Array, value: Array, mask: Array | None = No
 
 def first_key_always_seen(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     """
-    The first key is a sink.
+    The first key is a sink; where a mask has one column for all keys, that is every key, as it is for a dead row.
 
     Right: always_attended=first_key
+    When: {mask_dims: [seq_len_k]}
     """
     if mask is not None:
         mask = mask.copy()
