@@ -51,8 +51,8 @@ LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 BLOCKS = (8, 16, 32, 64, 128)
 """Sizes at which kernels change their ways, and of which they want multiples."""
 
-DEVICES = 2
-"""So many share the heads out between them where that leaves none over."""
+PAIR = 2
+"""So many are taken at once, or share the heads and positions out between them, where that leaves none over."""
 
 
 def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
@@ -104,7 +104,8 @@ def _about_blocks() -> Iterator[Condition]:
     for block in BLOCKS:
         for name in LONG[:4]:
             yield from (Condition(sizes_not_multiple={name: block}), Condition(sizes_multiple={name: block}))
-    yield from (Condition(sizes_not_multiple={"num_heads": DEVICES}), Condition(sizes_multiple={"num_heads": DEVICES}))
+    for name in ("num_heads", *LONG[:2]):
+        yield from (Condition(sizes_not_multiple={name: PAIR}), Condition(sizes_multiple={name: PAIR}))
 
 
 MOST = 20

@@ -23,6 +23,9 @@ from conformance.spec.problem import Array, Problem
 SCREEN = 0.05
 """A candidate that is further off than this fraction of its own largest number is not looked at closer."""
 
+OF_RANGE = "softmax_maximum"
+"""A decision that shows by how far the numbers of the scores go, be they declared as coarse as they may be."""
+
 ROUNDINGS = 8.0
 """A suspect may be off by so many roundings where what is declared is exact, as in a row of zeros."""
 
@@ -42,8 +45,8 @@ class Suspect:
 
         None where a glance shows that it is far off, or no nearer, or where `dialect` is the declared answer again.
         """
-        answer = evaluate(self.problem, dialect, self.profile.score)
-        if not self._near(answer.reply) or not separate(self.declared, answer.reply, self.profile):
+        answer = self._answer(dialect)
+        if answer is None or not separate(self.declared, answer.reply, self.profile):
             return None
         if not is_closer(self.actual, self.declared, answer.reply):
             return None
@@ -51,13 +54,19 @@ class Suspect:
 
     def held_by(self, dialect: Dialect) -> bool:
         """Whether the reply lies within the bound under `dialect`, be that hardly another answer here."""
-        answer = evaluate(self.problem, dialect, self.profile.score)
-        return self._near(answer.reply) and _budget(answer, self.declared, self.profile, self.actual) <= 1.0
+        answer = self._answer(dialect)
+        return answer is not None and _budget(answer, self.declared, self.profile, self.actual) <= 1.0
 
     def explained_by(self, dialect: Dialect) -> bool:
         """Whether the reply lies within the bound under `dialect`, and not for being what is declared."""
         budget = self.budget(dialect)
         return budget is not None and budget <= 1.0
+
+    def _answer(self, dialect: Dialect) -> Answer | None:
+        """The answer under `dialect`; None where a glance shows that the reply is far off."""
+        finer = "float32" if OF_RANGE in dialect and UNIT[self.profile.score] > UNIT["float32"] else self.profile.score
+        answers = (evaluate(self.problem, dialect, score) for score in dict.fromkeys((self.profile.score, finer)))
+        return next((answer for answer in answers if self._near(answer.reply)), None)
 
     def _near(self, reply: Reply) -> bool:
         for name, expected in reply.items():

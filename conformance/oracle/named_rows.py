@@ -32,6 +32,7 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of {what}s behind the first", _placed(axis, lambda place, _: place > 0)
         for block in (2, 4, 8):
             yield f"of {what}s behind the last whole {block}", _behind_whole(axis, block)
+    yield "of queries behind the last whole 2", _behind_whole(2, 2)
     for axis, what in enumerate(("items", "heads", "queries")):
         yield f"of every other of the {what}", _placed(axis, lambda place, _: place % 2 == 1)
         yield f"of every other of the {what}, from the first on", _placed(axis, lambda place, _: place % 2 == 0)

@@ -105,7 +105,8 @@ def _subtracting(peak: Callable[[State], Array]) -> Callable[[Steps, str], Steps
             if np.all(top == state.logits.max(axis=-1, keepdims=True)):
                 return done
             with np.errstate(invalid="ignore", over="ignore"):
-                exponentials = round_to(np.exp(state.logits - np.where(np.isfinite(top), top, 0.0)), score)
+                taken = np.where(np.isinf(top), 0.0, top)  # NaN is the greatest of all, and makes NaN of every logit
+                exponentials = round_to(np.exp(state.logits - taken), score)
                 total = exponentials.sum(axis=-1, keepdims=True)
                 return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
 
