@@ -88,9 +88,15 @@ class Held:
         return repetition(_reply(self.outcome), again, alone)
 
     @property
+    def unsteady(self) -> str:
+        """The class of a call that had another reply when it was asked again, else ""."""
+        found = self.repetition
+        return found.found if found is not None and found.found in CLASSES else ""
+
+    @property
     def is_unsteady(self) -> bool:
         """Whether the same call had another reply."""
-        return (found := self.repetition) is not None and found.found in CLASSES
+        return bool(self.unsteady)
 
     def settle(self, judge: Judge, accepts: Accepts) -> tuple[Record, dict[str, Array]]:
         """The record with all that the second look found, and the arrays to show."""

@@ -118,11 +118,7 @@ class SecondLook:
 
     def _second_wave(self) -> Iterator[Question]:
         """Where one of the failures of a subject was not the same when it was repeated, none of them may be."""
-        unsteady = {
-            held.cell.subject.name: found.found
-            for held in self.held
-            if held.is_unsteady and (found := held.repetition) is not None
-        }
+        unsteady = {held.cell.subject.name: held.unsteady for held in self.held if held.unsteady}
         for held in self.held:
             held.elsewhere = unsteady.get(held.cell.subject.name, "")
             if held.red and not held.again and held.elsewhere:

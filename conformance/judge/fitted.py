@@ -32,7 +32,7 @@ CONTRASTS = 16
 
 
 @dataclass(frozen=True)
-class Fit:
+class Trial:
     """
     A variation that is tried; of those of one kind that show the same, the plainest.
 
@@ -43,7 +43,7 @@ class Fit:
     kind: str
     row: Variation
     shown: Callable[[Problem], bytes]
-    rows: Callable[[Problem], Array] = lambda _: np.ones((1, 1, 1), dtype=bool)
+    rows: Callable[[Problem], Array]
 
     @property
     def candidate(self) -> Candidate:
@@ -74,9 +74,9 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
     masked = [cell for cell in small if cell.problem.groups]
     hidden = (_attended(each.effect, place_mask(each)) for each in place_masks() if masked or each.effect == "hidden")
     yield from _best(small, beside, hidden)
-    exchanged = (Fit(each.kind, exchange(each), each.shown, each.rows) for each in exchanges())
+    exchanged = (Trial(each.kind, exchange(each), each.shown, each.rows) for each in exchanges())
     yield from _best(small, beside, exchanged)
-    answered = (Fit(each.answer, row_answer(each), each.shown, each.rows) for each in row_answers())
+    answered = (Trial(each.answer, row_answer(each), each.shown, each.rows) for each in row_answers())
     yield from _best(small, beside, answered)
 
 
@@ -86,44 +86,46 @@ def _of_each_shape(cells: Sequence[Evidence]) -> list[Problem]:
     return sorted(shapes.values(), key=lambda problem: prod(problem.logits_shape))[:CONTRASTS]
 
 
-def _attended(kind: str, row: Variation) -> Fit:
+def _attended(kind: str, row: Variation) -> Trial:
     """What shows of a variation of masks is what every query attends under it, and that in other rows than before."""
 
+    def masked(problem: Problem) -> Problem:
+        return row.problem(problem) if row.problem else problem
+
     def shown(problem: Problem) -> bytes:
-        masked = row.problem(problem) if row.problem else problem
-        return b"" if masked is problem else b"".join(group.values.tobytes() for group in masked.groups)
+        other = masked(problem)
+        return b"" if other is problem else b"".join(group.values.tobytes() for group in other.groups)
 
     def rows(problem: Problem) -> Array:
-        masked = row.problem(problem) if row.problem else problem
-        return np.asarray(np.any(masked.attended() != problem.attended(), axis=-1))
+        return np.asarray(np.any(masked(problem).attended() != problem.attended(), axis=-1))
 
-    return Fit(kind, row, shown, rows)
+    return Trial(kind, row, shown, rows)
 
 
-def _best(cells: Sequence[Evidence], beside: Sequence[Problem], fits: Iterable[Fit]) -> Iterator[Candidate]:
+def _best(cells: Sequence[Evidence], beside: Sequence[Problem], fits: Iterable[Trial]) -> Iterator[Candidate]:
     by_size = sorted(cells, key=lambda cell: prod(cell.problem.logits_shape))
     found = _explained([*dict.fromkeys([*cells[:TRIED], *by_size[-TRIED:]])], fits)
     most = max((count for _, count in found), default=0)
-    plainest: dict[tuple[str, tuple[bytes, ...]], Fit] = {}
+    plainest: dict[tuple[str, tuple[bytes, ...]], Trial] = {}
     for fit in (fit for fits, count in found if count == most > 0 for fit in fits):
         plainest.setdefault((fit.kind, tuple(fit.shown(problem) for problem in beside)), fit)
     yield from (plainest[each].candidate for each in sorted(plainest, key=lambda each: sum(map(bool, each[1])))[:KEPT])
 
 
-def _explained(cells: Sequence[Evidence], fits: Iterable[Fit]) -> list[tuple[list[Fit], int]]:
+def _explained(cells: Sequence[Evidence], fits: Iterable[Trial]) -> list[tuple[list[Trial], int]]:
     """Variations that show the same in all cells, those of one kind, and how many of the cells they explain."""
-    same: dict[tuple[str, tuple[bytes, ...]], list[Fit]] = {}
+    same: dict[tuple[str, tuple[bytes, ...]], list[Trial]] = {}
     for fit in fits if cells else ():
         shown = tuple(fit.shown(cell.problem) for cell in cells)
         if any(shown):
             same.setdefault((fit.kind, shown), []).append(fit)
     wrong = [_wrong_rows(cell) for cell in cells]
-    seen: dict[tuple[str, int, bytes], bool] = {}
-    for (kind, shown), (fit, *_) in same.items():
+    seen: dict[tuple[int, bytes], bool] = {}
+    for (_, shown), (fit, *_) in same.items():
         for place, what in enumerate(shown):
-            if (kind, place, what) not in seen:
-                seen[kind, place, what] = bool(what) and fit.explains(cells[place], wrong[place])
-    return [(fits, sum(seen[kind, *each] for each in enumerate(shown))) for (kind, shown), fits in same.items()]
+            if (place, what) not in seen:
+                seen[place, what] = bool(what) and fit.explains(cells[place], wrong[place])
+    return [(fits, sum(seen[each] for each in enumerate(shown))) for (_, shown), fits in same.items()]
 
 
 def _wrong_rows(cell: Evidence) -> Array | None:

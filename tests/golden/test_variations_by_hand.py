@@ -972,6 +972,15 @@ def test_one_maximum_for_several_rows() -> None:
     assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
 
 
+def test_one_maximum_that_is_nan_makes_nan_of_every_row() -> None:
+    """Two items: a key of the first one is NaN, and the second one is right by itself."""
+    key = np.array([[[[np.nan], [0.0]]], [[[0.0], [0.0]]]])
+    value = np.full((2, 1, 2, 1), 6.0)
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, scale=1.0)
+    assert np.array_equal(output(problem), [np.nan, 6.0], equal_nan=True)
+    assert np.isnan(output(problem, "softmax_maximum=of_all")).all()
+
+
 def test_logits_are_returned_as_weights() -> None:
     problem = two_keys(mask([[1, 0], [1, 1]])).but(outputs=("weights",))
     found = values_of(problem, "weights", {"returned_weights": "masked_logits"})
