@@ -14,6 +14,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.oracle.bound import Bound
 from conformance.oracle.variation import Expected
 from conformance.spec.problem import GRADIENT, Array
+from conformance.spec.rounding import smallest_subnormal
 
 RMS_LIMIT = 1.25
 """The root mean square of error / standard deviation that no correct implementation exceeds (measured: 1.00)."""
@@ -201,7 +202,11 @@ def differs(one: Expected, other: Expected, bound: Bound) -> bool:
 
 
 def distance(one: Expected, other: Expected, bound: Bound) -> float:
-    """How many bounds of the first two oracles are apart; inf where shape, dtype or non-finite pattern differ."""
+    """
+    How many bounds of the first two oracles are apart; inf where shape, dtype or non-finite pattern differ.
+
+    Numbers that are less apart than the smallest one of their dtype may be the same, rounded.
+    """
     if one.dtype != other.dtype or one.values.shape != other.values.shape:
         return float("inf")
     if one.values is other.values:
@@ -209,6 +214,7 @@ def distance(one: Expected, other: Expected, bound: Bound) -> float:
     if not np.array_equal(_kind(one.values), _kind(other.values)):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        used = np.abs(one.values - other.values) / bound.tolerance
+        apart = np.abs(one.values - other.values)
+        used = np.where(apart < smallest_subnormal(one.dtype), 0.0, apart) / bound.tolerance
     # NaN is 0/0, or where both are alike in not being finite
     return float(np.fmax.reduce(used, axis=None, initial=0.0))

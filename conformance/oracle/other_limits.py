@@ -34,19 +34,15 @@ def _after_bias(limit: float) -> StepsMap:
     return lambda steps, _: insert_after(steps, "bias", Step("limit", clipped))
 
 
-def _adds_bias(problem: Problem) -> bool:
-    return any(group.element == "float" for group in problem.groups)
-
-
 def _row(limit: int, steps: StepsMap) -> Variation:
     told = f"cuts the logits off at -{limit} and {limit}"
     return unbounded_row("logit_limit", f"{limit}", told, "keep logits small", steps)
 
 
 def _late_row(limit: int, steps: StepsMap) -> Variation:
-    """Only in calls that add a bias: elsewhere it is the same as before one."""
+    """In calls without a bias it is the same as before one, and no less a cut."""
     told = f"cuts the logits off at -{limit} and {limit} after a bias is added"
-    return unbounded_row("logit_limit", f"{limit}_after_bias", told, "keep logits small", steps, _adds_bias)
+    return unbounded_row("logit_limit", f"{limit}_after_bias", told, "keep logits small", steps)
 
 
 ROWS: tuple[Variation, ...] = (
