@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.other_masks import each_group
+from conformance.oracle.other_masks import causal, each_group
 from conformance.oracle.other_packing import left_by_padding
 from conformance.oracle.other_tiles import changed
 from conformance.oracle.variation import Variation, problem_row
@@ -42,6 +42,17 @@ def _ends_with_item(problem: Problem, group: Group) -> Group:
     return group if np.array_equal(seen, group.values) else replace(group, values=seen, offset=None)
 
 
+def _not_before_the_first_key(problem: Problem, group: Group) -> Group:
+    """Places are counted without a sign, or a past is thought of, which is never shorter than nothing."""
+    if group.offset is None or group.offset >= 0:
+        return group
+    return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, 0), offset=0)
+
+
+def _begins_before_keys(problem: Problem) -> bool:
+    return any(group.offset is not None and group.offset < 0 for group in problem.groups)
+
+
 def _other_lengths(problem: Problem) -> bool:
     return problem.seq_len_q != problem.seq_len_k
 
@@ -70,5 +81,12 @@ ROWS: tuple[Variation, ...] = (
         "aligns a flag for the last key by the number of keys that padding leaves of each item, not by seq_len_k",
         _ends_with_item,
         _ends_beside_padding,
+    ),
+    _row(
+        "never_negative",
+        "takes zero for a negative offset of the causal flag, so that one aligned to the last key is aligned to the "
+        "first where there are more queries than keys",
+        _not_before_the_first_key,
+        _begins_before_keys,
     ),
 )

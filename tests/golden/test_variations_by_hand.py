@@ -548,6 +548,16 @@ def test_the_anchor_that_is_asked_for_is_not_looked_at() -> None:
     assert output(problem, "causal_alignment=always_top_left") == [1.0]
 
 
+def test_a_negative_offset_may_be_taken_for_zero() -> None:
+    values = [[[[1.0], [2.0]]]]
+    for offset, usual in ((-1, [0.0, 1.0, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [1.5, 1.5, 1.5])):
+        flag = Group("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
+        problem = even(values, 3, flag)
+        assert output(problem) == pytest.approx(usual)
+        expected = [1.0, 1.5, 1.5] if offset == -1 else usual
+        assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
+
+
 def test_a_window_has_one_side() -> None:
     flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
