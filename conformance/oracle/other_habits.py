@@ -15,6 +15,12 @@ from conformance.spec.rounding import round_to
 HABIT = "habit"
 """What stands for the argument of a mask or bias that nobody gave."""
 
+NORMALISED = (("query", "key"), ("query",), ("key",))
+"""What is divided by its root mean square."""
+
+EPSILONS = ("1e-6", "1e-5", "1e-8", "")
+"""What is added to the mean square, so that nothing is divided by zero; the last is none."""
+
 
 def _causal_unasked(problem: Problem) -> Problem:
     if any(group.offset is not None for group in problem.groups):
@@ -75,6 +81,35 @@ def _normalised(rows: Array) -> Array:
     length = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
     with np.errstate(invalid="ignore"):
         return np.asarray(rows / np.where(length == 0, 1.0, length))
+
+
+def _root_mean_square(names: tuple[str, ...], epsilon: float) -> Callable[[State], State]:
+    """Zhang and Sennrich 2019 (RMSNorm) over head_dim, with no weights of its own; a row of zeros stays."""
+
+    def normalised(state: State) -> State:
+        return state.but(**{name: _by_root_mean_square(getattr(state, name), epsilon) for name in names})
+
+    return normalised
+
+
+def _by_root_mean_square(rows: Array, epsilon: float) -> Array:
+    with np.errstate(invalid="ignore", over="ignore"):
+        root = np.sqrt((rows**2).mean(axis=-1, keepdims=True) + epsilon)
+        return np.asarray(rows / np.where(root == 0, 1.0, root))
+
+
+def _root_mean_square_row(names: tuple[str, ...], epsilon: str) -> Variation:
+    whose = "their" if len(names) > 1 else "its"
+    added = f", {epsilon} added under the root" if epsilon else ""
+    return Variation(
+        "query_key_norm",
+        "_".join(part for part in ("rms_of", *names, epsilon) if part),
+        f"divides {' and '.join(names)} by {whose} root mean square over head_dim{added}",
+        "",
+        "heads",
+        heads=_root_mean_square(names, float(epsilon or 0)),
+        bounded=False,
+    )
 
 
 def _peak_at_least_zero(state: State) -> Array:
@@ -161,6 +196,7 @@ ROWS: tuple[Variation, ...] = (
         heads=_unit_length,
         bounded=False,
     ),
+    *(_root_mean_square_row(names, epsilon) for names in NORMALISED for epsilon in EPSILONS),
     peak_row(
         "at_least_zero",
         "begins the maximum of a row at zero: logits that are all far below it underflow",

@@ -5,7 +5,6 @@ import numpy as np
 from conformance.oracle.pipeline import Step, insert_after
 from conformance.oracle.state import State
 from conformance.oracle.variation import StepsMap, Variation, unbounded_row
-from conformance.spec.problem import Problem
 
 LIMITS = (10, 20, 30, 50, 80, 88, 100)
 """Numbers that logits are cut off at: round ones, and one whose exponential is just below the largest of float32."""

@@ -819,6 +819,18 @@ def test_query_and_key_have_length_one() -> None:
     assert output(problem, "query_key_norm=unit_length") == pytest.approx([(4 + 8 * np.e) / (1 + np.e)])
 
 
+@pytest.mark.parametrize(
+    ("name", "of_query", "of_key"),
+    [("query_key", 5.0, 10.0), ("query", 5.0, 1.0), ("key", 1.0, 10.0), ("query_key_1e-5", 5.000001, 10.0000005)],
+)
+def test_query_and_key_have_a_root_mean_square_of_one(name: str, of_query: float, of_key: float) -> None:
+    # 1 and 49 have a mean of 25, and 4 and 196 one of 100; a small number added to them adds the half of it over 5 or 10
+    problem = sdpa([[[[1.0, -7.0]]]], [[[[0.0, 0.0], [2.0, -14.0]]]], [[[[4.0], [8.0]]]], scale=0.01)
+    weight = np.exp(100 / of_query / of_key * 0.01)
+    found = output(problem, f"query_key_norm=rms_of_{name}")
+    assert found == pytest.approx([(4 + 8 * weight) / (1 + weight)], rel=1e-12)
+
+
 def test_a_maximum_that_begins_at_zero() -> None:
     low, high = (sdpa([[[[1.0]]]], [[[[logit], [logit]]]], [[[[4.0], [8.0]]]]) for logit in (-2000.0, -1.0))
     assert output(low) == output(high, "softmax_maximum=at_least_zero") == [6.0]

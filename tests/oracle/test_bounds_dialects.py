@@ -334,6 +334,11 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "softcap=clipped",
         "softcap=unmultiplied",
         "query_key_norm=unit_length",
+        *(
+            f"query_key_norm=rms_of_{names}{epsilon}"
+            for names in ("query_key", "query", "key")
+            for epsilon in ("_1e-6", "_1e-5", "_1e-8", "")
+        ),
         "head_result=first",
         "head_result=members_first",
         "head_result=kept_from_head_to_head",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pieces import Array, hide, scores, softmax
+from .pieces import Array, attend, hide, scores, softmax
 
 
 def cache_of_no_keys(
@@ -26,3 +26,14 @@ def cache_of_no_keys(
         for row in range(rows):
             logits[..., row, row + cached + 1 :] = -np.inf
     return np.asarray(softmax(logits) @ value)
+
+
+def normalised_as_newer_models_are(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Query and key go through the norm without weights that newer models have there.
+
+    Right: query_key_norm=rms_of_query_key_1e-6
+    """
+    width = query.shape[-1]
+    query, key = (rows * ((rows * rows).sum(axis=-1, keepdims=True) / width + 1e-6) ** -0.5 for rows in (query, key))
+    return attend(query, key, value, mask)
