@@ -12,6 +12,7 @@ from typing import Literal
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
+from conformance.oracle import other_dead_rows
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
@@ -32,7 +33,9 @@ ANCHOR = ("causal_alignment", "bottom_right")
 
 
 def _all_ways(decision: str) -> tuple[Way, ...]:
-    return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
+    """Every one in the table, but answers that follow from which argument masks."""
+    rows = (row for row in TABLE if row.decision == decision and row not in other_dead_rows.ROWS)
+    return (None, *((row.decision, row.name) for row in rows))
 
 
 WAYS: dict[str, tuple[Way, ...]] = {

@@ -358,6 +358,27 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
     assert output(nothing, "fully_masked_row=uniform_unpadded") == pytest.approx([7.0])
 
 
+@pytest.mark.parametrize(
+    ("name", "of_mask", "of_padding", "of_both"),
+    [
+        ("uniform_unless_by_mask", 0.0, 7.0, 7.0),
+        ("nan_unless_by_mask", 0.0, np.nan, np.nan),
+        ("uniform_unless_by_padding", 7.0, 0.0, 7.0),
+        ("nan_unless_by_padding", np.nan, 0.0, np.nan),
+    ],
+)
+def test_a_fully_masked_row_is_answered_by_what_masks_it(
+    name: str, of_mask: float, of_padding: float, of_both: float
+) -> None:
+    # the first item: all is padded; the second: the mask hides all from query 0, both together from query 1
+    padding = mask([[[[0, 0, 0]]], [[[1, 0, 0]]]], "padding", "key_padding")
+    given = mask([[[[1, 1, 1], [1, 0, 1]]], [[[0, 0, 0], [0, 1, 1]]]])
+    problem = even([[[[3.0], [5.0], [13.0]]]] * 2, 2, padding, given)
+    assert output(problem) == [0.0] * 4
+    found = output(problem, f"fully_masked_row={name}")
+    assert found == pytest.approx([of_padding, of_padding, of_mask, of_both], nan_ok=True)
+
+
 def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     assert output(two_keys(), "softmax_denominator=plus_one") == pytest.approx([5.6, 4.0])
     # the largest exponential is 1, so that the sum is 4/3
@@ -824,7 +845,7 @@ def test_query_and_key_have_length_one() -> None:
     [("query_key", 5.0, 10.0), ("query", 5.0, 1.0), ("key", 1.0, 10.0), ("query_key_1e-5", 5.000001, 10.0000005)],
 )
 def test_query_and_key_have_a_root_mean_square_of_one(name: str, of_query: float, of_key: float) -> None:
-    # 1 and 49 have a mean of 25, and 4 and 196 one of 100; a small number added to them adds the half of it over 5 or 10
+    # 1 and 49 have a mean of 25, 4 and 196 one of 100; a small number added to these adds the half of it over 5 or 10
     problem = sdpa([[[[1.0, -7.0]]]], [[[[0.0, 0.0], [2.0, -14.0]]]], [[[[4.0], [8.0]]]], scale=0.01)
     weight = np.exp(100 / of_query / of_key * 0.01)
     found = output(problem, f"query_key_norm=rms_of_{name}")

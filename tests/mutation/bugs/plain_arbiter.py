@@ -37,3 +37,43 @@ def normalised_as_newer_models_are(query: Array, key: Array, value: Array, mask:
     width = query.shape[-1]
     query, key = (rows * ((rows * rows).sum(axis=-1, keepdims=True) / width + 1e-6) ** -0.5 for rows in (query, key))
     return attend(query, key, value, mask)
+
+
+def rows_looked_up_before_padding(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, key_padding_mask: Array | None = None
+) -> Array:
+    """
+    Which rows are to be zero is read off the mask, and padding comes after that, as a large negative number.
+
+    Right: fully_masked_row=uniform_unless_by_mask
+    """
+    logits = scores(query, key)
+    lowest = np.finfo(logits.dtype).min
+    some = np.ones((1, 1, 1, 1), bool) if mask is None else mask.any(axis=-1, keepdims=True)
+    logits = hide(logits, mask, lowest)
+    if key_padding_mask is not None:
+        logits = hide(logits, key_padding_mask[:, None, None], lowest)
+    return np.asarray(np.where(some, softmax(logits), 0) @ value)
+
+
+def padded_items_skipped(
+    query: Array, key: Array, value: Array, mask: Array | None = None, *, key_padding_mask: Array | None = None
+) -> Array:
+    """
+    Items without a key are left out; a row that the mask empties is divided by zero.
+
+    Right: fully_masked_row=nan_unless_by_padding
+    """
+    batch, heads, rows = query.shape[:3]
+    answer = np.zeros((batch, heads, rows, value.shape[-1]), value.dtype)
+    for item in range(batch):
+        kept = slice(None) if key_padding_mask is None else key_padding_mask[item]
+        logits = scores(query[item], key[item])
+        if mask is not None:
+            logits = hide(logits, np.broadcast_to(mask, (batch, *mask.shape[1:]))[item])
+        logits = logits[..., kept]
+        if logits.shape[-1]:
+            with np.errstate(invalid="ignore"):
+                powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+                answer[item] = powers / powers.sum(axis=-1, keepdims=True) @ value[item][:, kept]
+    return answer
