@@ -1,11 +1,13 @@
-"""Variations that put zeros for what is padded, and take that for a mask, or take the padding of other keys."""
+"""Variations that put zeros for what is padded, before attention or after it, or take the padding of other keys."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from conformance.oracle.variation import Variation, problem_row
+from conformance.oracle.pipeline import Step
+from conformance.oracle.state import State
+from conformance.oracle.variation import StepsMap, Variation, problem_row, unbounded_row
 from conformance.spec.problem import Array, Group, Problem
 
 
@@ -49,6 +51,33 @@ def _of_own_half(problem: Problem) -> Problem:
     return problem.but(groups=groups)
 
 
+def _padded_queries(problem: Problem) -> Array | None:
+    """Queries (batch or 1, seq_len_q) at whose own place a key is padded; None where they have not the keys' places."""
+    padding = [group for group in problem.groups if _is_padding(group)]
+    if not padding or problem.seq_len_q != problem.seq_len_k:
+        return None
+    return np.asarray(~np.logical_and.reduce([group.values != 0 for group in padding])[:, 0, 0])
+
+
+def _blanked(*, weights: bool) -> StepsMap:
+    """What a layer returns, projected and all, is zero at padded queries, and with it the weights or not."""
+
+    def blank(state: State) -> State:
+        padded = _padded_queries(state.problem)
+        if padded is None:
+            return state
+        done = state.but(output=np.where(padded[..., None], 0.0, state.output))
+        return done.but(weights=np.where(padded[:, None, :, None], 0.0, state.weights)) if weights else done
+
+    return lambda steps, _: (*steps, Step("blank", blank))
+
+
+def _has_padded_queries(problem: Problem) -> bool:
+    """In sdpa it is no other thing than the padding of keys as a mask of queries too."""
+    padded = _padded_queries(problem)
+    return problem.operator == "mha" and padded is not None and bool(padded.any())
+
+
 ROWS: tuple[Variation, ...] = (
     problem_row(
         "padded_keys",
@@ -70,5 +99,23 @@ ROWS: tuple[Variation, ...] = (
         "takes, for either half of an even number of queries, the padding of that half of the keys for all of them",
         "pass the padding as a mask of each query",
         _of_own_half,
+    ),
+    unbounded_row(
+        "padded_queries",
+        "zeroed",
+        "returns zeros, projected and all, for queries at whose own place a key is padded, where there are as many "
+        "queries as keys",
+        "pass the padding as a mask of each query",
+        _blanked(weights=False),
+        _has_padded_queries,
+    ),
+    unbounded_row(
+        "padded_queries",
+        "zeroed_with_weights",
+        "returns zeros, projected and all, for queries at whose own place a key is padded, and no weights of theirs, "
+        "where there are as many queries as keys",
+        "pass the padding as a mask of each query",
+        _blanked(weights=True),
+        _has_padded_queries,
     ),
 )

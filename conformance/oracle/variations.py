@@ -152,6 +152,7 @@ CANONICAL_NAMES: dict[str, str] = {
     place_masks.DECISION: "what masks allow",
     row_answers.DECISION: "that of the row",
     "padded_keys": "masked",
+    "padded_queries": "answered like others",
     "position_bias": "as given",
     "query_key_norm": "none",
     "recomputed_weights": "normalised",

@@ -416,6 +416,7 @@ OF_THE_OTHER = {
             "projection_",
             "inactive_dropout",
         ),
+        "padded_queries",
         *("output_projection", "residual", "bias_kv", "zero_key", "appended_keys"),
         *("input_axes=batch_and_sequence", "attention_axis", "scale=query_width_per_head"),
     ),

@@ -379,6 +379,26 @@ def test_a_fully_masked_row_is_answered_by_what_masks_it(
     assert found == pytest.approx([of_padding, of_padding, of_mask, of_both], nan_ok=True)
 
 
+@pytest.mark.parametrize(("name", "weights"), [("zeroed", [0.5, 0.5]), ("zeroed_with_weights", [0.0, 0.0])])
+def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) -> None:
+    # two heads that attend two of three positions alike: means of (2, 10) and (4, 20), and the bias on top
+    values = np.array([[[2.0, 10.0], [8.0, 90.0], [4.0, 20.0]]])
+    fields: dict[str, Any] = {
+        "key": np.zeros((1, 3, 2)),
+        "value": values,
+        "params": {"bo": np.array([1.0, 2.0])},
+        "groups": (mask([[[[1, 0, 1]]]], "padding", "key_padding"),),
+        "outputs": ("output", "weights"),
+    }
+    problem = mha(query=np.zeros((1, 3, 2)), **fields)
+    assert output(problem) == pytest.approx([4.0, 17.0] * 3)
+    assert output(problem, f"padded_queries={name}") == pytest.approx([4.0, 17.0, 0.0, 0.0, 4.0, 17.0])
+    found = values_of(problem, "weights", {"padded_queries": name})
+    np.testing.assert_allclose(found[0, 1, :, [0, 2]].T, [[0.5, 0.5], weights, [0.5, 0.5]])
+    fewer = mha(query=np.zeros((1, 2, 2)), **fields)
+    assert output(fewer, f"padded_queries={name}") == pytest.approx([4.0, 17.0] * 2)
+
+
 def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     assert output(two_keys(), "softmax_denominator=plus_one") == pytest.approx([5.6, 4.0])
     # the largest exponential is 1, so that the sum is 4/3

@@ -366,4 +366,6 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         *(f"arguments=pages_overlap_{page}" for page in PAGES),
         *(f"value_dim=moved_back_{part}" for part in UNROLLED),
         "value_path=summed",
+        "padded_queries=zeroed",
+        "padded_queries=zeroed_with_weights",
     }

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pieces import Array, attend, hide, scores, softmax
+from .pieces import Array, Params, attend, hide, out, projected, scores, softmax
 
 
 def cache_of_no_keys(
@@ -77,3 +77,64 @@ def padded_items_skipped(
                 powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
                 answer[item] = powers / powers.sum(axis=-1, keepdims=True) @ value[item][:, kept]
     return answer
+
+
+def padded_positions_blanked(
+    query: Array,
+    key: Array,
+    value: Array,
+    params: Params,
+    num_heads: int,
+    mask: Array | None = None,
+    *,
+    key_padding_mask: Array | None = None,
+    need_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    An encoder's layer leaves nothing at positions that are padded; its weights are as they were.
+
+    Right: padded_queries=zeroed
+    """
+    answer, weights = _layer(query, key, value, params, num_heads, mask, key_padding_mask)
+    if key_padding_mask is not None and answer.shape[1] == key.shape[1]:
+        answer *= key_padding_mask[:, :, None]
+    return (answer, weights) if need_weights else answer
+
+
+def padded_positions_dropped(
+    query: Array,
+    key: Array,
+    value: Array,
+    params: Params,
+    num_heads: int,
+    mask: Array | None = None,
+    *,
+    key_padding_mask: Array | None = None,
+    need_weights: bool = False,
+) -> Array | tuple[Array, Array]:
+    """
+    Only positions that are kept are written, into zeros: output and weights.
+
+    Right: padded_queries=zeroed_with_weights
+    """
+    answer, weights = _layer(query, key, value, params, num_heads, mask, key_padding_mask)
+    if key_padding_mask is not None and answer.shape[1] == key.shape[1]:
+        answer[~key_padding_mask] = 0
+        weights.swapaxes(1, 2)[~key_padding_mask] = 0
+    return (answer, weights) if need_weights else answer
+
+
+def _layer(
+    query: Array,
+    key: Array,
+    value: Array,
+    params: Params,
+    num_heads: int,
+    mask: Array | None,
+    key_padding_mask: Array | None,
+) -> tuple[Array, Array]:
+    """Output and weights of every head, right."""
+    q, k, v = projected(query, key, value, params, num_heads)
+    padding = None if key_padding_mask is None else key_padding_mask[:, None, None]
+    weights = softmax(hide(hide(scores(q, k), mask), padding))
+    return out(weights @ v, params), weights
