@@ -138,3 +138,30 @@ def _layer(
     padding = None if key_padding_mask is None else key_padding_mask[:, None, None]
     weights = softmax(hide(hide(scores(q, k), mask), padding))
     return out(weights @ v, params), weights
+
+
+def one_head_without_its_axis(
+    query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
+) -> Array:
+    """
+    A single head needs no axis of heads: the mask loses one too many.
+
+    Right: mask_axes[mask]=first_item
+    When: {sizes: {num_heads: 1}}
+    """
+    if num_heads == 1 and mask is not None:
+        mask = mask[0][0]
+    return out(attend(*projected(query, key, value, params, num_heads), mask), params)
+
+
+def one_head_and_one_mask(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The same without a layer, where all is squeezed.
+
+    Right: mask_axes[mask]=first_item
+    When: {sizes: {num_heads: 1}}
+    """
+    if query.shape[1] > 1:
+        return attend(query, key, value, mask)
+    mask = None if mask is None else mask[0, 0]
+    return attend(query[:, 0], key[:, 0], value[:, 0], mask)[:, None]
