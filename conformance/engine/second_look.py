@@ -5,6 +5,7 @@ It comes last, in the same process and mostly with shapes that were called befor
 what it costs is bounded by `Closeness`, however many cells fail.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,7 +16,7 @@ from conformance.engine.job import Outcome
 from conformance.judge import effective
 from conformance.judge.changes import is_changeable
 from conformance.judge.invariants import INVARIANTS
-from conformance.judge.repetition import IN_A_ROW
+from conformance.judge.repetition import CLASSES, IN_A_ROW, ORDER_DEPENDENT
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 
@@ -30,6 +31,9 @@ UNEXPLAINED = 3
 
 BLOCK = 8
 """What is wrong from block to block shows with more queries or keys than this."""
+
+MORE = 4
+"""So many more times a call is repeated that had the same reply where others had not: dropout may spare a few weights."""
 
 SHARP = ("float32", "float64")
 """Half precision says little of weights."""
@@ -77,7 +81,7 @@ def subset_of(cases: Sequence[Case], number: int) -> frozenset[str]:
 
 class SecondLook:
     """
-    The held cells of one worker, and the questions about them in two waves.
+    The held cells of one worker, and the questions about them in three waves.
 
     waiting: how many calls have not come back. exhausted: whether all ordinary ones have been asked.
     """
@@ -89,7 +93,7 @@ class SecondLook:
         self.held: list[Held] = []
         self._closeness = closeness
         self._called = called
-        self._waves = iter((self._first_wave, self._second_wave))
+        self._waves = iter((self._first_wave, self._second_wave, self._third_wave))
 
     def next_questions(self) -> list[Question]:
         """The questions of the next wave that has any; empty after the last."""
@@ -117,12 +121,25 @@ class SecondLook:
                     yield from self._pieces(held)
 
     def _second_wave(self) -> Iterator[Question]:
-        """Where one of the failures of a subject was not the same when it was repeated, none of them may be."""
-        unsteady = {held.cell.subject.name: held.unsteady for held in self.held if held.unsteady}
+        """Where one failure of a subject was not the same when it was repeated, none may be; the gravest class counts."""
+        by_class = sorted((held for held in self.held if held.unsteady), key=lambda held: -CLASSES.index(held.unsteady))
+        unsteady = {held.cell.subject.name: held.unsteady for held in by_class}
         for held in self.held:
             held.elsewhere = unsteady.get(held.cell.subject.name, "")
             if held.red and not held.again and held.elsewhere:
                 yield from _repeats(held, alone=False)
+
+    def _third_wave(self) -> Iterator[Question]:
+        """What was the same in such a subject may have been so by chance, or be what an earlier call left: not alone."""
+        asked: Counter[str] = Counter()
+        for held in sorted(self.held, key=lambda each: each.size):
+            subject = held.cell.subject.name
+            doubtful = bool(held.again) and held.unsteady != held.elsewhere
+            if doubtful and asked[subject] < self._closeness.failures:
+                asked[subject] += 1
+                alone = held.elsewhere == ORDER_DEPENDENT and not held.alone
+                for _ in range(1 if alone else MORE):
+                    yield from _repeats(held, alone=alone)
 
     def _kinds(self, cells: Sequence[Held]) -> list[list[Held]]:
         """The rejected cells by kind, the most frequent kinds, smallest cells first."""

@@ -1,18 +1,20 @@
 """
 What a call that is asked again says about its first reply: the same, nondeterministic, or order dependent.
 
-In the old worker it is asked three times in a row, so that two replies follow the very same call; then once alone in a
-fresh one. Replies are the same where all their bits are.
+In the old worker it is asked three times in a row, so that two replies follow the very same call, and more often where
+another call of the subject had two; then once alone in a fresh one. Replies are the same where all their bits are.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from conformance.bridge.tensor import Tensor
 
-CLASSES = ("nondeterministic", "order_dependent")
+CLASSES = (NONDETERMINISTIC, ORDER_DEPENDENT) = ("nondeterministic", "order_dependent")
+"""The gravest first."""
 IN_A_ROW = 3
 """So often a call is asked again in the same worker."""
 
@@ -42,12 +44,15 @@ class Repetition:
 def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> Repetition:
     """Compare the replies to one call: the first, those in the same worker in their order, those in a fresh one."""
     asked = (len(again), len(alone))
-    if len(again) > 1 and (how := _apart(again[-2], again[-1])):
-        return Repetition("nondeterministic", *asked, f"asked twice in a row, one call has two replies: {how}")
+    # the first of a row follows another call
+    in_a_row = (pair for row in (again[:IN_A_ROW], again[IN_A_ROW:]) for pair in pairwise(row[1:]))
+    for one, other in in_a_row:
+        if how := _apart(one, other):
+            return Repetition(NONDETERMINISTIC, *asked, f"asked twice in a row, one call has two replies: {how}")
     for where, others in (("after other calls", again), ("alone in a fresh worker", alone)):
         for other in others:
             if how := _apart(other, first):
-                return Repetition("order_dependent", *asked, f"{where} the same call has another reply: {how}")
+                return Repetition(ORDER_DEPENDENT, *asked, f"{where} the same call has another reply: {how}")
     return Repetition("same", *asked)
 
 

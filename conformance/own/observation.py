@@ -9,9 +9,12 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
+import numpy as np
+
 from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
+from conformance.judge.suspect import Suspect
 from conformance.oracle import other_dead_rows
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
@@ -68,18 +71,24 @@ class Fit:
     """
     A reply to a case on which there is no consensus, and the combinations of ways that explain it.
 
-    alone: those that explain it by themselves. beside: those that do beside the cause.
+    alone: those that explain it by themselves. beside: those that do beside the cause. finite: where none does, those
+    under which just the numbers that are finite are: whatever else is wrong with them.
     """
 
     case: str
     matters: frozenset[str]
     alone: tuple[Combination, ...]
     beside: tuple[Combination, ...]
+    finite: tuple[Combination, ...] = ()
 
     def ways(self, decision: str, *, alone: bool = False) -> list[Way]:
         """Of one decision, the ways in those combinations."""
-        found = self.alone if alone else (*self.alone, *self.beside)
+        found = self.alone if alone else (*self.alone, *self.beside, *self.finite)
         return list(dict.fromkeys(combination[decision] for combination in found))
+
+    def tells(self, decision: str) -> bool:
+        """Whether something explains it, or what is finite excludes a way of this decision."""
+        return bool(self.alone or self.beside) or 0 < len(self.ways(decision)) < len(WAYS[decision])
 
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
@@ -94,7 +103,7 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
         asked = [fit for fit in fits if decision in fit.matters]
-        seen = [fit for fit in asked if fit.alone or fit.beside]
+        seen = [fit for fit in asked if fit.tells(decision)]
         if len(seen) < MOST * len(asked):
             continue
         way = _common(decision, seen)
@@ -122,7 +131,19 @@ def _fits(
                 tuple(each for each in every if suits(suspected, {**dialect, **_composed(each)}))
                 for dialect in (declared, {**declared, **cause})
             )
-            yield Fit(cell.case.id, frozenset(matters), alone, beside)
+            fits = alone or beside
+            finite = () if fits else tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
+            yield Fit(cell.case.id, frozenset(matters), alone, beside, finite)
+
+
+def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
+    """Whether just those numbers of a reply are finite that are so under a dialect."""
+    declared = {**suspected.declared.dialect, **dialect}
+    reply = evaluate(suspected.problem, declared, suspected.profile.score).reply
+    return all(
+        np.array_equal(np.isfinite(each.values), np.isfinite(suspected.actual[name].float64()))
+        for name, each in reply.items()
+    )
 
 
 def _matters(problem: Problem, plain: Expectation, decision: str, profile: Profile) -> bool:

@@ -107,6 +107,12 @@ def test_where_one_failure_is_order_dependent_the_others_are_repeated_in_the_old
     assert sorted(other["repeats"]["alone"] for other in others) == [0, 0, 0, 1]
 
 
+def test_what_differs_now_and_then_is_asked_more_often_where_another_call_differed(run: Any) -> None:
+    _, cells, _ = run("-a", f"{FAKES / 'restless.py'}[sparing]")
+    assert {record["class"] for record in cells.values()} == {"nondeterministic"}
+    assert max(record["repeats"]["again"] for record in cells.values()) == 3 + 4 * 3
+
+
 def test_a_failure_that_is_always_the_same_keeps_its_class_and_its_explanation(looked: Any) -> None:
     record = of(looked, "inverted", OF_ONE)
     assert (record["class"], record["repeats"]) == ("semantic", {"found": "same", "again": 3, "alone": 1})

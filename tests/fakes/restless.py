@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, str]] = {
     "honest": {},
     "counting": {},
     "remembering": {},
+    "sparing": {},
     "leaking_keys": {},
     "leaking_values": {},
     "alone": {},
@@ -86,6 +87,7 @@ def inverted(call: Call, output: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 LIES: dict[str, Callable[[Call, np.ndarray[Any, Any]], Any]] = {
     "counting": lambda _, output: output + 0.01 * (Memory.calls + 1),
     "remembering": lambda _, output: output + Memory.before,
+    "sparing": lambda _, output: output * (3 if Memory.calls % 7 else 2),
     "leaking_keys": lambda call, output: output + 0 * call.key.bits.sum(),
     "alone": lambda call, output: output * (2 if call.query.shape[0] == 1 else 1),
     "floats": lambda call, output: output * (2 if has_float_mask(call) else 1),

@@ -20,6 +20,8 @@ A, B, C = reply(1.0, 2.0), reply(1.0, 2.5), reply(1.0, 3.0)
         ([A, A, A], [A], "same"),
         ([A, A, B], [A], "nondeterministic"),
         ([B, C, A], [A], "nondeterministic"),
+        ([A, A, A, A, A, B], [], "nondeterministic"),
+        ([A, A, A, B, A, A], [], "order_dependent"),
         ([B, A, A], [A], "order_dependent"),
         ([B, B, B], [A], "order_dependent"),
         ([A, A, A], [B], "order_dependent"),

@@ -150,6 +150,9 @@ def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> 
     assert not any("odd" in pattern for pattern in patterns)
 
 
+HALF = "it would conform if it rounds the weights to float16 before they meet the values"
+
+
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
     done = checked("plain_sdpa:half_inside", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED
@@ -180,12 +183,13 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
             "it fills the keys up with zeros to whole blocks of 16, and does not mask them",
             ("masks/key_*", "shapes/cross*"),
         ),
+        ("plain_sdpa:half_inside", HALF, ("shapes/cross*",)),
     ],
 )
 def test_what_has_no_consensus_is_observed_beside_a_mistake(
     checked: Check, given: str, said: str, globs: tuple[str, ...]
 ) -> None:
-    """Be it one that shows with one kind of mask alone, or one under which no bound is derived."""
+    """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
     leak = "nonfinite_value=leaks"
