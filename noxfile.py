@@ -51,7 +51,8 @@ def tests(session: nox.Session) -> None:
     """Run every test, those on real frameworks and in a browser included: `nox -s tests -- -k routing`."""
     chromium(session)
     install_frameworks(session, "all,tests")
-    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+    told = ("--durations", "12", "--durations-min", "5")
+    session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *told, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session
