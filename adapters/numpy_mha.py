@@ -26,6 +26,7 @@ CAPABILITIES = [
     "query_dim",
     "output_dim",
     "no_bias",
+    "some_biases",
     "bias_kv",
     "zero_key",
     "relu",

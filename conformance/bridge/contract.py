@@ -63,7 +63,7 @@ class Facts:
 
     @property
     def biases(self) -> bool:
-        """Whether the projections have biases."""
+        """Whether projections have biases, be it not all of them."""
         return self.operator == "mha" and "no_bias" not in self.requirements
 
     @property

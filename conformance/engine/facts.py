@@ -21,7 +21,7 @@ CHOICES = {
     "DTYPES": ("float64", "float32", "float16", "bfloat16"),
     "DEVICES": ("cpu", "cuda"),
     "CAPABILITIES": (
-        *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias"),
+        *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases"),
         *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout"),
         *("past", "mistakes", "mistaken_heads"),
     ),

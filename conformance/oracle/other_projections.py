@@ -74,6 +74,13 @@ def _without(names: Mapping[str, str]) -> ProblemMap:
     return apply
 
 
+def _all_or_none(problem: Problem) -> Problem:
+    """Drop the biases of query, key and value where one of them has none."""
+    packed = {f"b{letter}" for letter in PACKED}
+    found = packed & problem.params.keys()
+    return problem if found in (set(), packed) else _without(dict.fromkeys(packed, ""))(problem)
+
+
 def _packed(order: tuple[str, ...]) -> ProblemMap:
     """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
 
@@ -177,6 +184,13 @@ ROWS: tuple[Variation, ...] = (
             _without({name: what}),
         )
         for name, what in BIASES.items()
+    ),
+    problem_row(
+        "projection_bias",
+        "all_or_none",
+        "drops the biases of query, key and value where one of them has none",
+        "pass zeros for a bias that is missing",
+        _all_or_none,
     ),
     *(
         problem_row(

@@ -10,7 +10,7 @@ AT_END = "is_causal_bottom_right"
 
 DTYPES = ("float64", "float32", "float16")
 _AXES = ["b", "h", "q", "k"]
-_WIDTHS = ("value_dim", "kdim", "query_dim", "output_dim", "no_bias")
+_WIDTHS = ("value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases")
 
 
 def facts_of(signature: Signature, name: str, polarity: Mapping[str, str]) -> dict[str, Any]:

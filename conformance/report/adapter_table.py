@@ -17,7 +17,7 @@ from conformance.spec.masks import KINDS
 
 OF_ONE_OPERATOR = {
     **dict.fromkeys(("scale", "past", "present", "scaled", "capped", "logits"), "sdpa"),
-    **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "dropout"), "mha"),
+    **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout"), "mha"),
 }
 """Outputs and capabilities that only one operator can be asked for."""
 

@@ -7,7 +7,7 @@ Nothing here holds an array; `materialise` makes a problem of it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from conformance.spec import refusals
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
@@ -17,6 +17,11 @@ Nested = tuple[Any, ...]
 """A literal array: tuples in tuples of bools, ints and floats."""
 
 Element = Literal["bool", "int", "float"]
+
+Projection = Literal["q", "k", "v", "o"]
+"""Of query, key, value and output, as in wq and bq."""
+
+PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
 Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 """Numbers that are none in all keys, or values, that nobody attends."""
@@ -125,7 +130,7 @@ class Case:
     kdim: int
     vdim: int
     output_dim: int
-    biases: bool = True
+    biases: frozenset[Projection] = frozenset(PROJECTIONS)
     bias_kv: bool = False
     zero_key: bool = False
     activation: Literal["relu"] | None = None
@@ -208,13 +213,14 @@ class Case:
         shapes: dict[str, tuple[int, ...]] = {}
         for name, shape in weights.items():
             shapes[name] = shape
-            if self.biases:
+            if name[1] in self.biases:
                 shapes["b" + name[1]] = shape[1:]
         return shapes | {f"bias_{letter}": weights["w" + letter][1:] for letter in "kv" if self.bias_kv}
 
     def requirements(self) -> tuple[str, ...]:
         """What an adapter must list in CAPABILITIES to be given this case (docs/adapters.md)."""
         mha = self.operator == "mha"
+        projections = PROJECTIONS if self.output_projection else PROJECTIONS[:-1]
         needed = {
             "scale": self.scale is not None,
             "grouped_heads": self.num_kv_heads < self.num_heads,
@@ -223,6 +229,7 @@ class Case:
             "query_dim": mha and self.query_dim != self.num_heads * self.head_dim,
             "output_dim": mha and self.output_projection and self.output_dim != self.query_dim,
             "no_bias": mha and not self.biases,
+            "some_biases": mha and bool(self.biases) and not self.biases.issuperset(projections),
             "bias_kv": self.bias_kv,
             "zero_key": self.zero_key,
             "relu": self.activation == "relu",

@@ -7,10 +7,10 @@ stay None here and are resolved in `loader`.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from conformance.spec import patterns, refusals, streams
-from conformance.spec.case import Poison
+from conformance.spec.case import PROJECTIONS, Poison, Projection
 from conformance.spec.model import Model
 from conformance.spec.published import PublishedFields
 
@@ -24,6 +24,11 @@ TrueMeans = Literal["attend", "ignore"]
 Axis = Literal["b", "h", "q", "k"]
 Lengths = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Literals = Annotated[list[Any], Field(min_length=1)]
+SomeProjections = Annotated[list[Projection], Field(min_length=1, max_length=len(PROJECTIONS) - 1)]
+Biases = Annotated[
+    Annotated[bool, Tag("flag")] | Annotated[SomeProjections, Tag("some")],
+    Discriminator(lambda given: "some" if isinstance(given, list) else "flag"),
+]
 Layout = Literal["contiguous", "transposed", "column_major", "offset", "expanded"]
 Output = Literal["output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"]
 
@@ -136,7 +141,9 @@ class Entry(Model):
     kdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
     vdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
     output_dim: Size | None = Field(default=None, description="mha: query_dim if absent.")
-    biases: bool | None = Field(default=None, description="mha: whether projections have biases; true if absent.")
+    biases: Biases | None = Field(
+        default=None, description="mha: whether projections have biases, or which of them have; true if absent."
+    )
     bias_kv: bool | None = Field(default=None, description="mha: one learned key and value more, always attended.")
     zero_key: bool | None = Field(default=None, description="mha: one key and value of zeros more, always attended.")
     activation: Literal["relu"] | None = Field(default=None, description="mha: of projected query, key and value.")

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from conformance.spec import document, files, published_checks, wording
-from conformance.spec.case import ArrayMask, Case, CausalMask, Inputs, Mask, WindowMask
+from conformance.spec.case import PROJECTIONS, ArrayMask, Case, CausalMask, Inputs, Mask, Projection, WindowMask
 from conformance.spec.checks import SIZES, WIDTHS, check, faulty_fields
 from conformance.spec.mask_checks import check_mask, nested, not_a_number
 from conformance.spec.mistakes import Fault
@@ -100,7 +100,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         kdim=entry.kdim or query_dim,
         vdim=entry.vdim or query_dim,
         output_dim=entry.output_dim or (query_dim if projected else merged),
-        biases=entry.biases is not False,
+        biases=_biases(entry),
         bias_kv=entry.bias_kv is True,
         zero_key=entry.zero_key is True,
         activation=entry.activation,
@@ -117,6 +117,12 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         published=published(entry.published, suite),
         mistake=entry.mistake,
     )
+
+
+def _biases(entry: document.Entry) -> frozenset[Projection]:
+    if isinstance(entry.biases, list):
+        return frozenset(entry.biases)
+    return frozenset() if entry.biases is False else frozenset(PROJECTIONS)
 
 
 def _mask(model: document.AnyMask) -> Mask:

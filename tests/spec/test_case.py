@@ -36,6 +36,11 @@ def test_absent_sizes_are_resolved(make: Make) -> None:
         ({"operator": "mha", "query_dim": 5}, ("query_dim",)),
         ({"operator": "mha", "output_dim": 5}, ("output_dim",)),
         ({"operator": "mha", "biases": False}, ("no_bias",)),
+        ({"operator": "mha", "biases": ["q", "v", "o"]}, ("some_biases",)),
+        (
+            {"operator": "mha", "num_heads": 1, "output_projection": False, "biases": ["q", "k", "v"]},
+            ("no_output_projection",),
+        ),
         ({"operator": "mha", "num_kv_heads": 1, "value_dim": 3}, ("grouped_heads", "value_dim")),
     ],
 )

@@ -213,6 +213,14 @@ def test_shapes_of_sdpa(make: Make) -> None:
     assert not problem.params
 
 
+def test_some_projections_without_biases(make: Make) -> None:
+    """Those that are there are as they would be beside all."""
+    some = materialise(make(operator="mha", biases=["q", "v", "o"])).params
+    assert sorted(some) == ["bo", "bq", "bv", "wk", "wo", "wq", "wv"]
+    every = materialise(make(operator="mha")).params
+    assert all(np.array_equal(array, every[name]) for name, array in some.items())
+
+
 def test_projections_without_biases(make: Make) -> None:
     assert sorted(materialise(make(operator="mha", biases=False)).params) == ["wk", "wo", "wq", "wv"]
 

@@ -330,6 +330,21 @@ def eps_if_long(
     return out(np.asarray(weights / (weights.sum(-1, keepdims=True) + weights.dtype.type(1e-6)) @ v), params)
 
 
+def packed_bias_all_or_none(
+    query: Array, key: Array, value: Array, params: Params, num_heads: int, mask: Array | None = None
+) -> Array:
+    """
+    One array holds the three biases, and is made only if none of them is missing.
+
+    Right: projection_bias=all_or_none
+    """
+    packed = [params[name] for name in ("bq", "bk", "bv")]
+    if any(each is None for each in packed):
+        params = {**params, "bq": None, "bk": None, "bv": None}
+    q, k, v = projected(query, key, value, params, num_heads)
+    return out(np.asarray(softmax(hide(scores(q, k), mask)) @ v), params)
+
+
 def key_bias_missing(
     query: Array,
     key: Array,
