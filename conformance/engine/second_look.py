@@ -33,7 +33,7 @@ BLOCK = 8
 """What is wrong from block to block shows with more queries or keys than this."""
 
 MORE = 4
-"""So many more times a call is repeated that had the same reply where others had not: dropout may spare a few weights."""
+"""So many more times a call is repeated that was the same where another was not: dropout may spare a few weights."""
 
 SHARP = ("float32", "float64")
 """Half precision says little of weights."""
@@ -121,7 +121,7 @@ class SecondLook:
                     yield from self._pieces(held)
 
     def _second_wave(self) -> Iterator[Question]:
-        """Where one failure of a subject was not the same when it was repeated, none may be; the gravest class counts."""
+        """Where one failure of a subject was not the same when it was repeated, none may be; the graver class counts."""
         by_class = sorted((held for held in self.held if held.unsteady), key=lambda held: -CLASSES.index(held.unsteady))
         unsteady = {held.cell.subject.name: held.unsteady for held in by_class}
         for held in self.held:
@@ -130,7 +130,7 @@ class SecondLook:
                 yield from _repeats(held, alone=False)
 
     def _third_wave(self) -> Iterator[Question]:
-        """What was the same in such a subject may have been so by chance, or be what an earlier call left: not alone."""
+        """What was the same in such a subject may be so by chance, or may be what an earlier call left each time."""
         asked: Counter[str] = Counter()
         for held in sorted(self.held, key=lambda each: each.size):
             subject = held.cell.subject.name
