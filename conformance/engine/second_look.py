@@ -121,7 +121,7 @@ class SecondLook:
                     yield from self._pieces(held)
 
     def _second_wave(self) -> Iterator[Question]:
-        """Where one failure of a subject was not the same when it was repeated, none may be; the graver class counts."""
+        """Where one failure of a subject was not the same when repeated, none may be; the graver class counts."""
         by_class = sorted((held for held in self.held if held.unsteady), key=lambda held: -CLASSES.index(held.unsteady))
         unsteady = {held.cell.subject.name: held.unsteady for held in by_class}
         for held in self.held:
