@@ -1,7 +1,7 @@
 """
 Variations in which the answer of a fully masked row follows from which argument masks it.
 
-They are diagnosed, and not declared: what a declaration leads to is the same whichever arguments carry the masks.
+A decision of its own: `fully_masked_row` is what a subject may declare, the same whichever arguments carry the masks.
 """
 
 from collections.abc import Callable
@@ -61,8 +61,8 @@ def _has_dead_row(problem: Problem) -> bool:
 
 ROWS: tuple[Variation, ...] = tuple(
     unbounded_row(
-        "fully_masked_row",
-        f"{answer}_unless_by_{name}",
+        "fully_masked_by",
+        f"{answer}_unless_{name}",
         f"returns zeros for a row that {argument} alone masks fully, and {told} for other fully masked rows",
         "zero those rows yourself",
         _unless(chosen, answer),

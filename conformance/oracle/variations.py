@@ -119,6 +119,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "softcap": "after the scale, before bias and mask",
     "mask_fill": "-inf",
     "fully_masked_row": "zero",
+    "fully_masked_by": "alike, whichever argument masks them",
     "softmax_axis": "keys",
     "softmax_count": "once",
     "softmax_denominator": "the sum of exponentials",

@@ -15,7 +15,6 @@ from conformance.bridge.profile import Profile
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.suspect import Suspect
-from conformance.oracle import other_dead_rows
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import CANONICAL_NAMES, TABLE
@@ -36,9 +35,7 @@ ANCHOR = ("causal_alignment", "bottom_right")
 
 
 def _all_ways(decision: str) -> tuple[Way, ...]:
-    """Every one in the table, but answers that follow from which argument masks."""
-    rows = (row for row in TABLE if row.decision == decision and row not in other_dead_rows.ROWS)
-    return (None, *((row.decision, row.name) for row in rows))
+    return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
 
 
 WAYS: dict[str, tuple[Way, ...]] = {

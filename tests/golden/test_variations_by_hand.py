@@ -361,10 +361,10 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
 @pytest.mark.parametrize(
     ("name", "of_mask", "of_padding", "of_both"),
     [
-        ("uniform_unless_by_mask", 0.0, 7.0, 7.0),
-        ("nan_unless_by_mask", 0.0, np.nan, np.nan),
-        ("uniform_unless_by_padding", 7.0, 0.0, 7.0),
-        ("nan_unless_by_padding", np.nan, 0.0, np.nan),
+        ("uniform_unless_mask", 0.0, 7.0, 7.0),
+        ("nan_unless_mask", 0.0, np.nan, np.nan),
+        ("uniform_unless_padding", 7.0, 0.0, 7.0),
+        ("nan_unless_padding", np.nan, 0.0, np.nan),
     ],
 )
 def test_a_fully_masked_row_is_answered_by_what_masks_it(
@@ -375,7 +375,7 @@ def test_a_fully_masked_row_is_answered_by_what_masks_it(
     given = mask([[[[1, 1, 1], [1, 0, 1]]], [[[0, 0, 0], [0, 1, 1]]]])
     problem = even([[[[3.0], [5.0], [13.0]]]] * 2, 2, padding, given)
     assert output(problem) == [0.0] * 4
-    found = output(problem, f"fully_masked_row={name}")
+    found = output(problem, f"fully_masked_by={name}")
     assert found == pytest.approx([of_padding, of_padding, of_mask, of_both], nan_ok=True)
 
 

@@ -45,7 +45,7 @@ def rows_looked_up_before_padding(
     """
     Which rows are to be zero is read off the mask, and padding comes after that, as a large negative number.
 
-    Right: fully_masked_row=uniform_unless_by_mask
+    Right: fully_masked_by=uniform_unless_mask
     """
     logits = scores(query, key)
     lowest = np.finfo(logits.dtype).min
@@ -62,7 +62,7 @@ def padded_items_skipped(
     """
     Items without a key are left out; a row that the mask empties is divided by zero.
 
-    Right: fully_masked_row=nan_unless_by_padding
+    Right: fully_masked_by=nan_unless_padding
     """
     batch, heads, rows = query.shape[:3]
     answer = np.zeros((batch, heads, rows, value.shape[-1]), value.dtype)
