@@ -71,7 +71,7 @@ def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
         elif name in SCORES:
             made[name] = score_bound(name, derivation, expected.dtype)
         elif name in PRESENTS:
-            made[name] = present_bound(name, derivation)
+            made[name] = present_bound(name, derivation, expected.dtype)
         else:
             bound = weights_bound(derivation, expected.dtype)
             averaged = expected.values.ndim < PER_HEAD

@@ -6,6 +6,7 @@ The formulas are those of a logit in docs/tolerance.md, section 3: here it is th
 
 import numpy as np
 
+from conformance.bridge.profile import UNIT
 from conformance.oracle.bound import Bound
 from conformance.oracle.caps import capped_variance, slope, worst_capped
 from conformance.oracle.derivation import Derivation
@@ -80,9 +81,11 @@ def _exactly_masked(derivation: Derivation, error: Array) -> Array:
     return np.asarray(~state.allowed & (lower == upper))
 
 
-def present_bound(name: str, derivation: Derivation) -> Bound:
-    """The bound of keys or values that are handed back: nothing is computed; only an entry may round them."""
-    handed = finite(getattr(derivation.state.problem, name.removeprefix("present_")))
+def present_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
+    """The bound of keys or values that are handed back: nothing is computed; an entry or a coarser `dtype` rounds."""
+    problem = derivation.state.problem
+    handed = finite(getattr(problem, name.removeprefix("present_")))
     nothing = np.zeros(handed.shape)
-    moved = derivation.rounds.entry * np.abs(handed)
+    stored = UNIT[dtype] if UNIT[dtype] > UNIT[problem.dtype] else 0.0
+    moved = (derivation.rounds.entry + stored) * np.abs(handed)
     return Bound(moved, nothing, moved, np.ones(handed.shape, dtype=bool), np.ones(handed.shape), nothing)

@@ -97,3 +97,5 @@ def test_what_is_handed_back_is_exact_unless_it_enters_rounded() -> None:
     assert (bound_reply(evaluate(asked), Profile.uniform("float32"))["present_key"].tolerance == 0.0).all()
     rounded = bound_reply(evaluate(asked), Profile.uniform("float16"))["present_key"]
     assert rounded.tolerance == pytest.approx(UNIT["float16"] * np.abs(asked.key))
+    returned = bound_reply(evaluate(asked, {"result_dtype": "bfloat16"}), Profile.uniform("float32"))["present_key"]
+    assert returned.tolerance == pytest.approx(UNIT["bfloat16"] * np.abs(asked.key))
