@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
@@ -12,7 +14,7 @@ from conformance.judge.compare import distance
 from conformance.judge.diagnose import OF_NONFINITE, is_unexpectedly_infinite
 from conformance.judge.expectation import Expectation
 from conformance.judge.explanation import CANONICAL, Way, taking
-from conformance.judge.suspect import Suspect
+from conformance.judge.suspect import OF_RANGE, Suspect
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.variation import Dialect, Reply, slot_of
 from conformance.oracle.variations import find
@@ -94,7 +96,7 @@ class Evidence:
 
         taken: what the reply was explained by, of a failing cell.
         """
-        if not any(_reaches(self.problem, way) for way in change):
+        if not any(_reaches(self.problem, way) for way in change) or self._has_another_maximum(change):
             return False
         more = self._with(self.under(taken), change)
         here = self._reply(self.under(taken)) if taken else self.declared.reply
@@ -104,6 +106,11 @@ class Evidence:
             for name, bound in self.declared.bounds.items()
             if taken == () or here[name].values.shape == bound.hard.shape
         )
+
+    def _has_another_maximum(self, change: Change) -> bool:
+        """Whether the change takes another maximum of logits that may be NaN, which some take for none."""
+        arrays = (self.problem.query, self.problem.key)
+        return any(decision == OF_RANGE for decision, _ in change) and not all(np.isfinite(each).all() for each in arrays)
 
     def tells_apart(self, one: Change, other: Change) -> bool:
         """Whether two changes are different answers here, beyond the bounds."""
