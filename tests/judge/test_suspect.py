@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
+from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate
@@ -41,3 +43,17 @@ def test_underflow_is_tried_in_float32_where_float16_is_declared(output: list[fl
 def test_numbers_of_either_arithmetic_are_those_that_are_told() -> None:
     found = [evaluate(two_items(), MASKED, score).reply["output"].values.ravel() for score in ("float16", "float32")]
     assert np.allclose(found, [[0.0, 0.0], [0.0, 2.0]], rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize(("decision", "name"), [("softmax_maximum", "of_all"), ("mask_fill", "times_infinity")])
+def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str) -> None:
+    """An implementation may take such a maximum for none; another decision that makes NaN of finite rows is evidence."""
+    query = np.ones((1, 1, 2, 1))
+    query[0, 0, 0] = np.nan
+    shown = Group("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    value, profile = np.array([[[[1.0], [3.0], [5.0]]]]), Profile.uniform("float32")
+    asked = Problem("sdpa", "float32", 1, 1, 1, 1, query, value, value, groups=(shown,), scale=1.0)
+    facts = Facts("sdpa", "float32", "cpu", "", ("output",))
+    cell = Evidence("case", facts, asked, expect(asked, {}, profile), profile)
+    assert np.isnan(evaluate(asked, {decision: name}).reply["output"].values).all()
+    assert cell.contradicts(((decision, name),)) == (decision != "softmax_maximum")
