@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.variation import Variation
-from conformance.spec.problem import Group, Problem
+from conformance.spec.problem import Array, Group, Problem
 
 
 def on_slot(slot: str, change: Callable[[Problem, Group], Group | None]) -> Callable[[Problem], Problem]:
@@ -45,6 +45,22 @@ def _first_head(_: Problem, group: Group) -> Group:
 
 def _first_query(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, :, :1]) if group.values.shape[2] > 1 else group
+
+
+def _first_item_alone(problem: Problem, group: Group) -> Group:
+    return _alone(group, np.arange(problem.batch)[:, None, None, None] == 0)
+
+
+def _first_head_alone(problem: Problem, group: Group) -> Group:
+    return _alone(group, np.arange(problem.num_heads)[:, None, None] == 0)
+
+
+def _alone(group: Group, first: Array) -> Group:
+    """Where not `first`, broadcastable to the logits, nothing is masked, and nothing added."""
+    if first.all():
+        return group
+    neutral = 0 if group.element == "float" else 1
+    return replace(group, values=np.where(first, group.values, neutral).astype(group.values.dtype))
 
 
 def _items_tiled(problem: Problem, group: Group) -> Group:
@@ -149,6 +165,13 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
         ),
         row("first_head", f"applies {slot} of the first head to every head", "", _first_head),
         row("first_query", f"applies {slot} of the first query to every query", "", _first_query),
+        row(
+            "first_item_alone",
+            f"applies {slot} to the first item of the batch alone",
+            "call once per item",
+            _first_item_alone,
+        ),
+        row("first_head_alone", f"applies {slot} to the first head alone", "", _first_head_alone),
         row(
             "items_tiled",
             f"tiles the items of {slot} over the axis batch * num_heads, where each is to be repeated",

@@ -1192,3 +1192,19 @@ def test_a_thousand_millionth_is_a_logit_like_zero() -> None:
     problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
     assert output(problem, "mask_fill=plus_1e-9") == [6.0]
     assert output(problem, "mask_fill=zero") != [6.0]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("first_item_alone", [4, 4, 6, 6]), ("first_head_alone", [4, 6, 4, 6])])
+def test_a_mask_for_the_first_alone(name: str, expected: list[float]) -> None:
+    """Two items of two heads; values 4 and 8, of which masks show the first, or a bias weighs it 1 and the other 3."""
+    values = [[[[4.0], [8.0]]] * 2] * 2
+    flag = Group("mask", ("causal",), "flag", causal(1, 2, 0), offset=0)
+    for group in (mask([[1, 0]]), mask([[[[1, 0]]] * 2] * 2), flag):
+        assert output(even(values, 1, group)) == [4] * 4
+        assert output(even(values, 1, group), f"mask_axes[mask]={name}") == pytest.approx(expected)
+    biased = [7.0 if number == 4.0 else 6.0 for number in expected]
+    assert output(even(values, 1, added([[0, LOG3]])), f"mask_axes[mask]={name}") == pytest.approx(biased)
+    alone = even([[[[4.0], [8.0]]]], 1, mask([[1, 0]]))
+    row = find("mask_axes[mask]", name)
+    assert row.problem is not None
+    assert row.problem(alone) is alone
