@@ -26,9 +26,9 @@ def _always(part: int) -> Callable[[int], int]:
     return lambda _: part
 
 
-def _half(length: int) -> int:
-    """How many keys the first of two devices has, the second having the rest."""
-    return -(-length // 2)
+def _shared(parts: int) -> Callable[[int], int]:
+    """How many keys each of so many devices or splits has, the last having the rest."""
+    return lambda length: -(-length // parts)
 
 
 def _reweighed(part_of: Callable[[int], int], weights: Callable[[State, int], Array]) -> StepsMap:
@@ -179,13 +179,17 @@ ROWS: tuple[Variation, ...] = (
         "counts a part of N keys that is masked whole as one more key, with a logit of zero and a value of zeros",
         _hidden_parts_count,
     ),
-    unbounded_row(
-        "online_softmax",
-        "hidden_halves_count",
-        "counts a half of the keys that is masked whole as one more key, with a logit of zero and a value of zeros",
-        "",
-        _reweighed(_half, _hidden_parts_count),
-        more_keys_than(1),
+    *(
+        unbounded_row(
+            "online_softmax",
+            name,
+            f"counts a {what} of the keys that is masked whole as one more key, with a logit of zero "
+            "and a value of zeros",
+            "",
+            _reweighed(_shared(parts), _hidden_parts_count),
+            more_keys_than(1),
+        )
+        for name, what, parts in (("hidden_halves_count", "half", 2), ("hidden_quarters_count", "quarter", 4))
     ),
     *_of_parts(
         "key_tail",

@@ -129,6 +129,20 @@ def test_a_half_that_is_masked_whole_counts_one() -> None:
     assert output(sdpa([[0.0]], [[4.0]], mask([[1]])), lie)[0, 0] == pytest.approx(4.0)  # nothing in a second half
 
 
+def test_a_quarter_that_is_masked_whole_counts_one() -> None:
+    """
+    Quarters of six keys are of two, and the fourth has none; of nine they are of three.
+
+    Seen is the first key alone, 3 of 3 + 1 + 1; one of each, 3 of 3 + 1 + 1 again, with values; none.
+    """
+    lie, values = "online_softmax=hidden_quarters_count", [[4.0]] + [[8.0]] * 5
+    seen_by = mask([[1, 0, 0, 0, 0, 0], [1, 0, 0, 1, 1, 0], [0] * 6])
+    problem = sdpa([[LOG3] + [0.0] * 5] * 3, values, seen_by)
+    assert output(problem, lie).ravel().tolist() == pytest.approx([4 * 3 / 5, (4 * 3 + 8 * 2) / 5, 0])
+    assert output(even(1, 9, mask([[1, 1, 1, 1, 0, 0, 0, 0, 0]])), lie)[0].tolist() == [1 / 5] * 4 + [0] * 5
+    assert output(sdpa([[0.0]], [[4.0]], mask([[1]])), lie)[0, 0] == pytest.approx(4.0)  # one key is in one quarter
+
+
 def test_the_last_block_moved_back_counts_keys_twice() -> None:
     """Of seven keys the last block of four begins at the fourth: that one was counted already."""
     assert output(even(1, 7), "key_tail=moved_back_4")[0].tolist() == pytest.approx([1 / 8] * 3 + [2 / 8] + [1 / 8] * 3)

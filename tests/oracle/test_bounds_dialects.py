@@ -295,6 +295,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         *(f"online_softmax={name}_{queries}x{keys}" for name in lazily for queries, keys in TOGETHER),
         "online_softmax=hidden_halves_count",
         *(f"fully_masked_by={answer}_unless_{what}" for answer in ("uniform", "nan") for what in ("mask", "padding")),
+        "online_softmax=hidden_quarters_count",
         "float_mask[mask]=one_minus",
         "attention_axis=heads",
         "softmax_axis=queries",

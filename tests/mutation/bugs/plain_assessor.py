@@ -29,3 +29,23 @@ def mask_of_head_zero(query: Array, key: Array, value: Array, mask: Array | None
     if mask is not None:
         logits[:, :1] = hide(logits[:, :1], mask[:, :1])
     return np.asarray(softmax(logits) @ value)
+
+
+def splits_of_nothing(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Keys are shared out among four; one that has nothing to attend says 0 for the logarithm of its sum.
+
+    Right: online_softmax=hidden_quarters_count
+    """
+    logits = hide(scores(query, key), mask)
+    size = (key.shape[-2] + 3) // 4
+    parts, logarithms = [], []
+    for start in range(0, key.shape[-2], size):
+        tile = logits[..., start : start + size]
+        peak = tile.max(axis=-1)
+        empty = peak == -np.inf
+        total = np.exp(tile - np.where(empty, 0, peak)[..., None]).sum(axis=-1)
+        parts.append(softmax(tile) @ value[..., start : start + size, :])
+        logarithms.append(np.where(empty, 0, peak + np.log(np.where(empty, 1, total))))
+    counts = softmax(np.stack(logarithms, axis=-1))
+    return np.asarray(sum(counts[..., n, None] * part for n, part in enumerate(parts)), query.dtype)
