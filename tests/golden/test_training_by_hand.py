@@ -161,6 +161,23 @@ def test_zeros_behind_the_keys_are_left_to_the_flag() -> None:
         assert np.array_equal(output(other, "key_tail=flagged_zeros_4"), output(other))
 
 
+def test_zeros_behind_the_keys_are_masked_as_the_last_key() -> None:
+    """Five keys of logit 0 are eight: three more count where the fifth is seen, by every mask, and by flags."""
+    lie = "key_tail=zeros_as_the_last_4"
+    seen_by = mask([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 0]])
+    sums: list[tuple[tuple[Group, ...], list[float]]] = [
+        ((seen_by,), [5 / 8, 1, 1 / 4, 0]),
+        ((seen_by, flag(4, 5, 4)), [1, 1, 1 / 3, 0]),  # query 0 is shown places to 4, query 2 to 6
+        ((seen_by, windowed(4, 5, 4, 4)), [1, 1, 1 / 3, 0]),
+        ((mask([[0, 0, 0, 0, LOG2]] * 4, "float"),), [6 / 12] * 4),
+        ((mask([[0, 0, 0, 0, -np.inf]] * 4, "float"),), [1] * 4),
+    ]
+    for groups, expected in sums:
+        assert output(even(4, 5, *groups), lie).sum(axis=-1).tolist() == pytest.approx(expected)
+    for other in (even(4, 5), even(9, 5, flag(9, 5)), even(4, 4, mask(np.ones((4, 4))))):
+        assert np.array_equal(output(other, lie), output(other))
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -282,6 +282,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     of_blocks = (
         "key_tail=zeros",
         "key_tail=flagged_zeros",
+        "key_tail=zeros_as_the_last",
         "key_tail=moved_back",
         "scale=again_after",
         "leading_masked_keys=nan",

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .pieces import Array, hide, past, scores, softmax
+from .pieces import Array, attend, hide, past, scores, softmax
 
 
 def flag_for_item_zero(
@@ -49,3 +49,18 @@ def splits_of_nothing(query: Array, key: Array, value: Array, mask: Array | None
         logarithms.append(np.where(empty, 0, peak + np.log(np.where(empty, 1, total))))
     counts = softmax(np.stack(logarithms, axis=-1))
     return np.asarray(sum(counts[..., n, None] * part for n, part in enumerate(parts)), query.dtype)
+
+
+def mask_stretched_over_the_tail(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    Keys are filled up to eights; what is filled up is hidden, but where there is a mask, whose last column goes on.
+
+    Right: key_tail=zeros_as_the_last_8
+    """
+    more = -key.shape[-2] % 8
+    if mask is None or more == 0:
+        return attend(query, key, value, mask)
+    tail = [(0, 0), (0, 0), (0, more), (0, 0)]
+    columns = np.broadcast_to(mask, (*mask.shape[:-1], key.shape[-2]))
+    stretched = np.concatenate([columns, *[columns[..., -1:]] * more], axis=-1)
+    return attend(query, np.pad(key, tail), np.pad(value, tail), stretched)
