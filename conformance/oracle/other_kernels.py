@@ -23,6 +23,9 @@ Kept = Callable[[Array], Array]
 LAZY = {"lazily_rescaled": 8 * math.log(2.0), "lazily_rescaled_by_e": 8.0}
 """A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2, or of logits."""
 
+LESS_LAZY = {"lazily_rescaled_to_4": 4.0}
+"""A rise that is forgotten by each query for itself alone, in units of logits."""
+
 TOGETHER = tuple((queries, keys) for queries in (16, 32, 64, 128) for keys in (16, 32, 64, 128))
 """Queries that are rescaled, or not, together, and the keys of a block: what a warp or a thread block takes at once."""
 
@@ -174,7 +177,7 @@ ROWS: tuple[Variation, ...] = (
                     True,
                     True,
                 )
-                for name, most in LAZY.items()
+                for name, most in (LESS_LAZY | LAZY).items()
             ),
         )
         for block in BLOCKS

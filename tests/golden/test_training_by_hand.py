@@ -140,6 +140,9 @@ def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | 
         (7.0, "lazily_rescaled_4", False),
         (7.0, "lazily_rescaled_by_e_4", True),
         (9.0, "lazily_rescaled_by_e_4", False),
+        (3.0, "lazily_rescaled_to_4_4", True),
+        (5.0, "lazily_rescaled_to_4_4", False),
+        (3.0, "lazily_rescaled_to_4_8", False),
         (7.0, "lazily_rescaled_by_e_8", False),
     ],
 )

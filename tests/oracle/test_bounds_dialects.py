@@ -278,7 +278,8 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
     unrescaled = ("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled")
     of_parts = ("without_maxima", "by_maxima", "by_exp_of_log2", "by_exp2_of_log", "alike")
     lazily = ("lazily_rescaled", "lazily_rescaled_by_e")
-    of_online = (*unrescaled, *lazily, *(f"parts_{name}" for name in of_parts), "hidden_parts_count")
+    one_by_one = (*lazily, "lazily_rescaled_to_4", "hidden_parts_count")
+    of_online = (*unrescaled, *one_by_one, *(f"parts_{name}" for name in of_parts))
     of_blocks = (
         "key_tail=zeros",
         "key_tail=flagged_zeros",

@@ -64,3 +64,24 @@ def mask_stretched_over_the_tail(query: Array, key: Array, value: Array, mask: A
     columns = np.broadcast_to(mask, (*mask.shape[:-1], key.shape[-2]))
     stretched = np.concatenate([columns, *[columns[..., -1:]] * more], axis=-1)
     return attend(query, np.pad(key, tail), np.pad(value, tail), stretched)
+
+
+def rises_by_four_forgotten(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    What is summed is shrunk only if the maximum rises by more than 4; the next block of 16 keys takes the new one.
+
+    Right: online_softmax=lazily_rescaled_to_4_16
+    """
+    logits = hide(scores(query, key), mask)
+    peak = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)
+    total, sums = np.zeros_like(peak), np.zeros((*logits.shape[:-1], value.shape[-1]), query.dtype)
+    for start in range(0, key.shape[-2], 16):
+        tile = logits[..., start : start + 16]
+        risen = np.maximum(peak, tile.max(axis=-1, keepdims=True))
+        with np.errstate(invalid="ignore"):
+            shrunk = np.where(risen - peak > 4, np.exp(peak - risen), 1)
+        kept = np.exp(tile - np.where(np.isfinite(risen), risen, 0))
+        total = total * shrunk + kept.sum(axis=-1, keepdims=True)
+        sums = sums * shrunk + kept @ value[..., start : start + 16, :]
+        peak = risen
+    return np.asarray(sums / np.where(total == 0, 1, total), query.dtype)
