@@ -92,6 +92,19 @@ def test_the_denominator_may_lack_every_other_key() -> None:
     assert found == pytest.approx(np.array([[0, 0, 0, 0, 0], [0, 2, 1, 0, 0], [0, 0, 0, 0, 0]]))
 
 
+def test_sums_without_an_axis_of_keys_lie_along_them() -> None:
+    """Exponentials below the maximum of the row 1 1/3 and 1 1: sums of 4/3 and 2; one of nothing divides by 1."""
+    lie = "softmax_denominator=of_row_of_key"
+    found = output(sdpa([[LOG3, 0], [0, 0]], np.eye(2)), lie)
+    assert found == pytest.approx(np.array([[3 / 4, 1 / 6], [3 / 4, 1 / 2]]))
+    seen_by = mask([[1, 1], [0, 0]])
+    assert output(sdpa([[LOG3, 0], [0, 0]], np.eye(2), seen_by), lie) == pytest.approx(
+        np.array([[3 / 4, 1 / 3], [0, 0]])
+    )
+    for other in (sdpa([[LOG3, 0]], np.eye(2)), sdpa([[LOG3]], [[4.0]])):
+        assert np.array_equal(output(other, lie), output(other))
+
+
 @pytest.mark.parametrize(("lower", "expected"), [(60.0, np.exp(60.0)), (95.0, np.inf), (150.0, 0.0)])
 def test_a_sum_that_is_small_divides_as_far_as_its_dtype_goes(lower: float, expected: float) -> None:
     problem = sdpa([[-lower, 0.0]], [[0.0], [1.0]]).but(dtype="float32")

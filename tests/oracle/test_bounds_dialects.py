@@ -301,6 +301,7 @@ def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
         "float_mask[mask]=one_minus",
         "attention_axis=heads",
         "softmax_axis=queries",
+        "softmax_denominator=of_row_of_key",
         "softmax_denominator=plus_1e-6",
         "softmax_denominator=plus_1e-9",
         "softmax_denominator=plus_one",

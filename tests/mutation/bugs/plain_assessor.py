@@ -1,4 +1,4 @@
-"""What an assessor planted and the table had no word for: the first item alone, splits, tails."""
+"""What an assessor planted and the table had no word for: the first item alone, empty splits, sums along the keys."""
 
 import numpy as np
 
@@ -85,3 +85,18 @@ def rises_by_four_forgotten(query: Array, key: Array, value: Array, mask: Array 
         sums = sums * shrunk + kept @ value[..., start : start + 16, :]
         peak = risen
     return np.asarray(sums / np.where(total == 0, 1, total), query.dtype)
+
+
+def sums_along_the_keys(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """
+    The sums of the rows are divided by along the last axis where their number fits it, by rows where it does not.
+
+    Right: softmax_denominator=of_row_of_key
+    """
+    logits = hide(scores(query, key), mask)
+    peak = logits.max(axis=-1, keepdims=True)
+    weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
+    total = weights.sum(axis=-1)
+    total[total == 0] = 1
+    fits = total.shape[-1] == weights.shape[-1]
+    return np.asarray(weights / (total[..., None, :] if fits else total[..., None]) @ value)
