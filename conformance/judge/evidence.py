@@ -109,8 +109,8 @@ class Evidence:
 
     def _has_another_maximum(self, change: Change) -> bool:
         """Whether the change takes another maximum of logits that may be NaN, which some take for none."""
-        arrays = (self.problem.query, self.problem.key)
-        return any(decision == OF_RANGE for decision, _ in change) and not all(np.isfinite(each).all() for each in arrays)
+        finite = all(np.isfinite(each).all() for each in (self.problem.query, self.problem.key))
+        return not finite and any(decision == OF_RANGE for decision, _ in change)
 
     def tells_apart(self, one: Change, other: Change) -> bool:
         """Whether two changes are different answers here, beyond the bounds."""

@@ -47,7 +47,7 @@ def test_numbers_of_either_arithmetic_are_those_that_are_told() -> None:
 
 @pytest.mark.parametrize(("decision", "name"), [("softmax_maximum", "of_all"), ("mask_fill", "times_infinity")])
 def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str) -> None:
-    """An implementation may take such a maximum for none; another decision that makes NaN of finite rows is evidence."""
+    """An implementation may take such a maximum for none; what else makes NaN of finite rows is evidence."""
     query = np.ones((1, 1, 2, 1))
     query[0, 0, 0] = np.nan
     shown = Group("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
