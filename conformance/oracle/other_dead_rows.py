@@ -32,7 +32,7 @@ ANSWERS = {"uniform": "the mean of all values", "nan": "NaN"}
 
 
 def _hidden_by(chosen: Callable[[Group], bool], problem: Problem) -> Array:
-    """Rows (batch, num_heads, seq_len_q) of which each chosen argument together hides every key."""
+    """Rows (batch, num_heads, seq_len_q) of which the chosen arguments hide every key, all together."""
     seen = np.ones(problem.logits_shape, dtype=bool)
     for group in problem.groups:
         if chosen(group) and group.allowed is not None:

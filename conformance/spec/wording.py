@@ -26,7 +26,6 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "too_short": "at least one item",
-    "too_long": "fewer items",
     "string_too_short": "a text that is not empty",
     "date_type": "a date such as 2027-06-01",
     "date_parsing": "a date such as 2027-06-01",

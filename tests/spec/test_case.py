@@ -37,6 +37,7 @@ def test_absent_sizes_are_resolved(make: Make) -> None:
         ({"operator": "mha", "output_dim": 5}, ("output_dim",)),
         ({"operator": "mha", "biases": False}, ("no_bias",)),
         ({"operator": "mha", "biases": ["q", "v", "o"]}, ("some_biases",)),
+        ({"operator": "mha", "biases": ["o", "v", "k", "q"]}, ()),
         (
             {"operator": "mha", "num_heads": 1, "output_projection": False, "biases": ["q", "k", "v"]},
             ("no_output_projection",),

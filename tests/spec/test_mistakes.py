@@ -81,7 +81,6 @@ FIELDS = {
     "biases: «no": "biases: expected true or false, got 'no'",
     "biases: [q, «x]": "biases.1: 'x' is not valid; expected one of q, k, v, o",
     "biases: «[]": "biases: expected at least one item, got []",
-    "biases: «[q, k, v, o]": "biases: expected fewer items, got ['q', 'k', 'v', 'o']",
     "batch: «012": "batch: expected an integer, got '012'",
     "batch: «12:30": "batch: expected an integer, got '12:30'",
     "batch: «0": "batch: expected at least 1, got 0",
