@@ -83,15 +83,15 @@ def _all_or_none(problem: Problem) -> Problem:
 
 def _packed(order: tuple[str, ...]) -> ProblemMap:
     """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
+    moved = tuple(zip(order, PACKED, strict=True))
 
     def apply(problem: Problem) -> Problem:
-        params = dict(problem.params)
-        for read, written in zip(order, PACKED, strict=True):
-            for name in ("w", "b"):
-                if name + written in problem.params:
-                    params[name + read] = problem.params[name + written]
-        same = all(params[name].shape == array.shape for name, array in problem.params.items())
-        return problem.but(params=params) if params and same else problem
+        given = problem.params
+        if not given or any(given["w" + read].shape != given["w" + written].shape for read, written in moved):
+            return problem
+        taken = {kind + read: given.get(kind + written) for kind in "wb" for read, written in moved}
+        every = {**given, **taken}.items()
+        return problem.but(params={name: array for name, array in every if array is not None})
 
     return apply
 

@@ -4,8 +4,9 @@ Decisions without consensus: which way a function takes them, read off its repli
 Nothing else is ever observed: every other decision has one right answer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Literal
 
@@ -47,7 +48,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
 """The known ways of each; other anchors of a causal mask are off by one, and mistakes."""
 
 MOST = 0.75
-"""Where less than this part of the replies is explained by any way, something else is wrong: nothing is observed."""
+"""Where less than this part of the replies is explained by any way, something else is wrong: see what is finite."""
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,20 @@ class Fit:
     """
     A reply to a case on which there is no consensus, and the combinations of ways that explain it.
 
-    alone: those that explain it by themselves. beside: those that do beside the cause. finite: where none does, those
-    under which just the numbers that are finite are: whatever else is wrong with them.
+    alone: those that explain it by themselves. beside: those that do beside the cause. finite: tells those under which
+    just the numbers that are finite are, whatever else is wrong with them.
     """
 
     case: str
     matters: frozenset[str]
     alone: tuple[Combination, ...]
     beside: tuple[Combination, ...]
-    finite: tuple[Combination, ...] = ()
+    finite: Callable[[], tuple[Combination, ...]]
 
     def ways(self, decision: str, *, alone: bool = False) -> list[Way]:
         """Of one decision, the ways in those combinations."""
-        found = self.alone if alone else (*self.alone, *self.beside, *self.finite)
+        found = self.alone if alone else (*self.alone, *self.beside)
         return list(dict.fromkeys(combination[decision] for combination in found))
-
-    def tells(self, decision: str) -> bool:
-        """Whether something explains it, or what is finite excludes a way of this decision."""
-        return bool(self.alone or self.beside) or 0 < len(self.ways(decision)) < len(WAYS[decision])
 
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
@@ -100,8 +97,9 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
         asked = [fit for fit in fits if decision in fit.matters]
-        seen = [fit for fit in asked if fit.tells(decision)]
+        seen = [fit for fit in asked if fit.alone or fit.beside]
         if len(seen) < MOST * len(asked):
+            dialect |= _dialect(_of_what_is_finite(decision, asked))
             continue
         way = _common(decision, seen)
         dialect |= _dialect(way or None)
@@ -128,9 +126,22 @@ def _fits(
                 tuple(each for each in every if suits(suspected, {**dialect, **_composed(each)}))
                 for dialect in (declared, {**declared, **cause})
             )
-            fits = alone or beside
-            finite = () if fits else tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
-            yield Fit(cell.case.id, frozenset(matters), alone, beside, finite)
+            yield Fit(cell.case.id, frozenset(matters), alone, beside, partial(_finite, suspected, every))
+
+
+def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:
+    """None where a number is finite that must not be: that is another matter than what spreads."""
+    for name, each in suspected.declared.reply.items():
+        got = suspected.actual[name].float64()
+        if got.shape != each.values.shape or np.any(np.isfinite(got) & ~np.isfinite(each.values)):
+            return ()
+    return tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
+
+
+def _of_what_is_finite(decision: str, asked: list[Fit]) -> Way:
+    """The most canonical way by which just those numbers are finite that are, in every reply; None if there is none."""
+    ways = [{combination[decision] for combination in fit.finite()} for fit in asked]
+    return next((way for way in WAYS[decision] if all(way in found for found in ways)), None)
 
 
 def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:

@@ -301,6 +301,15 @@ def test_the_projections_of_query_and_key_are_exchanged() -> None:
     assert output(problem, "projection_order=kqv") == pytest.approx([6.0, 25.0])
 
 
+def test_a_bias_that_is_missing_is_missing_where_its_weight_is_taken() -> None:
+    """A bias of 1 of the value is 1 in each output; read for the key, softmax cancels it, and the value has none."""
+    problem = mha(params={"bv": np.array([1.0, 1.0])})
+    dropped = mha(params={})
+    assert output(problem) == pytest.approx([each + 1.0 for each in output(dropped)])
+    moved = output(problem, "projection_order=qvk")
+    assert moved == pytest.approx(output(dropped))
+
+
 def test_projections_of_different_shapes_cannot_be_exchanged() -> None:
     wide = mha(params={"wv": np.ones((3, 2))}, value=np.ones((1, 2, 3)))
     assert output(wide, "projection_order=vkq") == output(wide)
