@@ -99,7 +99,13 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
         with Progress(sys.stderr, name_red=False) as progress:
             session.watch = Watch(cell=progress.cell, worker=progress.worker)
             session.run(pool)
-    decision = decide(session.records, [*offer.incomplete, *session.missing], (), known.record(whole=False))
+    decision = decide(
+        session.records,
+        [*offer.incomplete, *session.missing],
+        (),
+        known.record(whole=False),
+        not_working=session.not_working,
+    )
     finish(session, decision, clock)
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.cli.errors import UsageError
@@ -29,15 +30,19 @@ def compare(arguments: argparse.Namespace) -> int:
     return found.exit_code
 
 
-def compare_folders(base: Path, candidate: Path, out: Path, *, skip_budget: int = 0) -> Comparison:
+def compare_folders(
+    base: Path, candidate: Path, out: Path, *, skip_budget: int = 0, about: Sequence[str] = ()
+) -> Comparison:
     """
     Compare two run folders (or a baseline and one), write the reports into `out`, and tell it on stdout.
+
+    about: lines that follow the first one, which is the conclusion.
 
     Raises:
         UsageError: one of them is no run and no baseline.
     """
     found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
-    tell(found, out)
+    tell(found, out, about)
     return found
 
 
@@ -50,13 +55,13 @@ def tell_ci(found: Comparison, arguments: argparse.Namespace) -> None:
             print(line)
 
 
-def tell(found: Comparison, out: Path) -> None:
+def tell(found: Comparison, out: Path, about: Sequence[str] = ()) -> None:
     """Write the files of a comparison into `out`, and tell it on stdout."""
     record = found.record()
     write_comparison(record, out)
     write_comparison_page(record, out)
     write_comparison_junit(record, found.still(), out / "junit.xml")
-    print_comparison(record, sys.stdout, out)
+    print_comparison(record, sys.stdout, out, about)
 
 
 def load_side(path: Path) -> Side:

@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         [*offer.incomplete, *session.missing],
         [*known.problems(whole=whole), *memory.problems(compared), *session.contradicted],
         known.record(whole=whole),
+        not_working=session.not_working,
         stopped=stopped,
     )
     finish(session, decision, clock)

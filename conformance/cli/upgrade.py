@@ -42,10 +42,9 @@ def upgrade(arguments: argparse.Namespace) -> int:
         code = _judge(arguments, kept, environment, out / side)
         if code in (INTERNAL, INTERRUPTED, USAGE):
             return code
-    print(f"Upgrade: {sides}")
-    if also := _also(made, sides):
-        print(f"also differs, since pip had to: {also}")
-    found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget)
+    also = _also(made, sides)
+    about = (f"Upgrade: {sides}", *((f"also differs, since pip had to: {also}",) if also else ()))
+    found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget, about=about)
     tell_ci(found, arguments)
     return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
 

@@ -10,9 +10,11 @@ from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
 from conformance.judge.accounts import record_of
 from conformance.judge.evidence import Evidence
+from conformance.judge.exceptions import root
 from conformance.judge.expectation import expect
+from conformance.judge.guards import condition_of
 from conformance.judge.joint import Diagnosis, diagnose
-from conformance.judge.verdict import CONFORMING
+from conformance.judge.verdict import CONFORMING, LOST
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 
@@ -34,14 +36,20 @@ class Diagnosing:
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
         self._unsteady: dict[str, list[Evidence]] = {}
+        self._lost: dict[str, list[Judged]] = {}
+        self._answered: dict[str, list[Judged]] = {}
 
     def add(self, judged: Judged, record: Mapping[str, Any], *, unsteady: bool = False) -> None:
         """
-        Keep a cell that conforms, or that fails and is not accepted.
+        Keep a cell that conforms, or that fails and is not accepted; and of an exception, the call that raised it.
 
         unsteady: it had another reply each time: no cause is looked for, and it makes chance of some.
         """
         self._asked.setdefault(judged.subject, set()).add(judged.case)
+        if judged.declared is not None:
+            self._answered.setdefault(judged.subject, []).append(judged)
+        elif judged.verdict in LOST and "known" not in record:
+            self._lost.setdefault(judged.subject, []).append(judged)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
             (self._unsteady if unsteady else self._seen).setdefault(judged.subject, []).append(evidence)
 
@@ -53,16 +61,21 @@ class Diagnosing:
 
     def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
         """
-        One record for each subject with failures.
+        One record for each subject with failures or exceptions.
 
         What is found of a subject is told of its dense form: the causes are suspected first there, and what has none
         makes chance of some.
         """
         forms: dict[str, Diagnosis] = {}
-        for name, cells in sorted(self._seen.items(), key=lambda seen: subjects[seen[0]].dense):
+        names = sorted({*self._seen, *self._lost}, key=lambda name: (subjects[name].dense, self._order(name)))
+        for name in names:
+            cells = self._seen.get(name, [])
             failing = sum(cell.actual is not None for cell in cells)
+            if not failing and name not in self._lost:
+                continue
+            started = time.thread_time()
+            found: dict[str, Any] = {"causes": [], "unexplained": []}
             if failing:
-                started = time.thread_time()
                 subject = subjects[name]
                 form = replace(subject, dense=False).name
                 other = forms.get(form, Diagnosis((), ()))
@@ -70,8 +83,22 @@ class Diagnosing:
                 diagnosis = diagnose(cells, unsteady, other.causes)
                 forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells))
-                seconds = time.thread_time() - started
-                yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
+            found["errors"] = list(self._errors(name))
+            seconds = time.thread_time() - started
+            yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
+
+    def _order(self, name: str) -> int:
+        return list(self._asked).index(name)
+
+    def _errors(self, name: str) -> Iterator[dict[str, Any]]:
+        """The exceptions of a subject by their root, with the condition that such calls meet and no others."""
+        roots: dict[str, list[Judged]] = {}
+        for judged in self._lost.get(name, ()):
+            roots.setdefault(root(judged.message), []).append(judged)
+        answered = self._answered.get(name, [])
+        for lost in roots.values():
+            condition = condition_of(lost, answered)
+            yield {"cells": [each.case for each in lost]} | ({"condition": condition} if condition else {})
 
     def _others(self, subject: Subject, cells: Iterable[Evidence]) -> Iterator[Evidence]:
         """What the subject could be asked besides, the simplest first, as it declares for calls that are alike."""

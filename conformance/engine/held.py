@@ -13,7 +13,9 @@ from conformance.engine.cells import Cell
 from conformance.engine.job import Outcome
 from conformance.engine.judging import Judge, Judged, judgement_record
 from conformance.judge import effective
+from conformance.judge.cell import Judgement, compare_all
 from conformance.judge.compare import budgets
+from conformance.judge.explanation import Explanation, taking
 from conformance.judge.invariants import Invariant
 from conformance.judge.odd_weights import odd_weights
 from conformance.judge.relations import Relation, Side, relate
@@ -109,7 +111,7 @@ class Held:
             self.record["invariants"] = [each.record() for each, _ in relations]
             broken = [(each, changed) for each, changed in relations if each.found == "broken"]
             if broken and self.judged.verdict in CONFORMING:
-                self._settle_broken(broken)
+                self._settle_broken(broken, judge)
         if self.read or self.not_read:
             pattern = self._pattern(judge)
             self.record["pattern"] = _pattern_record(pattern, len(self.read), self.not_read)
@@ -144,7 +146,24 @@ class Held:
             self.record |= {"verdict": "fail", "class": found.found}
         self.record["reason"] = f"{found.reason}; {self.record.get('reason', '')}".removesuffix("; ")
 
-    def _settle_broken(self, broken: list[tuple[Relation, Judged | None]]) -> None:
+    def _fitting(self, changed: Judgement | None, judge: Judge) -> list[Explanation]:
+        """What explains the reply to a changed call, of that what the unchanged call's reply fits as well."""
+        declared, profile = self.judged.declared, self.judged.profile
+        if changed is None or changed.explanation is None or declared is None or profile is None:
+            return []
+        found = []
+        for each in (changed.explanation, *changed.ties):
+            try:
+                expected = judge.expectation(
+                    self.cell.case.id, self.judged.problem, taking(declared.dialect, each.way), profile
+                )
+            except UnderivedBound:
+                continue
+            if all(c.verdict != "fail" for c in compare_all(expected, self.judged.actual, profile)):
+                found.append(each)
+        return found
+
+    def _settle_broken(self, broken: list[tuple[Relation, Judged | None]], judge: Judge) -> None:
         """A cell has the gravest verdict of its outputs and invariants; what explains a changed call explains it."""
         said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
         if self.elsewhere:  # where the very same call has two replies, two calls say nothing of each other
@@ -152,10 +171,11 @@ class Held:
             return
         self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
         wrong = [each for _, each in broken if each is not None and each.verdict not in CONFORMING]
-        explained = [each for each in wrong if "explanation" in judgement_record(each)]
-        for each in explained[:1]:
-            found = judgement_record(each)
-            self.record |= {name: found[name] for name in ("class", "explanation", "ties")}
+        explained = [each for each in wrong if each.judgement is not None and each.judgement.explanation is not None]
+        fitting = [(each, ways) for each in explained if (ways := self._fitting(each.judgement, judge))]
+        for each, (first, *ties) in fitting[:1]:
+            self.record |= {"class": judgement_record(each)["class"], "explanation": first.record()}
+            self.record["ties"] = [f"{tie.decision}={tie.name}" for tie in ties]
         self.changed = next((replace(each, case=self.judged.case) for each in (*explained, *wrong)), None)
 
     def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:

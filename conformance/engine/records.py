@@ -209,17 +209,26 @@ class Cause(_Record):
     ties: tuple[Tie, ...] = ()
 
 
+class Lost(_Record):
+    """Calls of one subject that ended in the same exception; condition: what they have in common, in words, or ""."""
+
+    cells: tuple[str, ...]
+    condition: str = ""
+
+
 class Diagnosis(_Record):
     """
     Why one subject fails, over all its verdicts.
 
     unexplained: case ids that no cause explains. unexplained_where: what these have in common, in words, or "".
+    errors: exceptions, by their root.
     """
 
     subject: str
     causes: tuple[Cause, ...] = ()
     unexplained: tuple[str, ...] = ()
     unexplained_where: str = ""
+    errors: tuple[Lost, ...] = ()
 
 
 class KnownList(_Record):
@@ -236,6 +245,7 @@ class Gate(_Record):
     rejected: frozenset[Key] = frozenset()
     known: KnownList = KnownList()
     incomplete: tuple[str, ...] = ()
+    not_working: Mapping[str, str] = {}
     problems: tuple[str, ...] = ()
 
 

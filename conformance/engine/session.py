@@ -14,6 +14,7 @@ from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, make_cell
+from conformance.engine.controls import Controls, RefusedCall
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
@@ -21,7 +22,7 @@ from conformance.engine.judging import Judge, Judged, judgement_record, save_arr
 from conformance.engine.lane import Hooks
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
-from conformance.engine.recording import judged_outcome, outcome_record
+from conformance.engine.recording import is_refused, judged_outcome, outcome_record
 from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
@@ -81,6 +82,7 @@ class Session:
         self._pending: dict[int, Cell] = {}
         self._questions: dict[int, Question] = {}
         self._looks: dict[str, SecondLook] = {}
+        self._controls: dict[str, Controls] = {}
         self._subset = subset_of(self.cases, self.closeness.subset)
         self._versions: dict[str, Mapping[str, str]] = {}
         self._by_name = {subject.name: subject for subject in self.subjects}
@@ -117,6 +119,12 @@ class Session:
             case, subject = self._not_run[0]
             found.append(f"{len(self._not_run)} cells were not run, first {case} on {subject}")
         return found
+
+    @property
+    def not_working(self) -> dict[str, str]:
+        """Subject -> the sentence that tells it, for those of which no valid call had a reply."""
+        every = dict.fromkeys(self._controls.values())
+        return {name: said for controls in every for name, said in controls.not_working.items()}
 
     @property
     def contradicted(self) -> list[str]:
@@ -156,11 +164,16 @@ class Session:
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
         look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
         self._looks |= dict.fromkeys(plan.subjects, look)
+        controls = Controls([self._by_name[name] for name in plan.subjects], self.suite)
+        self._controls |= dict.fromkeys(plan.subjects, controls)
+        for (_, name), judged_before in self.done.items():
+            if name in plan.subjects:
+                controls.recall(judged_before)
         for cell in self._cells(plan):
             look.waiting += 1
             yield self._job(cell)
         look.exhausted = True
-        yield from self._next(look)
+        yield from self._next(look, controls)
 
     def _cells(self, plan: WorkerPlan) -> Iterator[Cell]:
         """What a worker is to be asked; what its adapter cannot take is recorded at once."""
@@ -199,39 +212,53 @@ class Session:
         )
 
     def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
-        look = self._looks[job.cell[1]]
+        look, controls = self._looks[job.cell[1]], self._controls[job.cell[1]]
         look.waiting -= 1
         if (question := self._questions.pop(job.number, None)) is not None:
             question.take(outcome)
         else:
-            self._judged(look, job, outcome)
-        return self._next(look)
+            self._heard(look, controls, job, outcome)
+        return self._next(look, controls)
 
-    def _next(self, look: SecondLook) -> Iterable[Job]:
+    def _next(self, look: SecondLook, controls: Controls) -> Iterable[Job]:
         """When all have answered: what is asked next, or the records that have waited for it."""
         if look.waiting or not look.exhausted:
             return ()
-        if questions := look.next_questions():
+        if questions := controls.next_questions() or self._further_look(look, controls):
             look.waiting = len(questions)
             self.further.update(question.purpose for question in questions)
             return [self._job(question.cell, question) for question in questions]
         self._settle(look)
         return ()
 
-    def _judged(self, look: SecondLook, job: Job, outcome: Outcome) -> None:
+    def _further_look(self, look: SecondLook, controls: Controls) -> list[Question]:
+        """The next questions of the second look, which begins when refused calls have their verdicts."""
+        for refused in controls.take_refused():
+            self._judged(look, refused.number, refused.cell, refused.outcome, refused.doubt)
+        return look.next_questions()
+
+    def _heard(self, look: SecondLook, controls: Controls, job: Job, outcome: Outcome) -> None:
+        """Judge what came back; a refused call waits for its twin."""
         cell = self._pending.pop(job.number)
         if outcome.status == "not_run":
             self._not_run.append(cell.key)
             return
+        controls.hear(cell, outcome)
+        if is_refused(cell, outcome):
+            controls.refused.append(RefusedCall(job.number, cell, outcome))
+        else:
+            self._judged(look, job.number, cell, outcome)
+
+    def _judged(self, look: SecondLook, number: int, cell: Cell, outcome: Outcome, doubt: str = "") -> None:
         started = time.thread_time()
-        judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}))
+        judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         about = outcome_record(cell, outcome, self.problem(cell.case)[1])
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
             record["reason"] = judged.message
         record |= self.review(judged)
         record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
-        record["compiles"] = job.number in self._first
+        record["compiles"] = number in self._first
         red = not is_green(record)
         held = Held(cell, outcome, judged, record, self.problem(cell.case)[0], red)
         if self._waits(held):
@@ -249,6 +276,8 @@ class Session:
 
     def _settle_all(self) -> None:
         """Also of a worker that was given up, or when the user interrupts, what is held has its verdict."""
+        for controls in dict.fromkeys(self._controls.values()):
+            self._not_run += [refused.cell.key for refused in controls.take_refused()]
         for look in dict.fromkeys(self._looks.values()):
             self._settle(look)
 

@@ -34,6 +34,7 @@ class Entry(BaseModel):
     ways: list[str] = Field(default_factory=list)
     declared: dict[str, str] = Field(default_factory=dict)
     error: str = ""
+    root: str = ""
     uncalibrated: bool = False
     looked: bool = False
     budget: Budget | None = None

@@ -133,7 +133,7 @@ def same_failure(base: Observed, candidate: Observed) -> bool:
     if base.verdict != candidate.verdict:
         return False
     if base.verdict != "fail":
-        return base.error == candidate.error
+        return base.error == candidate.error or (bool(base.root) and base.root == candidate.root)
     if base.bits and base.bits == candidate.bits:
         return True
     if base.klass == candidate.klass and base.klass in UNSTEADY:

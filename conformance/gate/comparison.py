@@ -16,16 +16,19 @@ from conformance.spec.counting import are, counted
 SCHEMA = 1
 """Of comparison.json (docs/comparing.md)."""
 
+ONE_SIDED = ("added", "deleted", "case_changed", "judge_changed")
+"""Kinds of changes of which nothing was compared."""
+
 
 @dataclass(frozen=True)
 class Comparison:
     """
     What changed from base to candidate.
 
-    groups: the gravest first. compared: cells that both sides have. unchanged: of these, those that show the same.
-    red: of these, those that the gate of neither side accepts. silent: of these, those that raise, crash or hang.
-    incomplete: what is missing for a verdict. notes: what a reader has to know, each once. skip_budget: how many cells
-    may lose their support.
+    groups: the gravest first. compared: cells that both sides have, of subjects that work on both. judged: of these,
+    those that were judged on both sides. unchanged: of the judged, those that show the same. red: of the compared,
+    those that the gate of neither side accepts, for the same reason. incomplete: what is missing for a verdict. notes:
+    what a reader has to know, each once. skip_budget: how many cells may lose their support.
     """
 
     base: Side
@@ -37,7 +40,7 @@ class Comparison:
     notes: tuple[str, ...] = ()
     skip_budget: int = 0
     red: int = 0
-    silent: int = 0
+    judged: int = 0
 
     @property
     def counts(self) -> dict[str, int]:
@@ -58,7 +61,12 @@ class Comparison:
             return INCOMPLETE
         if self.rejected:
             return REJECTED
-        return CONFORMS if self.compared > self.silent else NOTHING
+        return NOTHING if self._says_nothing else CONFORMS
+
+    @property
+    def _says_nothing(self) -> bool:
+        """Whether no cell was judged on both sides, and none changed."""
+        return not self.judged and not any(found.kind not in ONE_SIDED for found in self.groups)
 
     @property
     def headline(self) -> str:
@@ -68,15 +76,15 @@ class Comparison:
             return f"Incomplete: {self.incomplete[0]}{told}"
         if not self.compared:
             return "Nothing was compared: the two sides have no case and subject in common"
-        if self.compared == self.silent:
-            return f"Nothing was compared: {counted(self.silent, 'verdict')}, none of them a reply on either side"
-        return self._told()
+        if self._says_nothing:
+            return f"Nothing was compared: {counted(self.compared, 'verdict')}, none of them judged on both sides"
+        return f"{self._told()}; {are(self.red, 'verdict')} red on both sides" if self.red else self._told()
 
     def _told(self) -> str:
         if not self.groups:
             subjects = len(_subjects(self.candidate))
-            red = f", {self.red:,} of them red on both sides" if self.red else ""
-            return f"Unchanged: {counted(self.unchanged, 'verdict')} on {counted(subjects, 'subject')}{red}"
+            judged = f"{counted(self.unchanged, 'verdict')} on {counted(subjects, 'subject')}"
+            return f"Unchanged: {judged}, judged on both sides"
         first = (self.rejected or self.groups)[0]
         others = len(self.groups) - 1
         more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
@@ -87,7 +95,8 @@ class Comparison:
         """Cells that show the same on both sides, of which the record has the number alone."""
         changed = {(change.case, change.subject) for found in self.groups for change in found.changes}
         for key, now in self.candidate.cells.items():
-            if key in self.base.cells and key not in changed:
+            worked = self.base.works(key[1]) and self.candidate.works(key[1])
+            if worked and key in self.base.cells and key not in changed:
                 source = self.candidate.sources.get(key[0], "")
                 about = {"case": key[0], "subject": key[1], "source": source, "verdict": now.verdict}
                 yield about | {"red": _red(now) and _red(self.base.cells[key])}
@@ -107,6 +116,7 @@ class Comparison:
             "settings": {"drift": DRIFT, "floor": FLOOR, "skip_budget": self.skip_budget},
             "counts": self.counts,
             "compared": self.compared,
+            "judged": self.judged,
             "unchanged": self.unchanged,
             "red_on_both": self.red,
             "incomplete": list(self.incomplete),
@@ -126,8 +136,10 @@ def title(kind: str) -> str:
 def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
     """Compare two sides, cell by cell."""
     changes: list[Change] = []
-    compared = unchanged = red = silent = 0
+    compared = judged = unchanged = red = 0
     for key in dict.fromkeys((*candidate.cells, *base.cells)):
+        if not (base.works(key[1]) and candidate.works(key[1])):
+            continue
         before, now = base.cells.get(key), candidate.cells.get(key)
         if before is None or now is None:
             changes += _one_sided(key, before, now, base, candidate)
@@ -141,9 +153,10 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
             announced=_announced(key[1], before, now, base),
         )
         changes += found
-        unchanged += not found
+        both = before.judged and now.judged
+        judged += both
+        unchanged += both and not found
         red += not found and _red(before) and _red(now)
-        silent += not found and _red(before) and {before.verdict, now.verdict} <= {"error", "crash", "timeout"}
     return Comparison(
         base,
         candidate,
@@ -154,7 +167,7 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
         tuple(_notes(base, candidate)),
         skip_budget,
         red,
-        silent,
+        judged,
     )
 
 

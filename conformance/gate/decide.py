@@ -6,6 +6,7 @@ Green is pass, dialect, unsupported, an inconclusive cell marked uncalibrated, a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from conformance.judge.verdict import is_green
@@ -23,7 +24,8 @@ class Decision:
     The gate's answer.
 
     rejected: cells whose verdict is not accepted. problems: why the run does not conform, in sentences. incomplete:
-    what is missing. known: how the list of known deviations fared.
+    what is missing. known: how the list of known deviations fared. not_working: subject -> the sentence that says that
+    no valid call of it had a reply; these sentences begin `incomplete`.
     """
 
     exit_code: int
@@ -32,6 +34,7 @@ class Decision:
     problems: tuple[str, ...] = ()
     incomplete: tuple[str, ...] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
+    not_working: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def conforms(self) -> bool:
@@ -45,6 +48,7 @@ class Decision:
             "rejected": [list(cell) for cell in self.rejected],
             "problems": list(self.problems),
             "incomplete": list(self.incomplete),
+            "not_working": dict(self.not_working),
             "known": dict(self.known),
         }
 
@@ -55,11 +59,14 @@ def decide(
     known_problems: Sequence[str],
     known: Mapping[str, Any],
     *,
+    not_working: Mapping[str, str] = MappingProxyType({}),
     interrupted: bool = False,
     stopped: bool = False,
 ) -> Decision:
     """
     Decide about a run from its cells and from what is missing; `stopped` says that -x ended it at a rejected cell.
+
+    not_working: subjects of which no valid call had a reply, with the sentence that says so.
 
     Precedence of exit codes: 3, 2, 4, 7, 1, 5, 0.
     """
@@ -69,6 +76,7 @@ def decide(
         counts[record["verdict"]] = counts.get(record["verdict"], 0) + 1
         if not is_green(record):
             rejected.append((record["case"], record["subject"]))
+    incomplete = (*not_working.values(), *incomplete)
     codes = {
         INTERRUPTED: interrupted,
         INCOMPLETE: bool(incomplete) and not stopped,
@@ -76,7 +84,7 @@ def decide(
         NOTHING: not any(counts.get(verdict) for verdict in JUDGED),
     }
     code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
-    return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), tuple(incomplete), known)
+    return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), incomplete, known, not_working)
 
 
 def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:

@@ -45,12 +45,17 @@ class KnownList(_Object):
 
 
 class Gate(_Object):
-    """What the gate decided, and why. rejected: pairs of case and subject."""
+    """
+    What the gate decided, and why.
+
+    rejected: pairs of case and subject. not_working: subject -> the sentence that says that it had no reply.
+    """
 
     conforms: bool
     rejected: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     problems: list[str]
     incomplete: list[str]
+    not_working: dict[str, str] = {}
     known: KnownList
 
 
@@ -148,6 +153,7 @@ class ComparisonFile(_Object):
     settings: Settings
     counts: dict[Kind, int]
     compared: int
+    judged: int = 0
     unchanged: int
     red_on_both: int
     incomplete: list[str]

@@ -10,10 +10,14 @@ from typing import Any
 from conformance.engine.records import Cell, Diagnosis, Key, Subject
 from conformance.engine.run import Run, load_run
 from conformance.engine.runlog import LOG
+from conformance.judge.exceptions import gist, root
 from conformance.judge.verdict import CONFORMING
 
 AND = " & "
 """Between the ways of a cause that is several."""
+
+JUDGED = (*CONFORMING, "fail", "inconclusive")
+"""Verdicts on a reply."""
 
 INVARIANT = "invariant"
 """The class of a fail that breaks a relation between replies."""
@@ -26,12 +30,12 @@ class Observed:
 
     ways: the variations (`decision=name`) that explain a fail, the preferred one first, or the relations between
     replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
-    declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception.
-    text: what happened, in one line. bits, problem, judge: digests of the output bits, of what was asked, of the
-    judging code. condition: under which the first way shows, "only in float16", where the joint diagnosis of the
-    subject says so. known: why the gate accepts it, if it does by a known deviation; since: the version conditions of
-    that. tensors: the file that holds its
-    arrays. where: its circumstances, if they are not those of the subject's other cells.
+    declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception;
+    root: what its message shares with that of the same failure in another release. text: what happened, in one line.
+    bits, problem, judge: digests of the output bits, of what was asked, of the judging code. condition: under which the
+    first way shows, "only in float16", where the joint diagnosis of the subject says so. known: why the gate accepts
+    it, if it does by a known deviation; since: the version conditions of that. tensors: the file that holds its arrays.
+    where: its circumstances, if they are not those of the subject's other cells.
     """
 
     verdict: str
@@ -40,6 +44,7 @@ class Observed:
     declared: Mapping[str, str] = field(default_factory=dict)
     klass: str = ""
     error: str = ""
+    root: str = ""
     text: str = ""
     bits: str = ""
     problem: str = ""
@@ -52,6 +57,11 @@ class Observed:
     rerun: str = ""
     tensors: Path | None = None
     where: "Circumstances | None" = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there was a reply, or a refusal that had to be."""
+        return self.verdict in JUDGED
 
     @property
     def conforms(self) -> bool:
@@ -75,7 +85,7 @@ class Side:
 
     cases: id -> digest of its problem, or "". asked: subjects that were to be judged. missing: why not everything was,
     in sentences. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged, and what they
-    lack.
+    lack. not_working: subjects of which no valid call had a reply, with the sentence that says so.
     """
 
     name: str
@@ -85,6 +95,11 @@ class Side:
     missing: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     not_offered: Mapping[str, str] = field(default_factory=dict)
+    not_working: Mapping[str, str] = field(default_factory=dict)
+
+    def works(self, subject: str) -> bool:
+        """Whether a subject, or the subject whose dense form it is, had a reply to some valid call."""
+        return subject.replace(",dense]", "]").replace("[dense]", "") not in self.not_working
 
     def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
         """Where a cell was judged."""
@@ -124,6 +139,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> S
     names = _plain_names(header.subjects, name) if plain else {subject: subject for subject in header.subjects}
     joint = _joint(run.diagnoses.values())
     incomplete = run.footer.gate.incomplete if run.footer else ()
+    not_working = run.footer.gate.not_working if run.footer else {}
     return Side(
         name=name,
         cases={case: short(about.digest) for case, about in header.cases.items()},
@@ -135,6 +151,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> S
         missing=(*missing, *(f"{name}: {text}" for text in incomplete)),
         sources={case: about.source for case, about in header.cases.items()},
         not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
+        not_working={names[subject]: said for subject, said in not_working.items()},
     )
 
 
@@ -184,7 +201,8 @@ def observed(
         declared={each.decision: each.name for each in cell.dialect},
         klass=cell.fail_class,
         error=cell.error.kind if cell.error else "",
-        text=_line((cell.error.message if cell.error else "") or cell.reason),
+        root=root(cell.error.message) if cell.error else "",
+        text=_line(gist(cell.error.message) if cell.error else cell.reason),
         bits=short(cell.digests.get("outputs", "")),
         problem=short(cell.digests.get("problem", "")),
         judge=short(cell.digests.get("judge", judge)),

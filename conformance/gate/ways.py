@@ -1,7 +1,7 @@
 """The two ways that a changed cell shows, in words: what it does now, and what it did."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from textwrap import shorten
 
 from conformance.engine.records import Key
@@ -40,10 +40,21 @@ def ways_of(changes: Iterable[Change]) -> dict[Key, Ways]:
 
     Where several variations explain a cell, it goes to the one that explains most of the subject's other cells.
     """
-    by_key = {(change.case, change.subject): change for change in changes}
+    by_key = {(change.case, change.subject): change for change in _named_by_root(list(changes))}
     before = _chosen({key: _likely(change.base, change.candidate) for key, change in by_key.items()})
     now = _chosen({key: _likely(change.candidate, change.base) for key, change in by_key.items()})
     return {key: _ways(change, before.get(key, ""), now.get(key, "")) for key, change in by_key.items()}
+
+
+def _named_by_root(changes: list[Change]) -> Iterator[Change]:
+    """The changes, with one class for all exceptions of one root: releases raise the same under other classes."""
+    sides = [side for change in changes for side in (change.base, change.candidate) if side is not None]
+    classes = {side.root: side.error for side in reversed(sides) if side.root}
+
+    def named(side: Observed | None) -> Observed | None:
+        return side if side is None else replace(side, error=classes.get(side.root, side.error))
+
+    yield from (replace(change, base=named(change.base), candidate=named(change.candidate)) for change in changes)
 
 
 def _likely(cell: Observed | None, other: Observed | None) -> tuple[str, ...]:

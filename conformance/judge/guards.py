@@ -4,12 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 
+from conformance.bridge.contract import Facts
 from conformance.judge.conditions import DIMENSIONS, Condition, always
-from conformance.judge.evidence import Evidence
-from conformance.spec.problem import GRADIENT, GRADIENTS, Array
+from conformance.spec.counting import counted
+from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
 
 HALF = ["float16", "bfloat16"]
 CONTIGUOUS = "contiguous"
@@ -55,7 +57,19 @@ PAIR = 2
 """So many are taken at once, or share the heads and positions out between them, where that leaves none over."""
 
 
-def conditions(cells: Iterable[Evidence]) -> Iterator[Condition]:
+class Asked(Protocol):
+    """A call that was made, whatever it came to."""
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the call but its values."""
+
+    @property
+    def problem(self) -> Problem:
+        """The arrays, routed."""
+
+
+def conditions(cells: Iterable[Asked]) -> Iterator[Condition]:
     """Every single condition that could tell these cells apart, the plainest first."""
     facts = [cell.facts for cell in cells]
     for dtype in dict.fromkeys(fact.dtype for fact in facts):
@@ -128,7 +142,7 @@ class Fit:
 class Guards:
     """Which conditions hold in which cells, looked up once for all of a subject's cells."""
 
-    def __init__(self, cells: Sequence[Evidence]) -> None:
+    def __init__(self, cells: Sequence[Asked]) -> None:
         """Take the cells of one subject, in an order to which `search` refers."""
         self._cells = cells
 
@@ -223,3 +237,16 @@ def _about(condition: Condition) -> object:
     if name.startswith("sizes"):
         return name, tuple(value) if isinstance(value, dict) else str(value)
     return "masks" if name in MASKS else "outputs" if "outputs" in name else name
+
+
+def condition_of(shows: Sequence[Asked], others: Sequence[Asked]) -> str:
+    """
+    The plainest condition, in words, that holds in every call of `shows` and in none of `others`.
+
+    One that holds in a few of `others` says so; "" where no condition keeps half of them out.
+    """
+    guards, left = Guards([*shows, *others]).around(range(len(shows)), range(len(shows), len(shows) + len(others)))
+    if not guards or 2 * left > len(others):
+        return ""
+    exceptions = f" (where {counted(left, 'call')} have a reply)" if left else ""
+    return f"only {guards[0].words}{exceptions}"

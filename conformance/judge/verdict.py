@@ -11,6 +11,9 @@ CONFORMING = ("pass", "dialect")
 GREEN = (*CONFORMING, "unsupported")
 """What is accepted as it is; so are `known` deviations and an inconclusive cell that is `uncalibrated`."""
 
+LOST = ("error", "timeout", "crash")
+"""What a call that was made came to where it has no reply."""
+
 NOT_REFUSED = "not_refused"
 """The class of a fail that is not about numbers: there are some, where the call has a mistake."""
 

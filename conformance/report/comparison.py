@@ -5,7 +5,7 @@ The record is that of docs/comparing.md; nothing is decided here.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,10 +32,12 @@ def write_comparison(record: Record, folder: Path) -> None:
     (folder / "summary.md").write_text(lines.encode("utf-8", "replace").decode(), encoding="utf-8", newline="\n")
 
 
-def print_comparison(record: Record, stream: IO[str], folder: Path | None = None) -> None:
-    """Tell it on `stream`: the conclusion first, a line for each group, with a rerun command where the gate rejects."""
+def print_comparison(record: Record, stream: IO[str], folder: Path | None = None, about: Iterable[str] = ()) -> None:
+    """Tell it on `stream`: the conclusion, `about`, then each group, with a rerun command where the gate rejects."""
     console = plain_console(stream)
     console.print(Text(plain(record["headline"]), style="bold green" if record["conforms"] else "bold red"))
+    for text in about:
+        console.print(Text(plain(text)))
     for text in record["incomplete"]:
         console.print(Text(f"incomplete: {plain(text)}", style="bold yellow"))
     for group in record["groups"][:SHOWN_GROUPS]:

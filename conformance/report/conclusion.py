@@ -38,6 +38,10 @@ def headline(run: Run) -> str:
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
         judged = f"{counted(len(run.cells), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
         return f"Conforms: {judged}, none rejected{known}."
+    if run.footer.gate.not_working:
+        first, *others = run.footer.gate.not_working.values()
+        more = f" ({counted(len(others), 'other subject')} likewise)" if others else ""
+        return f"Incomplete: {first}{more}{f'; {against}' if against else ''}."
     if not run.rejected and not run.footer.complete:
         return f"Incomplete: {against or 'not everything that was asked for was judged'}."
     return f"Does not conform: {against or 'the gate refused the run'}."

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from conformance.engine.records import Cell, Diagnosis, Key, Tie
 from conformance.engine.run import Run
 from conformance.judge.causes import fewest
+from conformance.judge.exceptions import root
 from conformance.judge.telling import UNSTEADY
 from conformance.judge.verdict import NOT_REFUSED
 from conformance.oracle.variations import find
@@ -43,6 +44,12 @@ def findings(run: Run) -> list[Finding]:
     left = [cell for cell in rejected_cells(run) if cell.key not in told]
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
+    }
+    where |= {
+        (case, each.subject): lost.condition
+        for each in run.diagnoses.values()
+        for lost in each.errors
+        for case in lost.cells
     }
     found += _unsteady([cell for cell in left if cell.fail_class in UNSTEADY])
     left = [cell for cell in left if cell.fail_class not in UNSTEADY]
@@ -200,7 +207,7 @@ def rejected_cells(run: Run) -> list[Cell]:
 
 def _cause(cell: Cell) -> tuple[str, str, str]:
     if cell.error is not None:
-        return (cell.verdict, cell.error.kind, re.sub(r"\d+", "#", first_line(cell.error.message)))
+        return (cell.verdict, "", root(cell.error.message))
     if cell.verdict == "fail":
         return (cell.verdict, cell.fail_class, cell.mistake or "")
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))

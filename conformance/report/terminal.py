@@ -44,6 +44,9 @@ def plain_console(stream: IO[str]) -> Console:
 def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True) -> None:
     """Tell the run on `stream`; without its findings where they were told before."""
     console = plain_console(stream)
+    not_working = run.footer.gate.not_working.values() if run.footer else ()
+    for text in not_working:
+        console.print(Text(f"incomplete: {plain(text)}", style="bold red"))
     lines = subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
@@ -98,4 +101,5 @@ def _not_offered(run: Run) -> Iterator[Text]:
 
 
 def _notes(run: Run) -> list[Text]:
-    return [Text(plain(f"{kind}: {text}")) for kind, text in gate_notes(run)]
+    told = set(run.footer.gate.not_working.values()) if run.footer else set()  # at the very beginning
+    return [Text(plain(f"{kind}: {text}")) for kind, text in gate_notes(run) if text not in told]

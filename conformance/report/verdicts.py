@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from conformance.engine.records import Cell
+from conformance.judge.exceptions import gist
 from conformance.judge.verdict import GRAVITY
 
 
@@ -18,7 +19,7 @@ def kind_of(cell: Cell) -> str:
 def what_happened(cell: Cell) -> str:
     """One line on a cell: the exception, else the reason, else the verdict."""
     if cell.error is not None:
-        return f"{cell.error.kind}: {first_line(cell.error.message)}"
+        return f"{cell.error.kind}: {gist(cell.error.message)}"
     return first_line(cell.reason) or kind_of(cell)
 
 

@@ -33,6 +33,8 @@ def sdpa(call: Call) -> dict[str, np.ndarray]:
     with framework_call():
         if BEHAVIOUR == "raises":
             raise ValueError("bad shape (3, 5)")
+        if BEHAVIOUR == "raises_masked" and "mask" in call.arguments:
+            raise ValueError("no masks")
         logits = (query @ key.swapaxes(-1, -2)) * query.dtype.type(query.shape[-1] ** -0.5)
         if (mask := call.arguments.get("mask")) is not None:
             logits = np.where(mask.bits, logits, -np.inf)

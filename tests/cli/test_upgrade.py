@@ -26,6 +26,7 @@ VERSIONS = {
     "2.0": house.BOTTOM_RIGHT,
     "2.1": house.BOTTOM_RIGHT,
     "2.2": house.RAISES,
+    "0.1": house.UNKNOWN,
     "3.0": house.RIGHT,
 }
 
@@ -57,6 +58,7 @@ def conformance(variables: dict[str, str], folder: Path, *arguments: str) -> Sim
 
 
 def upgrade(variables: dict[str, str], folder: Path, base: str, candidate: str, *more: str) -> tuple[int, list[str]]:
+    folder.mkdir(exist_ok=True)
     pins = [f"fakeframe=={version}" for version in (base, candidate)]
     words = ["-a", FRAMED, "-k", "causal/rectangular/*operator=sdpa*", "--out", "out"]
     done = conformance(variables, folder, "upgrade", *pins, *words, *more)
@@ -66,9 +68,9 @@ def upgrade(variables: dict[str, str], folder: Path, base: str, candidate: str, 
 def test_a_regression_is_told_in_words_and_fails(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.0", "2.0")
     assert code == 1
-    assert said[0] == "Upgrade: fakeframe 1.0 -> 2.0"
-    assert said[1].startswith("Regressed: fakeframe 2.0: ")
-    assert "the causal flag is aligned to the last key" in said[1]
+    assert said[1] == "Upgrade: fakeframe 1.0 -> 2.0"
+    assert said[0].startswith("Regressed: fakeframe 2.0: ")
+    assert "the causal flag is aligned to the last key" in said[0]
     assert (tmp_path / "out" / "summary.md").is_file()
     found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert found["exit_code"] == 1
@@ -78,21 +80,30 @@ def test_a_regression_is_told_in_words_and_fails(variables: dict[str, str], tmp_
 def test_the_same_behaviour_is_unchanged(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.0", "1.1")
     assert code == 0
-    assert said[1].startswith("Unchanged: ")
+    assert said[0].startswith("Unchanged: ")
 
 
 def test_a_red_base_with_a_green_candidate_says_what_was_fixed(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "2.1", "3.0")
     assert code == 0, said
-    assert said[1] == "also differs, since pip had to: fakebase 2 -> 1"
-    assert said[2].startswith("Nothing regressed. Fixed: fakeframe 3.0")
+    assert said[2] == "also differs, since pip had to: fakebase 2 -> 1"
+    assert said[0].startswith("Nothing regressed. Fixed: fakeframe 3.0")
 
 
 def test_a_side_that_does_not_start_is_incomplete(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.1", "1.2")
     assert code == 7
-    assert said[1].startswith("Incomplete: ")
+    assert said[0].startswith("Incomplete: ")
     assert any("was killed by SIGSEGV before it was ready" in line for line in said)
+
+
+def test_a_side_that_has_no_reply_to_any_call_is_told_first(variables: dict[str, str], tmp_path: Path) -> None:
+    for base, candidate, side in (("1.1", "0.1", "candidate"), ("0.1", "1.1", "base")):
+        code, said = upgrade(variables, tmp_path / side, base, candidate)
+        assert code == 7
+        assert said[0].startswith(f"Incomplete: out/{side}: fake.framed does not work here: every one of its ")
+        assert "attention() got an unexpected keyword argument 'causal'" in said[0]
+        assert not any("Fixed" in line for line in said)
 
 
 def test_a_version_that_pip_does_not_find_is_wrong_usage(variables: dict[str, str], tmp_path: Path) -> None:
@@ -133,7 +144,7 @@ def test_one_pin_goes_against_the_lock(variables: dict[str, str], tmp_path: Path
     words = ["-a", FRAMED, "-k", CAUSAL, "--constraint", "lock.txt", "--out", "out"]
     done = conformance(variables, tmp_path, "upgrade", "fakeframe==2.0", *words)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[0] == "Upgrade: fakeframe 1.0 -> 2.0"
+    assert done.stdout.splitlines()[1] == "Upgrade: fakeframe 1.0 -> 2.0"
 
 
 # ---- environments ------------------------------------------------------------------------------------------------

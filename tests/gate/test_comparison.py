@@ -235,18 +235,35 @@ def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed() ->
 
 def test_the_same_red_twice_is_no_regression() -> None:
     found = of({"a": nan_row(), "b": ERROR}, {"a": nan_row(), "b": ERROR})
-    assert (found.exit_code, found.unchanged, found.groups) == (CONFORMS, 2, ())
-    assert found.headline == "Unchanged: 2 verdicts on 1 subject, 2 of them red on both sides"
+    assert (found.exit_code, found.judged, found.unchanged, found.groups) == (CONFORMS, 1, 1, ())
+    assert found.headline == "Unchanged: 1 verdict on 1 subject, judged on both sides; 2 verdicts are red on both sides"
     accepted = {"a": nan_row(known="x"), "b": PASS}
-    assert of(accepted, accepted).headline == "Unchanged: 2 verdicts on 1 subject"
+    assert of(accepted, accepted).headline == "Unchanged: 2 verdicts on 1 subject, judged on both sides"
 
 
 def test_where_neither_side_replies_nothing_was_compared() -> None:
     found = of({"a": ERROR, "b": ERROR}, {"a": ERROR, "b": ERROR})
     assert (found.exit_code, found.record()["red_on_both"]) == (NOTHING, 2)
-    assert found.headline == "Nothing was compared: 2 verdicts, none of them a reply on either side"
+    assert found.headline == "Nothing was compared: 2 verdicts, none of them judged on both sides"
     known = {"a": Observed("error", error="ValueError", known="x")}
-    assert of(known, known).exit_code == CONFORMS
+    assert of(known, known).exit_code == NOTHING
+    declined = {"a": Observed("unsupported")}
+    assert of(declined, declined).exit_code == NOTHING
+
+
+def test_an_exception_of_another_class_with_the_same_root_is_the_same_failure() -> None:
+    before, now = (Observed("error", error=name, root="no kernel for #") for name in ("RuntimeException", "Fail"))
+    assert of({"a": before, "b": PASS}, {"a": now, "b": PASS}).groups == ()
+    other = Observed("error", error="Fail", root="another reason")
+    assert of({"a": before, "b": PASS}, {"a": other, "b": PASS}).counts == {"fails_otherwise": 1}
+
+
+def test_exceptions_of_one_root_are_one_group_whatever_their_class() -> None:
+    now = {
+        name: Observed("error", error=kind, root="gone") for name, kind in (("a", "Fail"), ("b", "RuntimeException"))
+    }
+    found = of({"a": PASS, "b": PASS}, now)
+    assert [each.cases for each in found.groups] == [2]
 
 
 def test_another_problem_or_another_judge_is_no_regression() -> None:

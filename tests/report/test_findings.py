@@ -172,7 +172,7 @@ def test_messages_that_differ_in_numbers_are_one_cause(tmp_path: Path) -> None:
     builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
     for number in (17, 4):
-        error = {"type": "ValueError", "message": f"size {number} does not fit\nmore"}
+        error = {"type": "ValueError", "message": f"size {number} does not fit"}
         builder.cell(builder.case(f"shapes/{number}"), subject, "error", rejected=True, error=error)
     found = findings(load_run(builder.write()))
     assert [(finding.count, finding.sentence) for finding in found] == [(2, "ValueError: size 17 does not fit")]

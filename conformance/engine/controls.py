@@ -1,0 +1,168 @@
+"""
+Controls: valid calls that show whether a refusal is about the mistake, and whether a subject works at all.
+
+A call with a mistake that is refused says something only if the same call without the mistake has a reply. And where
+every call of a subject ends in an error, plainer calls are made before that is told.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import prod
+from typing import Any
+
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Cell, call_digest, make_cell
+from conformance.engine.job import Outcome
+from conformance.engine.second_look import Question
+from conformance.judge.exceptions import gist, root
+from conformance.judge.verdict import LOST
+from conformance.spec.case import Case
+from conformance.spec.counting import counted
+from conformance.spec.features import asked
+from conformance.spec.materialise import materialise
+
+MAX_PLAIN = 12
+"""So many plainer calls are made of a subject that has no reply to any call."""
+
+
+@dataclass(eq=False)
+class Heard:
+    """What the valid calls of one subject came to: how many had a reply, and what the others said."""
+
+    replies: int = 0
+    lost: list[str] = field(default_factory=list)
+
+    def hear(self, status: str, reason: str) -> None:
+        """Count one call."""
+        if status in LOST:
+            self.lost.append(reason)
+        elif status == "reply":
+            self.replies += 1
+
+    @property
+    def works(self) -> bool:
+        """Whether there is a reply, or nothing that speaks against the subject."""
+        return bool(self.replies) or not self.lost
+
+    @property
+    def sentence(self) -> str:
+        """What every call came to, after the name of the subject."""
+        roots = Counter(map(root, self.lost))
+        often, number = roots.most_common(1)[0]
+        said = gist(next(reason for reason in self.lost if root(reason) == often))
+        most = "" if len(roots) == 1 else f", most often ({number})"
+        return f"does not work here: {_every(len(self.lost))} ended in an error{most}: {said}"
+
+
+def _every(calls: int) -> str:
+    return "its only call" if calls == 1 else f"every one of its {counted(calls, 'call')}"
+
+
+@dataclass(eq=False)
+class RefusedCall:
+    """A call with a mistake that was refused: `number` of its job, and what the valid call came to."""
+
+    number: int
+    cell: Cell
+    outcome: Outcome
+    twin: Outcome | None = None
+
+    @property
+    def doubt(self) -> str:
+        """Why the refusal says nothing, or "" where the valid call has a reply."""
+        if self.twin is None or self.twin.status == "not_run":
+            return "the valid call, without the mistake, was not made"
+        if self.twin.status == "reply":
+            return ""
+        return f"the valid call, without the mistake, has no reply either: {gist(self.twin.reason)}"
+
+
+def _call_of(cell: Cell) -> tuple[str, str]:
+    """The subject that is asked, and the digest of the call."""
+    return cell.subject.name, call_digest(cell.call)
+
+
+class Controls:
+    """What the calls of one worker came to, and the valid calls that are made besides."""
+
+    def __init__(self, subjects: Iterable[Subject], suite: Callable[[], Iterable[Case]]) -> None:
+        """Begin with nothing heard; suite: every case that there is, also those that were not chosen."""
+        self.refused: list[RefusedCall] = []
+        self._suite = suite
+        self._begun = False
+        self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._heard: dict[str, Heard] = {}
+        self._forms = {subject.name: replace(subject, dense=False) for subject in subjects}
+
+    def hear(self, cell: Cell, outcome: Outcome) -> None:
+        """Take what a call came to; one with a mistake says nothing by itself."""
+        if cell.case.mistake is None:
+            self._heard_of(cell.subject.name).hear(outcome.status, outcome.reason)
+            self._outcomes.setdefault(_call_of(cell), outcome)
+
+    def recall(self, record: Mapping[str, Any]) -> None:
+        """Take a cell of the run before it was cut."""
+        verdict = record["verdict"]
+        if "mistake" not in record and verdict != "unsupported":
+            self._heard_of(record["subject"]).hear(verdict if verdict in LOST else "reply", record.get("reason", ""))
+
+    def _heard_of(self, subject: str) -> Heard:
+        return self._heard.setdefault(self._forms[subject].name, Heard())
+
+    def take_refused(self) -> list[RefusedCall]:
+        """The refused calls that have waited for their twins, each once."""
+        taken, self.refused = self.refused, []
+        return taken
+
+    def next_questions(self) -> list[Question]:
+        """The valid calls to make, once: twins of refused calls, and plain calls of subjects that have no reply."""
+        if self._begun:
+            return []
+        self._begun = True
+        return list(self._questions())
+
+    def _questions(self) -> Iterator[Question]:
+        for twin, refused in self._twins().values():
+            yield Question("controls", twin, self._takes(twin, refused))
+        for form in dict.fromkeys(self._forms.values()):
+            if form.name in self._heard and not self._heard[form.name].works:
+                yield from (Question("controls", cell, self._takes(cell, ())) for cell in self._plainest(form))
+
+    def _takes(self, cell: Cell, refused: Iterable[RefusedCall]) -> Callable[[Outcome], None]:
+        def take(outcome: Outcome) -> None:
+            self.hear(cell, outcome)
+            for each in refused:
+                each.twin = outcome
+
+        return take
+
+    def _twins(self) -> dict[tuple[str, str], tuple[Cell, list[RefusedCall]]]:
+        """The valid calls that were not made yet, with the refused calls whose twins they are."""
+        found: dict[tuple[str, str], tuple[Cell, list[RefusedCall]]] = {}
+        for refused in self.refused:
+            case = replace(refused.cell.case, mistake=None)
+            twin = make_cell(case, materialise(case), refused.cell.subject)
+            if not isinstance(twin, Cell):
+                continue
+            if (call := _call_of(twin)) in self._outcomes:
+                refused.twin = self._outcomes[call]
+            else:
+                found.setdefault(call, (twin, []))[1].append(refused)
+        return found
+
+    def _plainest(self, subject: Subject) -> Iterator[Cell]:
+        """The plainest calls that were not made: of each set of features the smallest."""
+        found: dict[tuple[str, ...], Case] = {}
+        for case in sorted(self._suite(), key=lambda case: (len(asked(case)), prod(case.axes.values()))):
+            if case.mistake is None and case.operator in subject.operators:
+                found.setdefault(asked(case), case)
+        made = (make_cell(case, materialise(case), subject) for case in found.values())
+        new = (cell for cell in made if isinstance(cell, Cell) and _call_of(cell) not in self._outcomes)
+        return islice(new, MAX_PLAIN)
+
+    @property
+    def not_working(self) -> dict[str, str]:
+        """Subject -> what is told of it, for those of which no valid call has a reply."""
+        return {name: f"{name} {heard.sentence}" for name, heard in self._heard.items() if not heard.works}
