@@ -130,6 +130,13 @@ def upgrade(session: nox.Session) -> None:
 
 
 @nox.session
+def portability(session: nox.Session) -> None:
+    """Judge under settings that make a CPU look like others: `nox -s portability -- 'aten_*'`. Takes hours."""
+    install_frameworks(session, "all")
+    session.run("python", "tests/portability/portability.py", *session.posargs)
+
+
+@nox.session
 def replays(session: nox.Session) -> None:
     """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
     install(session, "-e", ".")

@@ -12,6 +12,7 @@ from conformance.bridge import Call, Facts, Profile
 
 from ._arrays import to_numpy
 from ._layers import stepwise_profile
+from ._onednn import bfloat16_profile, libraries
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask")
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
@@ -28,13 +29,14 @@ def attention_profile(backend: str, dtype: str) -> Profile:
     The arithmetic of keras.ops.dot_product_attention.
 
     Off TensorFlow float64 is computed in float32. TensorFlow holds the scale in float32, stores the logits of half
-    precision in it, and accumulates float16 in float16.
+    precision in it, and accumulates float16 in float16; without oneDNN its bfloat16 products are truncated.
     """
     if dtype in ("float64", "float32"):
         return Profile.uniform(dtype if backend == "tensorflow" else "float32").but(scale="float32")
     if backend != "tensorflow":
         return Profile.fused(dtype)
-    return Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
+    profile = Profile.fused(dtype).but(score=dtype, acc="float16" if dtype == "float16" else "float32")
+    return bfloat16_profile(profile, dtype, truncated=True)
 
 
 def layer_profile(facts: Facts) -> Profile:
@@ -47,7 +49,13 @@ def layer_profile(facts: Facts) -> Profile:
     if "weights" not in facts.outputs and facts.variant != "axes":
         return attention_profile(backend, facts.dtype)
     profile = stepwise_profile(backend, facts.dtype)
-    return profile.but(scale="float32") if backend == "tensorflow" and facts.dtype == "float64" else profile
+    if backend != "tensorflow":
+        return profile
+    return (
+        profile.but(scale="float32")
+        if facts.dtype == "float64"
+        else bfloat16_profile(profile, facts.dtype, truncated=True)
+    )
 
 
 def layer_arguments(call: Call) -> dict[str, Any]:
@@ -103,5 +111,6 @@ def keras_evidence() -> dict[str, Any]:
         "backend": backend,
         "device": "cpu",
         "flash_attention": flash() if flash else False,
+        "libraries": libraries() if backend == "tensorflow" else {},
         "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS")},
     }

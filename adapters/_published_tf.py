@@ -10,6 +10,7 @@ import tensorflow as tf
 from conformance.bridge import Call, Declaration, Deviation, Facts, Profile
 
 from ._arrays import to_numpy
+from ._onednn import libraries
 from ._published import TUTORIAL
 
 tf.config.set_visible_devices([], "GPU")
@@ -53,5 +54,6 @@ def evidence() -> dict[str, Any]:
     return {
         "versions": {"tensorflow": importlib.metadata.version("tensorflow"), "numpy": np.__version__},
         "device": "cpu",
+        "libraries": libraries(),
         "environment": {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")},
     }

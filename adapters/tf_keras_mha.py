@@ -68,12 +68,14 @@ from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
 from ._layers import parameters, stepwise_profile
+from ._onednn import bfloat16_profile, libraries
 from ._tensorflow import with_gradients
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical; every step is an operator of its own."""
-    return Declaration(stepwise_profile("tensorflow", facts.dtype), evidence="measured: docs/tolerance.md, section 5")
+    """Canonical; every step is an operator of its own, products by tf.einsum."""
+    profile = bfloat16_profile(stepwise_profile("tensorflow", facts.dtype), facts.dtype, acc="bfloat16")
+    return Declaration(profile, evidence="measured: docs/tolerance.md, section 5")
 
 
 def mha(call: Call) -> dict[str, Any]:
@@ -123,5 +125,6 @@ def evidence() -> dict[str, Any]:
     return {
         "versions": {name: importlib.metadata.version(name) for name in names} | {"numpy": np.__version__},
         "device": "cpu",
+        "libraries": libraries(),
         "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "TF_USE_LEGACY_KERAS")},
     }

@@ -31,7 +31,8 @@ class Profile:
     log-sum-exp from which a backward pass recomputes weights. bias_sum: the type in which the gradient of a bias is
     summed over all positions, if narrower than `acc`. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units
     of `soft`, that of the tangent of a softcap exp_ulp.
-    ftz: float16 subnormals may be flushed to zero (those of wider types always may).
+    ftz: float16 subnormals may be flushed to zero (those of wider types always may). truncated: results of matrix
+    products are cut off to `store` and `score`, towards zero, and not rounded to the nearest number.
     """
 
     store: str
@@ -47,6 +48,7 @@ class Profile:
     bias_sum: str | None = None
     exp_ulp: float = 4.0
     ftz: bool = False
+    truncated: bool = False
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

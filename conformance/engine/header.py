@@ -5,7 +5,6 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,41 +13,16 @@ from conformance import __version__
 from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment
 from conformance.engine.judging import judge_digest
+from conformance.engine.machine import cpu_features
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.features import asked
 from conformance.spec.materialise import materialise
 
-_FEATURES = (
-    "sse4_2",
-    "avx",
-    "avx2",
-    "fma",
-    "avx512f",
-    "avx512_bf16",
-    "avx512_fp16",
-    "amx_bf16",
-    "asimd",
-    "bf16",
-    "sve",
-)
-"""The instruction sets that change how dot products are rounded."""
-
 
 def utc_now() -> str:
     """The time, as the run log writes it."""
     return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def cpu_features() -> list[str]:
-    """Which of the instruction sets that matter this machine has; empty where the system does not say."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return []
-    lines = (line for line in text.splitlines() if line.startswith(("flags", "Features")))
-    flags = set(next(lines, "").partition(":")[2].split())
-    return [feature for feature in _FEATURES if feature in flags]
 
 
 def _case(case: Case) -> dict[str, Any]:
@@ -119,7 +93,7 @@ def header(
             "system": platform.system(),
             "machine": platform.machine(),
             "cpus": os.cpu_count() or 1,
-            "cpu_features": cpu_features(),
+            "cpu_features": list(cpu_features()),
         },
         "device": device,
         "judge": judge_digest(),

@@ -196,7 +196,8 @@ class Held:
                 yield found or Relation(invariant.name, "not asked"), None
                 continue
             changed = judge.judge(cell, outcome.declaration, outcome.outputs, self.judged.versions)
-            known = "known" in accepts(replace(changed, case=self.judged.case))
+            changed = replace(changed, case=self.judged.case, machine=self.judged.machine)
+            known = "known" in accepts(changed)
             yield replace(found, found="known") if known else found, changed
 
     def _relation(

@@ -15,6 +15,7 @@ from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.engine.cells import Cell
+from conformance.engine.machine import Machine
 from conformance.judge.cell import Judgement, judge_against
 from conformance.judge.diagnose import Likely
 from conformance.judge.expectation import Expectation, expect
@@ -45,6 +46,7 @@ class Judged:
     judgement: Judgement | None = None
     klass: str = ""
     platform: str = field(default_factory=lambda: f"{platform.system()}-{platform.machine()}")
+    machine: Machine = field(default_factory=Machine)
 
     @property
     def arrays(self) -> dict[str, Array]:

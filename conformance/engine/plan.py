@@ -8,7 +8,10 @@ from pathlib import Path
 from conformance.engine.adapters import Subject
 from conformance.engine.environments import Environment, distributions_of
 
-ONE_THREAD = (
+THREADS = "CONFORMANCE_THREADS"
+"""The variable that says how many threads the math libraries of a worker may use, 1 where it is not set."""
+
+LIMITS_OF_THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -18,7 +21,7 @@ ONE_THREAD = (
     "TF_NUM_INTEROP_THREADS",
     "NPROC",
 )
-"""Each is 1: many small problems on many workers, where a second thread costs up to 100 times (NPROC is XLA's)."""
+"""Each is 1 by default: with many small problems a second thread costs up to 100 times (NPROC is XLA's)."""
 
 Place = tuple[Path, str, str]
 """Adapter file, device, environment."""
@@ -75,7 +78,10 @@ def _name(members: list[Subject], *, alone: bool) -> str:
     return f"{first.adapter.name}{where}" if alone or not variants else f"{first.adapter.name}[{variants}]{where}"
 
 
-_NUMERIC = ("OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "XLA_", "JAX_", "TF_", "TORCH_", "KERAS_", "NVIDIA_TF32")
+_NUMERIC = (
+    *("ATEN_", "OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "XLA_", "JAX_", "TF_", "TORCH_", "KERAS_"),
+    "NVIDIA_TF32",
+)
 """How variables begin that choose threads, instruction sets, kernels, precision or a backend."""
 
 
@@ -87,12 +93,13 @@ def settings(plan: WorkerPlan) -> dict[str, str]:
 
 def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
     """
-    The environment variables of a worker: ours, one thread, no settings of the user's Python or framework.
+    The environment variables of a worker: ours, one thread unless THREADS says more, no settings of the user's Python
+    or framework.
 
     home: an empty folder, where frameworks look for configuration files and leave temporary ones.
     """
     base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    base |= dict.fromkeys(ONE_THREAD, "1")
+    base |= dict.fromkeys(LIMITS_OF_THREADS, os.environ.get(THREADS, "1"))
     base |= {
         "PYTHONHASHSEED": "0",
         "PYTHONNOUSERSITE": "1",

@@ -90,6 +90,7 @@ class Worker(_Record):
     python: str = ""
     versions: Mapping[str, str] = {}
     evidence: Mapping[str, Any] = {}
+    settings: Mapping[str, str] = {}
     start_seconds: Number | None = None
     reason: str = ""
     stderr: str = ""

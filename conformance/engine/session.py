@@ -8,7 +8,7 @@ it does not accept, and of a few others, wait for the second look that a worker 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import Judge, Judged, judgement_record, save_arrays
 from conformance.engine.lane import Hooks
+from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.recording import is_refused, judged_outcome, outcome_record
@@ -85,6 +86,7 @@ class Session:
         self._controls: dict[str, Controls] = {}
         self._subset = subset_of(self.cases, self.closeness.subset)
         self._versions: dict[str, Mapping[str, str]] = {}
+        self._machines: dict[str, Machine] = {}
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._not_run: list[Key] = []
         self._first: set[int] = set()
@@ -159,6 +161,7 @@ class Session:
             self.failures[started.plan.name] = started.reason
         for name in started.plan.subjects:
             self._versions[name] = started.hello.get("versions", {})
+            self._machines[name] = Machine.of(started.hello.get("evidence", {}))
         self.watch.worker(started)
 
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
@@ -166,7 +169,7 @@ class Session:
         self._looks |= dict.fromkeys(plan.subjects, look)
         controls = Controls([self._by_name[name] for name in plan.subjects], self.suite)
         self._controls |= dict.fromkeys(plan.subjects, controls)
-        for (_, name), judged_before in self.done.items():
+        for (_case, name), judged_before in self.done.items():
             if name in plan.subjects:
                 controls.recall(judged_before)
         for cell in self._cells(plan):
@@ -252,6 +255,7 @@ class Session:
     def _judged(self, look: SecondLook, number: int, cell: Cell, outcome: Outcome, doubt: str = "") -> None:
         started = time.thread_time()
         judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
+        judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
         about = outcome_record(cell, outcome, self.problem(cell.case)[1])
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:

@@ -10,7 +10,7 @@ from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Chan
 from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.groups import Group, group
 from conformance.gate.known import versions_hold
-from conformance.gate.side import Observed, Side
+from conformance.gate.side import Circumstances, Observed, Side
 from conformance.spec.counting import are, counted
 
 SCHEMA = 1
@@ -240,10 +240,21 @@ def _notes(base: Side, candidate: Side) -> Iterable[str]:
     if foreign:
         told = "every subject" if foreign == subjects else ", ".join(foreign)
         yield f"bits not comparable: other CPU features, threads or devices for {told}"
+    yield from sorted({text for name in subjects for text in _settings(base.asked[name], candidate.asked[name])})
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
             yield f"the adapter of {name} differs between the two: what changed may be the adapter's doing"
+
+
+def _settings(base: Circumstances, candidate: Circumstances) -> Iterator[str]:
+    """Which variables of the environment differ, where both sides know them."""
+    if not (base.settings and candidate.settings):
+        return
+    for name in sorted({*base.settings, *candidate.settings}):
+        before, now = base.settings.get(name, "not set"), candidate.settings.get(name, "not set")
+        if before != now:
+            yield f"the environment differs: {name} is {now}, was {before}"
 
 
 def _about(side: Side) -> dict[str, Any]:

@@ -117,7 +117,8 @@ class Known:
             case, subject = tally.conforming[0]
             told = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
             if tally.fixed:
-                return [*found, f"{tally.origin}: fixed: all that it covers, {told}: remove the entry"]
+                remedy = "remove the entry, or say under `machine` or `versions` where it holds"
+                return [*found, f"{tally.origin}: fixed here: all that it covers, {told}: {remedy}"]
             found.append(f"{tally.origin}: too wide: {told}: narrow `when`, `cases` or `versions`")
         if whole and tally.covered and not tally.matched:
             found.append(f"{tally.origin}: dead: {tally.covered} covered and none fails in this way: remove the entry")
@@ -152,6 +153,7 @@ def _applies(entry: Entry, cell: Judged) -> bool:
         and matches(entry.cases, cell.case)
         and matches(entry.platform, cell.platform)
         and versions_hold(entry.versions, cell.versions)
+        and entry.machine.holds(cell.machine)
         and entry.when.holds(cell.facts, cell.problem)
     )
 

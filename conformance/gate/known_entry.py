@@ -9,6 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from conformance.bridge.profile import Profile
+from conformance.engine.machine import FEATURES, Machine
 from conformance.judge.conditions import Condition, always
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import find
@@ -75,6 +76,44 @@ class Accept(BaseModel):
         return message
 
 
+class MachineCondition(BaseModel):
+    """
+    What the machine must be like; every field that is given must hold.
+
+    cpu, without_cpu: instruction sets that the CPU has, or lacks, in the words of /proc/cpuinfo. libraries: what
+    computes, as the adapter reports it (`libraries` of its evidence). environment: variables of the worker as the
+    adapter reports them (`environment` of its evidence); null: not set.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu: list[str] = Field(default_factory=list)
+    without_cpu: list[str] = Field(default_factory=list)
+    libraries: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str | None] = Field(default_factory=dict)
+
+    @field_validator("cpu", "without_cpu")
+    @classmethod
+    def _known_features(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in FEATURES:
+                raise ValueError(f"no instruction set {name!r} that is recorded{nearest(name, FEATURES)}")
+        return names
+
+    def holds(self, machine: Machine) -> bool:
+        """Whether a cell was computed on such a machine; what is not known does not hold."""
+        return (
+            set(machine.cpu).issuperset(self.cpu)
+            and (not self.without_cpu or bool(machine.cpu))
+            and set(machine.cpu).isdisjoint(self.without_cpu)
+            and all(machine.libraries.get(name) == library for name, library in self.libraries.items())
+            and all(
+                name in machine.environment and machine.environment[name] == value
+                for name, value in self.environment.items()
+            )
+        )
+
+
 class Entry(BaseModel):
     """One known deviation."""
 
@@ -84,6 +123,7 @@ class Entry(BaseModel):
     cases: str = "*"
     versions: dict[str, str] = Field(default_factory=dict)
     platform: str = "*"
+    machine: MachineCondition = MachineCondition()
     when: Condition = Field(default_factory=always)
     delta: Delta | None = None
     accept: Accept | None = None

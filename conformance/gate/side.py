@@ -71,11 +71,16 @@ class Observed:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Where a subject was judged: versions of distributions, and what output bits depend on beside them."""
+    """
+    Where a subject was judged: versions of distributions, and what output bits depend on beside them.
+
+    settings: environment variables of the worker that choose threads, instruction sets or kernels.
+    """
 
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
     adapter: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -182,9 +187,13 @@ def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstance
             "device": evidence.get("device", about.device),
             "threads": evidence.get("threads"),
         }
+        if libraries := evidence.get("libraries"):
+            machine["libraries"] = ", ".join(f"{name}: {library}" for name, library in sorted(libraries.items()))
         versions = {**evidence.get("versions", {}), **(worker.versions if worker else {})}
         python = {"python": worker.python} if worker and worker.python else {}
-        found[names[name]] = Circumstances({**versions, **python}, machine, about.digest)
+        found[names[name]] = Circumstances(
+            {**versions, **python}, machine, about.digest, worker.settings if worker else {}
+        )
     return found
 
 

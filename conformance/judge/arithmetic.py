@@ -16,6 +16,9 @@ from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
 
+HALF = ("float16", "bfloat16")
+"""Dtypes to which float32 is narrowed after a matrix product, be it by cutting off its last bits."""
+
 STORED = ("float32", "float16", "bfloat16")
 """What results may be rounded to."""
 CERTAIN = 4.0
@@ -49,14 +52,18 @@ class Arithmetic:
     name: str
     sentence: str
     remedy: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, str | bool]
 
     def of(self, profile: Profile) -> Profile | None:
         """The declared profile with what is coarser here; None where nothing is."""
         declared = profile.record() | {"bias_sum": profile.bias_sum or profile.acc}
-        coarser = {
-            name: dtype for name, dtype in self.fields.items() if UNIT[dtype] > UNIT[declared[name] or profile.store]
+        coarser: dict[str, str | bool] = {
+            name: dtype
+            for name, dtype in self.fields.items()
+            if isinstance(dtype, str) and UNIT[dtype] > UNIT[declared[name] or profile.store]
         }
+        if "truncated" in self.fields and profile.store in HALF and not profile.truncated:
+            coarser["truncated"] = True
         return profile.but(**coarser) if coarser else None
 
     def explains(self, cell: Evidence) -> bool:
@@ -85,7 +92,7 @@ class Arithmetic:
 
     def stores_in(self, dtype: str) -> bool:
         """Whether it rounds results to `dtype`, or to what is coarser."""
-        return "store" in self.fields and UNIT[self.fields["store"]] >= UNIT[dtype]
+        return "store" in self.fields and UNIT[str(self.fields["store"])] >= UNIT[dtype]
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
@@ -141,15 +148,15 @@ def hardly_within(bound: Bound, coarser: Bound, shown: Array) -> bool:
     return int(np.sum(shown & (coarser.sigma > CERTAIN * bound.tolerance))) >= ENOUGH
 
 
-def _softmax(dtype: str) -> dict[str, str]:
+def _softmax(dtype: str) -> dict[str, str | bool]:
     return {"soft": dtype, "sum": dtype}
 
 
-def _scores(dtype: str) -> dict[str, str]:
+def _scores(dtype: str) -> dict[str, str | bool]:
     return {**_softmax(dtype), "score": dtype}
 
 
-def _everywhere(dtype: str) -> dict[str, str]:
+def _everywhere(dtype: str) -> dict[str, str | bool]:
     return dict.fromkeys(("acc", "pre", "score", "soft", "sum", "prob", "scale", "lse"), dtype)
 
 
@@ -163,6 +170,12 @@ ARITHMETIC: tuple[Arithmetic, ...] = (
     Arithmetic("results_in_float32", "rounds results to float32, those of projections too", "", {"store": "float32"}),
     Arithmetic("in_float32", "computes in float32 throughout", "", {**_everywhere("float32"), "store": "float32"}),
     Arithmetic("tf32_operands", "rounds the operands of matrix products to tf32", TF32, {"mm": "tf32"}),
+    Arithmetic(
+        "truncated_products",
+        "truncates the results of matrix products to half precision, and does not round them to the nearest number",
+        "use a CPU, or a kernel library, whose half-precision products are rounded",
+        {"truncated": True},
+    ),
     *(
         Arithmetic(name.format(dtype), sentence.format(dtype), remedy, fields)
         for dtype in ("float16", "bfloat16")

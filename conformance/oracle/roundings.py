@@ -26,8 +26,9 @@ class Roundings:
     The unit roundoff of every field of a profile, 0 where nothing is rounded.
 
     entry: inputs and parameters, where `store` is coarser than the dtype they came in. mm: operands of matrix
-    products, where that is coarser than what holds them. eta_*: largest absolute error near zero. tiny_*: below this
-    an underflow is possible.
+    products, where that is coarser than what holds them. shift: by how much the results of matrix products shrink on
+    average, where they are truncated; store and score are then those of a truncation, twice as large. eta_*: largest
+    absolute error near zero. tiny_*: below this an underflow is possible.
     """
 
     store: float
@@ -42,6 +43,7 @@ class Roundings:
     pre: float
     bias_sum: float
     entry: float
+    shift: float
     exp_ulp: float
     eta_store: float
     eta_score: float
@@ -53,22 +55,30 @@ class Roundings:
 
 @lru_cache(maxsize=256)
 def roundings(profile: Profile, dtype: str) -> Roundings:
-    """The roundings of `profile` on a problem whose inputs are numbers of `dtype`."""
+    """
+    The roundings of `profile` on a problem whose inputs are numbers of `dtype`.
+
+    A truncated product errs by a part in [-2u, 0]: its mean square is that of a rounding of 2u, (2u)^2/3, and on
+    average it is u too small. That does not average: query, key and logits that are each u too small are a scale that
+    is 3u too small, which counts twice (`rows.constant_slopes`); values and heads add to the output (`shift`).
+    """
     store = UNIT[profile.store]
+    width = truncation(profile)
     mm = 0.0 if profile.mm is None else UNIT[profile.mm]
     return Roundings(
-        store=store,
+        store=width * store,
         acc=UNIT[profile.acc],
-        score=UNIT[profile.score],
+        score=width * UNIT[profile.score],
         soft=UNIT[profile.soft],
         sum=UNIT[profile.sum],
         prob=UNIT[profile.prob],
-        scale=UNIT[profile.scale],
+        scale=UNIT[profile.scale] + (1.5 * store if profile.truncated else 0.0),
         lse=UNIT[profile.lse],
         mm=mm if mm > store else 0.0,
         pre=0.0 if profile.pre is None else UNIT[profile.pre],
         bias_sum=max(UNIT[profile.acc], 0.0 if profile.bias_sum is None else UNIT[profile.bias_sum]),
         entry=store if store > UNIT[dtype] else 0.0,
+        shift=store if profile.truncated else 0.0,
         exp_ulp=profile.exp_ulp,
         eta_store=underflow(profile.store, ftz=profile.ftz),
         eta_score=underflow(profile.score, ftz=profile.ftz),
@@ -77,6 +87,11 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
         tiny_prob=2.0 * smallest_normal(profile.prob),
         tiny_soft=2.0 * smallest_normal(profile.soft),
     )
+
+
+def truncation(profile: Profile) -> float:
+    """How many times the error of a rounding to the nearest number that of `profile` may be."""
+    return 2.0 if profile.truncated else 1.0
 
 
 def underflow(dtype: str, *, ftz: bool) -> float:
@@ -127,8 +142,8 @@ def result_rounding(profile: Profile, dtype: str) -> tuple[float, float]:
 
     A dtype coarser than the store rounds once more what the store rounded already; a finer one changes nothing.
     """
-    unit = UNIT[profile.store]
-    if UNIT[dtype] > unit:
+    unit = truncation(profile) * UNIT[profile.store]
+    if UNIT[dtype] > UNIT[profile.store]:
         unit += UNIT[dtype]
     eta = underflow(profile.store, ftz=profile.ftz)
     return unit, eta if dtype == profile.store else eta + underflow(dtype, ftz=profile.ftz)

@@ -45,8 +45,8 @@ def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True) -> N
     """Tell the run on `stream`; without its findings where they were told before."""
     console = plain_console(stream)
     not_working = run.footer.gate.not_working.values() if run.footer else ()
-    for text in not_working:
-        console.print(Text(f"incomplete: {plain(text)}", style="bold red"))
+    for said in not_working:
+        console.print(Text(f"incomplete: {plain(said)}", style="bold red"))
     lines = subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:

@@ -9,7 +9,7 @@ from conformance.engine.adapters import read_adapter, subjects_of
 from conformance.engine.environments import Environment, our_own
 from conformance.engine.job import Job
 from conformance.engine.lane import Backlog
-from conformance.engine.plan import ONE_THREAD, WorkerPlan, environ, plan_workers
+from conformance.engine.plan import LIMITS_OF_THREADS, WorkerPlan, environ, plan_workers
 
 ADAPTER = """
 NAME = "fake.one"
@@ -49,7 +49,7 @@ def test_settings_of_a_process(plans: list[WorkerPlan], monkeypatch: pytest.Monk
     monkeypatch.setenv("PYTHONPATH", "somewhere")
     monkeypatch.setenv("X", "0")
     plain, fast, cuda = (environ(plan, tmp_path) for plan in plans)
-    assert all(plain[name] == "1" for name in ONE_THREAD)
+    assert all(plain[name] == "1" for name in LIMITS_OF_THREADS)
     assert "PYTHONPATH" not in plain
     assert (plain["PYTHONHASHSEED"], plain["KERAS_HOME"]) == ("0", str(tmp_path))
     assert (plain["X"], fast["X"]) == ("0", "1")

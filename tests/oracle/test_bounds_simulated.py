@@ -46,17 +46,28 @@ def dot(a: Array, b: Array, acc: str, order: Sequence[int] | None = None, onto: 
     return total
 
 
+def stored(product: Array, dtype: str, profile: Profile) -> Array:
+    """The result of a matrix product: rounded to the nearest number, or cut off where the profile says so."""
+    rounded = round_to(product, dtype)
+    if not profile.truncated:
+        return rounded
+    away = np.abs(rounded) > np.abs(product)
+    _, exponent = np.frexp(rounded)
+    spacing = np.ldexp(1.0, exponent - 1 - 7) * np.where(np.abs(np.frexp(rounded)[0]) == 0.5, 0.5, 1.0)
+    return np.where(away, rounded - np.copysign(spacing, product), rounded)
+
+
 def logits_of(q: Array, k: Array, problem: Problem, profile: Profile, bug: Bug) -> Array:
     scale = problem.head_dim**-0.5 * (1.0 + bug.scale)
     if bug.products is not None:
         q, k = round_to(q, bug.products), round_to(k, bug.products)
     if profile.pre is None:
-        products = round_to(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score)
+        products = stored(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score, profile)
         logits = round_to(products * round_to(np.asarray(scale), profile.scale), profile.score)
     else:
         root = round_to(np.asarray(scale**0.5), profile.scale)
         q, k = round_to(q * root, profile.pre), round_to(k * root, profile.pre)
-        logits = round_to(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score)
+        logits = stored(dot(q, k.swapaxes(-1, -2), profile.acc), profile.score, profile)
     logits = capped(logits, problem.softcap and problem.softcap * (1.0 + bug.cap), profile)
     bias = problem.bias()
     logits = logits if bias is None else round_to(logits + bias, profile.score)
@@ -112,12 +123,12 @@ Attend = Callable[[Array, Array, Profile, Bug], tuple[Array, Array | None]]
 
 def sdpa(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -> dict[str, Array]:
     context, weights = attend(logits_of(problem.query, problem.key, problem, profile, bug), problem.value, profile, bug)
-    reply = {"output": round_to(context, profile.store)}
+    reply = {"output": stored(context, profile.store, profile)}
     return reply if weights is None else {**reply, "weights": round_to(weights, profile.store)}
 
 
 def linear(x: Array, weight: Array, bias: Array, profile: Profile) -> Array:
-    product = round_to(dot(x, weight, profile.acc), profile.store)
+    product = stored(dot(x, weight, profile.acc), profile.store, profile)
     return round_to(product + bias, profile.store)
 
 
@@ -131,7 +142,7 @@ def merged_heads(problem: Problem, profile: Profile, attend: Attend, bug: Bug) -
         for n, x in (("q", problem.query), ("k", problem.key), ("v", problem.value))
     )
     context, weights = attend(logits_of(q, k, problem, profile, bug), v, profile, bug)
-    return round_to(context, profile.store).swapaxes(1, 2).reshape(*problem.query.shape[:2], -1), weights
+    return stored(context, profile.store, profile).swapaxes(1, 2).reshape(*problem.query.shape[:2], -1), weights
 
 
 def activated(projected: Array, problem: Problem) -> Array:
@@ -155,6 +166,8 @@ PROFILES = {
     "bfloat16 fused": Profile.fused("bfloat16"),
     "float16 naive": Profile.naive("float16"),
     "bfloat16 naive": Profile.naive("bfloat16"),
+    "bfloat16 fused, truncated": Profile.fused("bfloat16").but(score="bfloat16", truncated=True),
+    "bfloat16 naive, truncated": Profile.naive("bfloat16").but(truncated=True),
 }
 FAMILIES = ("plain", "peaked", "large values", "alternating")
 MASKS = ("none", "bool", "additive", "poisoned")
@@ -276,6 +289,30 @@ def test_a_correct_program_is_no_false_alarm_and_uses_a_sensible_part_of_its_bud
                 assert result.rms <= 1.1, (family, kind, output)
                 budgets.append(result.budget)
     assert max(budgets) > 0.1
+
+
+def test_truncation_cuts_off_the_last_bits() -> None:
+    """Of every number of bfloat16 and what lies beyond it: as the bits of float32 say, of which the last 16 go."""
+    values = np.random.default_rng(3).standard_normal(5000).astype(np.float32)
+    values[:3] = (1.0, -0.5, np.float32(2.0) - np.float32(2.0**-20))
+    bits = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    profile = PROFILES["bfloat16 naive, truncated"]
+    np.testing.assert_array_equal(stored(values.astype(np.float64), "bfloat16", profile), bits)
+
+
+@pytest.mark.parametrize("operator", PROGRAMS)
+def test_truncated_products_are_no_correct_rounding(operator: str) -> None:
+    """What the declaration is for: judged as if it rounded, a program that truncates is seen in some calls."""
+    truncated, rounding = PROFILES["bfloat16 naive, truncated"], PROFILES["bfloat16 naive"]
+    seen = []
+    for seed in range(20):
+        problem = make(seed, operator, "bfloat16")
+        answer = evaluate(problem, CANONICAL, "bfloat16")
+        actual = PROGRAMS[operator](problem, truncated, naive, CORRECT)["output"]
+        bound = bound_reply(answer, rounding)["output"]
+        expected = answer.reply["output"].values
+        seen.append(over(actual, expected, bound.tolerance) > 1.0 or rms(actual, expected, bound) > 1.25)
+    assert any(seen)
 
 
 @pytest.mark.parametrize("attend", [naive, online])

@@ -1,0 +1,130 @@
+"""
+Judges the subjects that a setting may affect under every setting, and compares each run with the one without it.
+
+    python tests/portability/portability.py                 every setting
+    python tests/portability/portability.py 'aten_*' --jobs 2 -k '*half*'
+
+A setting makes a library compute as it does on another CPU, with other kernels or with more threads. It only lowers
+what the CPU has: a setting that this CPU cannot show is named and left out. Slow: a chore of its own (`nox -s
+portability`), no test that runs by itself.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from conformance.engine.machine import cpu_features
+
+GROUPS = {
+    "torch": ("torch.*", "keras.*[torch*", "keras.mha[axes*"),
+    "jax": ("jax.*", "flax.*", "keras.*[jax*"),
+    "tensorflow": ("tf_keras.*", "published.tf*", "keras.*[tensorflow*"),
+    "numpy": ("numpy.*", "published.bert_numpy*", "onnx.attention*"),
+    "everything": ("*",),
+}
+"""Subjects that one library computes, by glob."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """
+    Environment variables, and the group of subjects that they may affect.
+
+    needs: the instruction set without which the setting changes nothing on this CPU.
+    """
+
+    name: str
+    env: Mapping[str, str]
+    group: str
+    needs: tuple[str, ...] = ()
+
+
+SETTINGS = (
+    Setting("aten_default", {"ATEN_CPU_CAPABILITY": "default"}, "torch", ("avx2",)),
+    Setting("aten_avx2", {"ATEN_CPU_CAPABILITY": "avx2"}, "torch", ("avx512f",)),
+    Setting("aten_avx512", {"ATEN_CPU_CAPABILITY": "avx512"}, "torch", ("avx512f",)),
+    Setting("onednn_sse41", {"ONEDNN_MAX_CPU_ISA": "SSE41"}, "torch", ("avx2",)),
+    Setting("onednn_avx2", {"ONEDNN_MAX_CPU_ISA": "AVX2"}, "torch", ("avx512f",)),
+    Setting("onednn_fpmath_bf16", {"DNNL_DEFAULT_FPMATH_MODE": "BF16"}, "torch"),
+    Setting("tensorflow_eigen", {"TF_ENABLE_ONEDNN_OPTS": "0"}, "tensorflow"),
+    Setting("tensorflow_onednn", {"TF_ENABLE_ONEDNN_OPTS": "1"}, "tensorflow"),
+    Setting("xla_sse42", {"XLA_FLAGS": "--xla_cpu_max_isa=SSE4_2"}, "jax", ("avx2",)),
+    Setting("xla_avx2", {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, "jax", ("avx512f",)),
+    Setting("openblas_haswell", {"OPENBLAS_CORETYPE": "Haswell"}, "numpy", ("avx512f",)),
+    Setting("openblas_nehalem", {"OPENBLAS_CORETYPE": "Nehalem"}, "numpy", ("avx2",)),
+    Setting("two_threads", {"CONFORMANCE_THREADS": "2"}, "everything"),
+)
+"""TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it asks the CPU, not oneDNN, for what it can do, and crashes."""
+
+
+def conformance(words: list[str], env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Run one command under these variables."""
+    command = [sys.executable, "-m", "conformance", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **env})
+
+
+def judged(setting: Setting, arguments: Namespace, out: Path) -> int:
+    """Judge the subjects of a setting under it; the exit code."""
+    words = ["run", "--out", str(out), "--jobs", str(arguments.jobs)]
+    words += [word for glob in GROUPS[setting.group] if glob != "*" for word in ("-a", glob)]
+    words += [word for glob in arguments.case for word in ("-k", glob)]
+    return conformance(words, setting.env).returncode
+
+
+def told(setting: Setting, base: Path, arguments: Namespace) -> tuple[bool, str]:
+    """Whether a setting conforms, and what it changes, in words."""
+    out = arguments.out / setting.name
+    code = judged(setting, arguments, out / "run")
+    conformance(["compare", str(base), str(out / "run"), "--out", str(out)], {})
+    if not (out / "comparison.json").is_file():
+        return False, f"exit code {code}, and nothing to compare"
+    found: dict[str, Any] = json.loads((out / "comparison.json").read_text(encoding="utf-8"))
+    changed = sum(found["counts"].values())
+    different = f"{changed:,} of {found['judged']:,} cells differ" if changed else "no cell differs"
+    return code == 0, f"exit code {code}; {different}; {found['headline']}"
+
+
+def main() -> int:
+    """Run every chosen setting and print a line for each; 1 where one does not conform."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("settings", nargs="*", metavar="NAME", help="settings by glob (default: all)")
+    parser.add_argument("--out", type=Path, default=Path("reports") / "portability", help="where the run folders go")
+    parser.add_argument("-j", "--jobs", type=int, default=3, help="how many workers live at once")
+    parser.add_argument(
+        "-k", "--case", action="append", default=[], metavar="GLOB", help="cases by glob (default: all)"
+    )
+    arguments = parser.parse_args()
+    globs = arguments.settings or ["*"]
+    settings = [each for each in SETTINGS if any(fnmatchcase(each.name, glob) for glob in globs)]
+    lines = list(_lines(settings, arguments))
+    print(f"{len(settings)} settings, {lines.count(False)} runs that do not conform")
+    return 0 if all(lines) and settings else 1
+
+
+def _lines(settings: Sequence[Setting], arguments: Namespace) -> Iterator[bool]:
+    """Print a line for each run as it ends; whether each conforms."""
+    for group in dict.fromkeys(each.group for each in settings):
+        base = arguments.out / f"base_{group}"
+        yield _print(f"{group}, without a setting", judged(Setting("base", {}, group), arguments, base) == 0, "")
+        for setting in (each for each in settings if each.group == group):
+            lacking = [feature for feature in setting.needs if feature not in cpu_features()]
+            if lacking:
+                print(f"not tried         {setting.name}: this CPU has no {', '.join(lacking)}", flush=True)
+            else:
+                yield _print(setting.name, *told(setting, base, arguments))
+
+
+def _print(name: str, conforms: bool, said: str) -> bool:  # noqa: FBT001 - a column of the table
+    print(f"{'conforms' if conforms else 'DOES NOT CONFORM':16}  {name}{said and f': {said}'}", flush=True)
+    return conforms
+
+
+if __name__ == "__main__":
+    sys.exit(main())
