@@ -34,7 +34,7 @@ def attention(query, key, value, scale, mask, causal):
 
 RIGHT = SOURCE.format(first="pass", diagonal="0")
 BOTTOM_RIGHT = SOURCE.format(first="pass", diagonal="keys - queries")
-RAISES = SOURCE.format(first="raise ValueError('causal is gone') if causal else None", diagonal="0")
+RAISES = SOURCE.format(first="if causal: raise ValueError('causal is gone')", diagonal="0")
 UNKNOWN = SOURCE.format(
     first="raise TypeError(\"attention() got an unexpected keyword argument 'causal'\")", diagonal="0"
 )

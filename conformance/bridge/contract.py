@@ -19,6 +19,10 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 
 
+SECOND_CALL = "second_call"
+"""The requirement of calls that are made twice, with the same objects: the worker does that for every adapter."""
+
+
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error
     """Raised by an adapter before the framework is called: this call cannot be expressed here, and why."""
 

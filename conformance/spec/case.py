@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from conformance.bridge.contract import SECOND_CALL
 from conformance.spec import refusals
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
@@ -107,10 +108,10 @@ class Case:
     One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
 
     The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
-    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. mistake: the
-    call has it and must be refused; everything else is said of the valid call, its twin. yaml: the
-    expanded entry as text, to show. source: where the entry begins,
-    "cases/masks/key_padding.yaml:6".
+    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. calls: how
+    often the call is made, with the same objects; the last reply counts. mistake: the call has it and must be refused;
+    everything else is said of the valid call, its twin. yaml: the expanded entry as text, to show. source: where the
+    entry begins, "cases/masks/key_padding.yaml:6".
     """
 
     id: str
@@ -145,6 +146,7 @@ class Case:
     outputs: tuple[str, ...] = ("output",)
     tags: tuple[str, ...] = ()
     published: Published | None = None
+    calls: int = 1
     mistake: refusals.Name | None = None
     yaml: str = ""
     source: str = ""
@@ -239,6 +241,7 @@ class Case:
             "dropout": self.dropout_p is not None,
             "layout": self.inputs.layout != "contiguous",
             "past": self.past > 0,
+            SECOND_CALL: self.calls > 1,
             "mistakes": self.mistake not in (None, "num_heads"),
             "mistaken_heads": self.mistake == "num_heads",
         }

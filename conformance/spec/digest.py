@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from conformance.bridge.contract import SECOND_CALL
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Array, Group, Problem
@@ -73,6 +74,7 @@ def _rare(problem: Problem) -> dict[str, object]:
     found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
     found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
     found |= {"past": problem.past} if problem.past else {}
+    found |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
     found |= {} if problem.mistake is None else {"mistake": problem.mistake}
     found |= {} if problem.activation is None else {"activation": problem.activation}
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}

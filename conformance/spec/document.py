@@ -159,6 +159,9 @@ class Entry(Model):
     past: Size | None = Field(
         default=None, description="sdpa: so many of the keys and values, the first, come as a past; none if absent."
     )
+    calls: Literal[2] | None = Field(
+        default=None, description="The call is made twice, with the same objects; the second reply is judged."
+    )
     masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
     inputs: InputFields = InputFields()
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)

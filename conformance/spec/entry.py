@@ -110,6 +110,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         softcap=None if entry.softcap is None else float(entry.softcap),
         dropout_p=entry.dropout_p,
         past=entry.past or 0,
+        calls=entry.calls or 1,
         masks=tuple(map(_mask, entry.masks)),
         inputs=_inputs(entry.inputs, suite),
         outputs=tuple(entry.outputs),

@@ -85,7 +85,7 @@ def test_the_first_line_and_the_exit_code_say_what_changed(
     assert first in (out / "index.html").read_text(encoding="utf-8")
     assert (out / "summary.md").read_text(encoding="utf-8").startswith("# ✅" if code == 0 else "# ❌")
     tests = junit(out / "junit.xml")
-    assert len(tests) == 3
+    assert len(tests) == (1 if code == 7 else 3)  # what does not work is not compared, cell by cell
     assert any(test.find("failure") is not None or test.find("error") is not None for test in tests) == (code == 1)
 
 
@@ -307,7 +307,7 @@ def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Pat
     done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
     assert done.returncode == 1
     assert (
-        "mine.yaml:3: fixed: all that it covers, 1 cell conforms without it, first small/dead on mine.sdpa"
+        "mine.yaml:3: fixed here: all that it covers, 1 cell conforms without it, first small/dead on mine.sdpa"
         in done.stdout
     )
     assert "Edits of the list: conformance known update --from out mine.yaml" in done.stdout

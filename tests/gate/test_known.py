@@ -108,8 +108,8 @@ def test_a_fixed_entry_prints_its_removal_and_is_dead() -> None:
     listed.review(cell({}))
     assert listed.problems(whole=True) == [
         (
-            "known.yaml:3: fixed: all that it covers, 1 cell conforms without it, first a/b on torch.mha[eval]: "
-            "remove the entry"
+            "known.yaml:3: fixed here: all that it covers, 1 cell conforms without it, first a/b on torch.mha[eval]: "
+            "remove the entry, or say under `machine` or `versions` where it holds"
         )
     ]
     assert [len(listed.record(whole=True)[name]) for name in ("dead", "too_wide")] == [1, 0]
