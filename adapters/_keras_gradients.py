@@ -1,5 +1,6 @@
-"""Gradients of a Keras layer by its inputs and parameters, on every backend: shared by the keras adapters."""
+"""Gradients of a Keras layer or function by its inputs and parameters, on every backend: shared by the keras adapters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -40,26 +41,24 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
     flags = {name: value for name, value in others.items() if isinstance(value, bool)}
     masks = {name: value for name, value in others.items() if name not in flags}
 
-    def differentiated(params: list[Any], given: dict[str, Any], masks: dict[str, Any], wanted: Any) -> Found:
-        def attend(params: list[Any], given: dict[str, Any]) -> Any:
-            return layer.stateless_call(params, [], **given, **masks, **flags)[0]
+    def differentiated(function: Callable[..., Any], inputs: tuple[Any, ...], wanted: Any) -> list[Any]:
+    """The output of a function of arrays, and the gradients of sum(wanted * output) by each of them."""
+    tensors = [keras.ops.convert_to_tensor(each) for each in inputs]
+    if keras.backend.backend() == "jax":
+        import jax  # noqa: PLC0415 - only its variant has JAX
 
-        output, pull = jax.vjp(attend, params, given)
-        slopes, by_inputs = pull(wanted)
-        return output, by_inputs, slopes
+        output, pull = jax.vjp(function, *tensors)
+        return [output, *pull(keras.ops.convert_to_tensor(wanted, output.dtype))]
+    if keras.backend.backend() == "torch":
+        import torch  # noqa: PLC0415 - only its variant has PyTorch
 
-    params = [variable.value for variable in layer.trainable_variables]
-    found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
-    return found
+        for tensor in tensors:
+            tensor.requires_grad_()
+        output = function(*tensors)
+        return [output, *torch.autograd.grad(output, tensors, keras.ops.convert_to_tensor(wanted, output.dtype))]
+    import tensorflow as tf  # noqa: PLC0415 - only its variant has TensorFlow
 
-
-def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
-    """On PyTorch: torch.autograd.grad of a call of the layer."""
-    import torch  # noqa: PLC0415 - only its variant has PyTorch
-
-    for tensor in inputs.values():
-        tensor.requires_grad_()
-    output = layer(**inputs, **others)
-    params = [variable.value for variable in layer.trainable_variables]
-    slopes = torch.autograd.grad(output, [*inputs.values(), *params], wanted)
-    return output, dict(zip(inputs, slopes, strict=False)), list(slopes[len(inputs) :])
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        output = function(*tensors)
+    return [output, *tape.gradient(output, tensors, output_gradients=keras.ops.convert_to_tensor(wanted))]
