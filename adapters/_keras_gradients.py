@@ -1,4 +1,4 @@
-"""Gradients of a Keras layer or function by its inputs and parameters, on every backend: shared by the keras adapters."""
+"""Gradients of a Keras layer or function, on every backend: shared by the keras adapters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,32 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
     flags = {name: value for name, value in others.items() if isinstance(value, bool)}
     masks = {name: value for name, value in others.items() if name not in flags}
 
-    def differentiated(function: Callable[..., Any], inputs: tuple[Any, ...], wanted: Any) -> list[Any]:
+    def differentiated(params: list[Any], given: dict[str, Any], masks: dict[str, Any], wanted: Any) -> Found:
+        def attend(params: list[Any], given: dict[str, Any]) -> Any:
+            return layer.stateless_call(params, [], **given, **masks, **flags)[0]
+
+        output, pull = jax.vjp(attend, params, given)
+        slopes, by_inputs = pull(wanted)
+        return output, by_inputs, slopes
+
+    params = [variable.value for variable in layer.trainable_variables]
+    found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
+    return found
+
+
+def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
+    """On PyTorch: torch.autograd.grad of a call of the layer."""
+    import torch  # noqa: PLC0415 - only its variant has PyTorch
+
+    for tensor in inputs.values():
+        tensor.requires_grad_()
+    output = layer(**inputs, **others)
+    params = [variable.value for variable in layer.trainable_variables]
+    slopes = torch.autograd.grad(output, [*inputs.values(), *params], wanted)
+    return output, dict(zip(inputs, slopes, strict=False)), list(slopes[len(inputs) :])
+
+
+def differentiated(function: Callable[..., Any], inputs: tuple[Any, ...], wanted: Any) -> list[Any]:
     """The output of a function of arrays, and the gradients of sum(wanted * output) by each of them."""
     tensors = [keras.ops.convert_to_tensor(each) for each in inputs]
     if keras.backend.backend() == "jax":

@@ -19,6 +19,6 @@ def known(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     missing = given.keys() - inspect.signature(function).parameters.keys()
     if missing:
         package = function.__module__.partition(".")[0]
-        names = " and ".join(sorted(missing))
-        raise Unsupported(f"{package} {importlib.metadata.version(package)} has no {names}: it came with a later release")
+        release = f"{package} {importlib.metadata.version(package)}"
+        raise Unsupported(f"{release} has no {' and '.join(sorted(missing))}: a later release has")
     return given

@@ -4,8 +4,8 @@ Keras 3, through keras.layers.GroupQueryAttention on one of its backends.
 What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
 * weights are given (in, heads * dim) and Keras stores (in, heads, dim): reshaped; the output kernel likewise
-* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), attention_mask (batch, seq_len_q,
-  seq_len_k), or with an axis of the heads after the batch: True means attend
+* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
+  seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
 * use_causal_mask: top-left aligned
 * sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
 * dropout: given to the layer, inactive outside training

@@ -74,8 +74,8 @@ TARGET = keras.ops.dot_product_attention
 
 
 def declare(facts: Facts) -> Declaration:
-    """Canonical, but that Keras maps float64 to float32 on purpose off TensorFlow; gradients are of the input's type."""
-    single = facts.dtype == "float64" and facts.variant != "tensorflow" and not facts.gradients
+    """Canonical, but that Keras maps float64 to float32 on purpose off TensorFlow."""
+    single = facts.dtype == "float64" and facts.variant != "tensorflow"
     return Declaration(
         attention_profile(facts.variant, facts.dtype),
         (Deviation("result_dtype", "float32", RESULT_TYPE),) if single else (),

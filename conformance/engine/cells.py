@@ -10,7 +10,7 @@ import numpy as np
 from conformance.bridge.contract import Call, Facts
 from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
-from conformance.engine.mistaken import ROUTED, mistaken, misrouted
+from conformance.engine.mistaken import ROUTED, misrouted, mistaken
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.case import Case
 from conformance.spec.problem import GRADIENT, SCORES, Problem

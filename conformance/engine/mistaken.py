@@ -1,4 +1,4 @@
-"""A call with one mistake in its arrays or in its choice of arguments, made last: its facts are those of the valid call."""
+"""A call with one mistake in its arrays or its choice of arguments, made last: facts are those of the valid call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -38,7 +38,8 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
     for slot in slots.values():
         if slot.role != "mask" and slot.name not in placed and _is_flag_for(problem, slot, group):
             return slot.name
-    for slot in sorted(slots.values(), key=lambda slot: slot.name in placed):  # one that is free before one that is shared
+    free_first = sorted(slots.values(), key=lambda slot: slot.name in placed)
+    for slot in free_first:
         taken = placed.get(slot.name, ())
         if slot.role == "mask" and group.kinds[0] in slot.takes and expressible(problem, slot, [*taken, group]):
             return slot.name

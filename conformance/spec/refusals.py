@@ -26,8 +26,8 @@ class Refusal:
     """
     One mistake of a call.
 
-    sentence: what an implementation does that returns numbers, after "it". remedy: what its user can do. masks: how many
-    masks it needs. items: it takes an item away, of at least three, since one would be broadcast.
+    sentence: what an implementation does that returns numbers, after "it". remedy: what its user can do. masks: how
+    many masks it needs. items: it takes an item away, of at least three, since one would be broadcast.
     """
 
     sentence: str

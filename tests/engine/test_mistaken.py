@@ -89,7 +89,7 @@ def test_what_is_there_stays() -> None:
 
 
 def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
-    found = made("mask", "mha", "mask_items", "keras_mha")
+    found = made("mask", "mha", "mask_items", "published_tf1_manual")
     assert isinstance(found, Refused)  # there is no argument over heads at all
     jax = subjects_of(read_adapters([PROJECT / "adapters" / "jax_sdpa.py"]))
     lengths = next(each for each in jax if each.variant == "lengths")
