@@ -139,7 +139,9 @@ def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool, dr
 
     def apply_nnx(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
         layer = nnx.eval_shape(layer_nnx)
-        nnx.update(layer, nnx.State(params))
+        for part, arrays in params.items():
+            for name, array in arrays.items():
+                getattr(getattr(layer, part), name).value = array
         output = layer(query, key, value, sow_weights=sow, **others)
         return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"][0] if sow else None
 
