@@ -13,6 +13,7 @@ from conformance.bridge import Call, Facts, Profile
 from ._arrays import to_numpy
 from ._layers import stepwise_profile
 from ._onednn import bfloat16_profile, libraries
+from ._releases import known
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask")
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
@@ -75,6 +76,12 @@ def layer_reply(call: Call, result: Any) -> dict[str, Any]:
     return {name: keras.ops.convert_to_numpy(found[("output", "weights").index(name)]) for name in call.facts.outputs}
 
 
+def sliding_window(call: Call) -> int | None:
+    """How far the window of a call reaches to either side, counting the query's own position."""
+    sides = call.arguments.get("sliding_window")
+    return None if sides is None else int(sides[0]) + 1
+
+
 def mha_sizes(facts: Facts) -> tuple[int, ...]:
     """The sizes that a MultiHeadAttention is built for."""
     names = ("num_heads", "head_dim", "value_dim", "output_dim", "query_dim", "vdim", "kdim")
@@ -83,7 +90,13 @@ def mha_sizes(facts: Facts) -> tuple[int, ...]:
 
 @cache
 def mha_layer(
-    sizes: tuple[int, ...], dtype: str, axes: tuple[int, ...] | None = None, *, biases: bool, dropout: float = 0.0
+    sizes: tuple[int, ...],
+    dtype: str,
+    axes: tuple[int, ...] | None = None,
+    *,
+    biases: bool,
+    dropout: float = 0.0,
+    window: int | None = None,
 ) -> Any:
     """A MultiHeadAttention of the `mha_sizes`; its weights are set for each call."""
     number, head_dim, value_dim, output_dim, *widths = sizes
@@ -97,6 +110,7 @@ def mha_layer(
         attention_axes=axes,
         kernel_initializer=UNUSED,
         dtype=dtype,
+        **known(keras.layers.MultiHeadAttention.__init__, sliding_window=window),
     )
     layer.build(*((*(None,) * (3 if axes else 2), width) for width in widths))
     return layer

@@ -1,5 +1,6 @@
-"""Gradients of a Keras layer by its inputs and parameters, on every backend: shared by the keras adapters."""
+"""Gradients of a Keras layer or function, on every backend: shared by the keras adapters."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -63,3 +64,26 @@ def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], want
     params = [variable.value for variable in layer.trainable_variables]
     slopes = torch.autograd.grad(output, [*inputs.values(), *params], wanted)
     return output, dict(zip(inputs, slopes, strict=False)), list(slopes[len(inputs) :])
+
+
+def differentiated(function: Callable[..., Any], inputs: tuple[Any, ...], wanted: Any) -> list[Any]:
+    """The output of a function of arrays, and the gradients of sum(wanted * output) by each of them."""
+    tensors = [keras.ops.convert_to_tensor(each) for each in inputs]
+    if keras.backend.backend() == "jax":
+        import jax  # noqa: PLC0415 - only its variant has JAX
+
+        output, pull = jax.vjp(function, *tensors)
+        return [output, *pull(keras.ops.convert_to_tensor(wanted, output.dtype))]
+    if keras.backend.backend() == "torch":
+        import torch  # noqa: PLC0415 - only its variant has PyTorch
+
+        for tensor in tensors:
+            tensor.requires_grad_()
+        output = function(*tensors)
+        return [output, *torch.autograd.grad(output, tensors, keras.ops.convert_to_tensor(wanted, output.dtype))]
+    import tensorflow as tf  # noqa: PLC0415 - only its variant has TensorFlow
+
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        output = function(*tensors)
+    return [output, *tape.gradient(output, tensors, output_gradients=keras.ops.convert_to_tensor(wanted))]

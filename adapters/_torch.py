@@ -9,6 +9,7 @@ import torch
 from conformance.bridge import Facts, Profile, Tensor, strided
 
 SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention"
+MHA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention"
 
 
 came_from: set[str] = set()

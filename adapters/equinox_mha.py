@@ -4,23 +4,25 @@ Equinox, through equinox.nn.MultiheadAttention, under jax.jit and jax.vmap.
 What this adapter translates, and nothing else:
 * the layer takes one item, without a batch axis: jax.vmap over items
 * weights are given (in, out) and Equinox stores (out, in): transposed
-* mask: True means attend; (num_heads, seq_len_q, seq_len_k) for each item
+* mask: True means attend; for each item (seq_len_q, seq_len_k), or (num_heads, seq_len_q, seq_len_k)
+* a bias for each projection: use_query_bias and its like
+* gradients: jax.vjp by query, key, value and the parameters, from that of the output
 * 64-bit types are enabled
 """
 
 NAME = "equinox.mha"
 OPERATORS = ["mha"]
-REQUIRES = ["equinox", "jax"]
+REQUIRES = ["equinox>=0.11.10", "jax>=0.4.35"]
 EXTRA = "equinox"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",
         "takes": ["key_padding", "attention", "causal", "window"],
-        "axes": [["b", "h", "q", "k"]],
+        "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
         "bool": "attend",
     },
 }
@@ -41,6 +43,7 @@ from ._arrays import to_numpy
 from ._jax import jax_evidence
 from ._layers import PARTS, stepwise_profile
 
+PROJECTIONS = {**PARTS, "o": "output"}
 SIZES = ("num_heads", "query_dim", "kdim", "vdim", "output_dim", "head_dim", "value_dim")
 
 
@@ -54,18 +57,22 @@ def declare(facts: Facts) -> Declaration:
 def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     sizes = tuple(call.facts.sizes[name] for name in SIZES)
-    apply = built(sizes, call.facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    biases = "".join(letter for letter in PARTS if "b" + letter in call.params)
+    apply = built(sizes, call.facts.dtype, biases, call.dropout_p or 0.0)
     inputs = [to_numpy(tensor) for tensor in (call.query, call.key, call.value)]
     mask = to_numpy(call.arguments["mask"]) if "mask" in call.arguments else None
     params = {name: to_numpy(tensor) for name, tensor in call.params.items()}
+    wanted = None if call.grad_output is None else to_numpy(call.grad_output)
     with framework_call():
-        output = apply(params, *inputs, mask)
-    return {"output": np.asarray(output)}
+        output, (by_params, *by_inputs) = apply(params, *inputs, mask, wanted)
+    found = {"output": output} | dict(zip(("grad_query", "grad_key", "grad_value"), by_inputs, strict=False))
+    found |= {f"grad_{name}": slope for name, slope in by_params.items()}
+    return {name: np.asarray(found[name]) for name in call.facts.outputs}
 
 
 @cache
-def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
-    """The layer of these sizes as a compiled function of its parameters, inputs and mask."""
+def built(sizes: tuple[int, ...], dtype: str, biases: str, dropout: float) -> Any:
+    """The layer of these sizes as a compiled function of its parameters, inputs and mask, with gradients or without."""
     number, query_dim, kdim, vdim, output_dim, head_dim, value_dim = sizes
     empty = equinox.nn.MultiheadAttention(
         number,
@@ -75,7 +82,7 @@ def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -
         output_size=output_dim,
         qk_size=head_dim,
         vo_size=value_dim,
-        **{f"use_{part}_bias": biases for part in ("query", "key", "value", "output")},
+        **{f"use_{PROJECTIONS[letter]}_bias": letter in biases for letter in PARTS},
         dropout_p=dropout,
         inference=True,
         dtype=dtype,
@@ -83,16 +90,22 @@ def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -
     )
 
     def apply(params: Any, query: Any, key: Any, value: Any, mask: Any) -> Any:
-        layer = holding(empty, params)
-        return jax.vmap(layer, in_axes=(0, 0, 0, None if mask is None else 0))(query, key, value, mask)
+        own = 0 if mask is not None and mask.ndim > len("qk") else None
+        return jax.vmap(holding(empty, params), in_axes=(0, 0, 0, own))(query, key, value, mask)
 
-    return jax.jit(apply)
+    def differentiated(params: Any, query: Any, key: Any, value: Any, mask: Any, wanted: Any) -> Any:
+        if wanted is None:
+            return apply(params, query, key, value, mask), ({},)
+        output, pull = jax.vjp(lambda *by: apply(*by, mask), params, query, key, value)
+        return output, pull(wanted)
+
+    return jax.jit(differentiated)
 
 
 def holding(layer: Any, params: Any) -> Any:
     """The layer with the parameters of the call."""
     for name, array in params.items():
-        part = f"{PARTS[name[1]].replace('out', 'output')}_proj"
+        part = f"{PROJECTIONS[name[1]]}_proj"
         field, held = ("weight", array.T) if name[0] == "w" else ("bias", array)
         layer = equinox.tree_at(lambda each, p=part, f=field: getattr(getattr(each, p), f), layer, held)
     return layer

@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * weights are given (in, num_heads * dim) and Flax stores (in, num_heads, dim): reshaped; the output kernel likewise
 * mask: True means attend; (batch, num_heads, seq_len_q, seq_len_k) or 1; make_attention_mask writes it in float32
 * is_causal, which only nnx has: top-left aligned
+* dropout: given to the layer, which is deterministic=True
 * sow_weights where weights are asked for, which are then read from the intermediates
 * gradients: jax.vjp by query, key, value and the parameters, from that of the output
 * 64-bit types are enabled
@@ -13,12 +14,12 @@ What this adapter translates, and nothing else:
 
 NAME = "flax.mha"
 OPERATORS = ["mha"]
-REQUIRES = ["flax", "jax"]
+REQUIRES = ["flax>=0.10", "jax>=0.4.35"]
 EXTRA = "flax"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias", "mistakes"]
+CAPABILITIES = ["kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
     "mask": {
         "role": "mask",
@@ -38,8 +39,7 @@ VARIANTS = {
     "nnx": {
         "summary": "flax.nnx.MultiHeadAttention",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
-        "DTYPES": ["float64", "float32", "bfloat16"],
-        "CAPABILITIES": ["grouped_heads", "kdim", "query_dim", "output_dim", "no_bias", "mistakes"],
+        "CAPABILITIES": ["grouped_heads", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"],
         "SLOTS": {
             "mask": {
                 "role": "mask",
@@ -68,6 +68,7 @@ from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_
 from ._arrays import to_numpy
 from ._jax import fused_declaration, jax_evidence
 from ._layers import PARTS, parameters_by_part, stepwise_profile
+from ._releases import known
 
 
 def declare(facts: Facts) -> Declaration:
@@ -87,8 +88,11 @@ def mha(call: Call) -> dict[str, Any]:
     flags = {"is_causal": True} if call.arguments.get("is_causal", False) else {}
     params = parameters_by_part(call)
     widths = tuple(sizes[name] for name in ("num_heads", "num_kv_heads", "head_dim", "query_dim", "kdim", "output_dim"))
-    apply = built(facts.variant, widths, facts.dtype, biases="bq" in call.params)
+    if facts.variant == "nnx":
+        known(nnx.MultiHeadAttention.__init__, **differing(widths))
+        known(nnx.MultiHeadAttention.__call__, **flags)
     wanted = None if call.grad_output is None else to_numpy(call.grad_output)
+    apply = built(facts.variant, widths, facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
     flags["sow"] = "weights" in facts.outputs
     with framework_call():
         (output, weights), slopes = apply(params, query, key, value, wanted, **arguments, **flags)
@@ -108,12 +112,20 @@ def named(slopes: tuple[Any, ...], call: Call) -> dict[str, Any]:
     return found
 
 
+def differing(widths: tuple[int, ...]) -> dict[str, int]:
+    """What flax.nnx is told of key and value where they differ from the query."""
+    heads, kv_heads, _, query_dim, kv_dim, _ = widths
+    found = {} if kv_dim == query_dim else {"in_kv_features": kv_dim}
+    return found | ({} if kv_heads == heads else {"num_kv_heads": kv_heads})
+
+
 @cache
-def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool) -> Any:
+def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
     """The layer of these widths as a compiled function of its parameters and inputs."""
-    heads, kv_heads, head_dim, query_dim, kv_dim, output_dim = widths
+    heads, _, head_dim, query_dim, _, output_dim = widths
     common = {"use_bias": biases, "dtype": dtype, "param_dtype": dtype, "decode": False}
     common |= {"num_heads": heads, "qkv_features": heads * head_dim, "out_features": output_dim}
+    common |= {"dropout_rate": dropout, "deterministic": True}
 
     def apply_linen(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
         layer = linen.MultiHeadDotProductAttention(**common)
@@ -122,15 +134,14 @@ def built(variant: str, widths: tuple[int, ...], dtype: str, *, biases: bool) ->
         )
         return output, state["intermediates"]["attention_weights"][0] if sow else None
 
-    differing = {} if kv_dim == query_dim else {"in_kv_features": kv_dim}
-    differing |= {} if kv_heads == heads else {"num_kv_heads": kv_heads}
-
     def layer_nnx() -> Any:
-        return nnx.MultiHeadAttention(**common, **differing, in_features=query_dim, rngs=nnx.Rngs(0))
+        return nnx.MultiHeadAttention(**common, **differing(widths), in_features=query_dim, rngs=nnx.Rngs(0))
 
     def apply_nnx(params: Any, query: Any, key: Any, value: Any, *, sow: bool, **others: Any) -> Any:
         layer = nnx.eval_shape(layer_nnx)
-        nnx.update(layer, nnx.State(params))
+        for part, arrays in params.items():
+            for name, array in arrays.items():
+                getattr(getattr(layer, part), name).value = array
         output = layer(query, key, value, sow_weights=sow, **others)
         return output, nnx.pop(layer, nnx.Intermediate)["attention_weights"][0] if sow else None
 

@@ -4,8 +4,10 @@ Keras 3, through keras.layers.GroupQueryAttention on one of its backends.
 What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
 * weights are given (in, heads * dim) and Keras stores (in, heads, dim): reshaped; the output kernel likewise
-* value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True means attend
+* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
+  seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
 * use_causal_mask: top-left aligned
+* sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
 * dropout: given to the layer, inactive outside training
 * gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
 * return_attention_scores where weights are asked for
@@ -14,41 +16,44 @@ What this adapter translates, and nothing else:
 
 NAME = "keras.grouped_mha"
 OPERATORS = ["mha"]
-REQUIRES = ["keras>=3"]
+REQUIRES = ["keras>=3.6"]
 EXTRA = "keras"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["grouped_heads", "kdim", "query_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
+    "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attention_mask": {
         "role": "mask",
         "takes": ["attention", "causal", "window"],
-        "axes": [["q", "k"], ["b", "q", "k"]],
+        "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
         "bool": "attend",
         "int": "attend",
         "float": "undocumented",
     },
     "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+    "sliding_window": {"role": "window", "symmetric": True},
 }
 VARIANTS = {
     "tensorflow": {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        "REQUIRES": ["keras>=3", "tensorflow"],
+        "REQUIRES": ["keras>=3.6", "tensorflow>=2.18"],
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
         "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
-        "REQUIRES": ["keras>=3", "jax"],
+        "REQUIRES": ["keras>=3.6", "jax>=0.4.35"],
         "EXTRA": "keras,jax",
     },
     "torch": {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3", "torch"],
+        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
     },
 }
@@ -60,9 +65,10 @@ import keras
 
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
-from ._keras import UNUSED, keras_evidence, layer_arguments, layer_profile, layer_reply
+from ._keras import UNUSED, keras_evidence, layer_arguments, layer_profile, layer_reply, sliding_window
 from ._keras_gradients import with_gradients
 from ._layers import parameters
+from ._releases import known
 
 SIZES = ("head_dim", "num_heads", "num_kv_heads", "query_dim", "vdim", "kdim")
 
@@ -76,7 +82,8 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
     sizes = tuple(facts.sizes[name] for name in SIZES)
-    layer = built(sizes, facts.dtype, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    options = {"biases": "bq" in call.params, "dropout": call.dropout_p or 0.0, "window": sliding_window(call)}
+    layer = built(sizes, facts.dtype, **options)
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)
     with framework_call():
@@ -87,11 +94,18 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 @cache
-def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float) -> Any:
+def built(sizes: tuple[int, ...], dtype: str, *, biases: bool, dropout: float, window: int | None) -> Any:
     """A layer of these sizes; its weights are set for each call."""
     head_dim, heads, kv_heads, *widths = sizes
     layer = keras.layers.GroupQueryAttention(
-        head_dim, heads, kv_heads, use_bias=biases, dropout=dropout, kernel_initializer=UNUSED, dtype=dtype
+        head_dim,
+        heads,
+        kv_heads,
+        use_bias=biases,
+        dropout=dropout,
+        kernel_initializer=UNUSED,
+        dtype=dtype,
+        **known(keras.layers.GroupQueryAttention.__init__, sliding_window=window),
     )
     layer.build(*((None, None, width) for width in widths))
     return layer

@@ -4,9 +4,10 @@ Keras 3, through keras.layers.MultiHeadAttention on one of its backends.
 What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call; the layer is called as (query, value, key)
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
-* query_mask (batch, seq_len_q), value_mask (batch, seq_len_k) and attention_mask (batch, seq_len_q, seq_len_k): True
-  means attend
+* query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
+  seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
 * use_causal_mask: top-left aligned
+* sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
 * dropout: given to the layer, inactive outside training
 * gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
 * return_attention_scores where weights are asked for
@@ -17,7 +18,7 @@ What this adapter translates, and nothing else:
 
 NAME = "keras.mha"
 OPERATORS = ["mha"]
-REQUIRES = ["keras>=3"]
+REQUIRES = ["keras>=3.6"]
 EXTRA = "keras"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
@@ -26,40 +27,42 @@ CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "drop
 SLOTS = {
     "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "attention_mask": {
         "role": "mask",
         "takes": ["attention", "causal", "window"],
-        "axes": [["q", "k"], ["b", "q", "k"]],
+        "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
         "bool": "attend",
         "int": "attend",
         "float": "undocumented",
     },
     "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+    "sliding_window": {"role": "window", "symmetric": True},
 }
 VARIANTS = {
     "tensorflow": {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        "REQUIRES": ["keras>=3", "tensorflow"],
+        "REQUIRES": ["keras>=3.6", "tensorflow>=2.18"],
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
         "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
-        "REQUIRES": ["keras>=3", "jax"],
+        "REQUIRES": ["keras>=3.6", "jax>=0.4.35"],
         "EXTRA": "keras,jax",
     },
     "torch": {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3", "torch"],
+        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
     },
     "axes": {
         "summary": "on PyTorch, over the second of two axes of positions (-2), padding in key_mask",
         "OUTPUTS": ["output", "weights"],
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3", "torch"],
+        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
         "SLOTS": {
             "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
@@ -73,6 +76,7 @@ VARIANTS = {
                 "float": "undocumented",
             },
             "use_causal_mask": {"role": "causal", "alignment": "top_left"},
+            "sliding_window": {"role": "window", "symmetric": True},
         },
     },
 }
@@ -81,7 +85,7 @@ from typing import Any
 
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
-from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes
+from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes, sliding_window
 from ._keras_gradients import with_gradients
 from ._layers import parameters
 
@@ -95,7 +99,8 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
     axes = (-2,) if facts.variant == "axes" else None
-    layer = mha_layer(mha_sizes(facts), facts.dtype, axes, biases="bq" in call.params, dropout=call.dropout_p or 0.0)
+    options = {"biases": "bq" in call.params, "dropout": call.dropout_p or 0.0, "window": sliding_window(call)}
+    layer = mha_layer(mha_sizes(facts), facts.dtype, axes, **options)
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)
     if axes:

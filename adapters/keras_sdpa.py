@@ -5,17 +5,19 @@ What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); Keras takes and returns (batch, seq_len, num_heads, head_dim)
 * mask: True means attend; bias: floats added to the logits; both (batch, num_heads, seq_len_q, seq_len_k) or 1
 * is_causal: top-left aligned
+* gradients by query, key and value, from that of the output: tf.GradientTape, jax.vjp, torch.autograd.grad
 * [jax] runs with 64-bit types enabled
 """
 
 NAME = "keras.sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["keras>=3"]
+REQUIRES = ["keras>=3.6"]
 EXTRA = "keras"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "mistakes"]
+DECLINES = {"softcap": "attn_logits_soft_cap is only supported in JAX TPU backend: https://keras.io/api/ops/nn/"}
 SLOTS = {
     "mask": {
         "role": "mask",
@@ -39,45 +41,25 @@ VARIANTS = {
     "tensorflow": {
         "summary": "on TensorFlow",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        "REQUIRES": ["keras>=3", "tensorflow"],
+        "REQUIRES": ["keras>=3.6", "tensorflow>=2.18"],
         "EXTRA": "keras,tensorflow",
     },
     "jax": {
         "summary": "on JAX",
         "env": {"KERAS_BACKEND": "jax", "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
-        "REQUIRES": ["keras>=3", "jax"],
+        "REQUIRES": ["keras>=3.6", "jax>=0.4.35"],
         "EXTRA": "keras,jax",
         "CAPABILITIES": ["scale", "grouped_heads", "mistakes"],
     },
     "torch": {
         "summary": "on PyTorch",
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3", "torch"],
+        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
-        "SLOTS": {
-            "mask": {
-                "role": "mask",
-                "takes": ["key_padding", "attention", "causal", "window"],
-                "axes": [["b", "h", "q", "k"]],
-                "broadcast": ["b", "h", "q", "k"],
-                "bool": "attend",
-                "int": "undocumented",
-                "float": "undocumented",
-                "excludes": ["bias"],
-            },
-            "bias": {
-                "role": "mask",
-                "takes": ["additive"],
-                "axes": [["b", "h", "q", "k"]],
-                "broadcast": ["b", "h", "q", "k"],
-                "float": "add",
-                "excludes": ["mask"],
-            },
-            "is_causal": {"role": "causal", "alignment": "top_left"},
-        },
     },
 }
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -86,6 +68,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, framework_ca
 
 from ._arrays import to_numpy
 from ._keras import RESULT_TYPE, attention_profile, keras_evidence
+from ._keras_gradients import differentiated
 
 TARGET = keras.ops.dot_product_attention
 
@@ -105,9 +88,16 @@ def sdpa(call: Call) -> dict[str, Any]:
     query, key, value = (to_numpy(tensor).swapaxes(1, 2) for tensor in (call.query, call.key, call.value))
     masks = {name: to_numpy(call.arguments[name]) for name in ("mask", "bias") if name in call.arguments}
     causal = bool(call.arguments.get("is_causal", False))
+    arguments = {**masks, "scale": call.scale, "is_causal": causal}
+    wanted = None if call.grad_output is None else to_numpy(call.grad_output).swapaxes(1, 2)
     with framework_call():
-        output = TARGET(query, key, value, **masks, scale=call.scale, is_causal=causal)
-    return {"output": keras.ops.convert_to_numpy(output).swapaxes(1, 2)}
+        if wanted is None:
+            results = [TARGET(query, key, value, **arguments)]
+        else:
+            results = differentiated(partial(TARGET, **arguments), (query, key, value), wanted)
+    found = zip(("output", "grad_query", "grad_key", "grad_value"), results, strict=False)
+    arrays = {name: keras.ops.convert_to_numpy(array).swapaxes(1, 2) for name, array in found}
+    return {name: arrays[name] for name in call.facts.outputs}
 
 
 evidence = keras_evidence

@@ -11,7 +11,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.stepwise_torch"
 OPERATORS = ["sdpa", "mha"]
-REQUIRES = ["torch"]
+REQUIRES = ["torch>=2.5"]
 EXTRA = "torch"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float64", "float32"]

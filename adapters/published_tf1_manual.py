@@ -13,7 +13,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.tf1_manual"
 OPERATORS = ["mha"]
-REQUIRES = ["tensorflow"]
+REQUIRES = ["tensorflow>=2.18"]
 EXTRA = "tf_keras"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32"]

@@ -9,7 +9,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.tf_mha"
 OPERATORS = ["mha"]
-REQUIRES = ["tensorflow"]
+REQUIRES = ["tensorflow>=2.18"]
 EXTRA = "tf_keras"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float32"]

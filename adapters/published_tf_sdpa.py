@@ -8,7 +8,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.tf_sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["tensorflow"]
+REQUIRES = ["tensorflow>=2.18"]
 EXTRA = "tf_keras"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float32"]

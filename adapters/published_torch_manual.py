@@ -11,7 +11,7 @@ What this adapter translates, and nothing else:
 
 NAME = "published.torch_manual"
 OPERATORS = ["mha"]
-REQUIRES = ["torch"]
+REQUIRES = ["torch>=2.5"]
 EXTRA = "torch"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32"]

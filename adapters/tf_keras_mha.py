@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
 * attention_mask: True means attend; (seq_len_q, seq_len_k), with a batch axis, or with a batch and a head axis
 * use_causal_mask: top-left aligned
+* dropout: given to the layer, inactive outside training
 * return_attention_scores where weights are asked for
 * gradients: tf.GradientTape by query, key, value and the kernels and biases, from that of the output
 * [eager] operator by operator, [function] under tf.function, [robust] with softmax_robust_masking=True
@@ -13,12 +14,12 @@ What this adapter translates, and nothing else:
 
 NAME = "tf_keras.mha"
 OPERATORS = ["mha"]
-REQUIRES = ["tf_keras", "tensorflow"]
+REQUIRES = ["tf_keras>=2.18", "tensorflow>=2.18"]
 EXTRA = "tf_keras"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "mistakes"]
+CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",
@@ -49,6 +50,7 @@ VARIANTS = {
                 "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
                 "bool": "attend",
                 "int": "attend",
+                "float": "undocumented",
             },
             "use_causal_mask": {"role": "causal", "alignment": "top_left"},
         },
@@ -91,7 +93,8 @@ def mha(call: Call) -> dict[str, Any]:
     }
     widths = tuple(facts.sizes[name] for name in ("query_dim", "kdim", "vdim"))
     sizes = tuple(facts.sizes[name] for name in ("num_heads", "head_dim", "value_dim", "output_dim"))
-    layer, attend = built(sizes, widths, facts.dtype, facts.variant, biases="bq" in call.params)
+    options = {"biases": "bq" in call.params, "dropout": call.dropout_p or 0.0}
+    layer, attend = built(sizes, widths, facts.dtype, facts.variant, **options)
     layer.set_weights(list(parameters(call).values()))
     with framework_call():
         if facts.gradients:
@@ -102,7 +105,9 @@ def mha(call: Call) -> dict[str, Any]:
 
 
 @cache
-def built(sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: str, *, biases: bool) -> Any:
+def built(
+    sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: str, *, biases: bool, dropout: float
+) -> Any:
     """A layer of these sizes, whose weights are set for each call, and how it is called."""
     number, head_dim, value_dim, output_dim = sizes
     layer = tf_keras.layers.MultiHeadAttention(
@@ -111,6 +116,7 @@ def built(sizes: tuple[int, ...], widths: tuple[int, ...], dtype: str, variant: 
         value_dim=value_dim,
         output_shape=output_dim,
         use_bias=biases,
+        dropout=dropout,
         dtype=dtype,
         **({"softmax_robust_masking": True} if variant == "robust" else {}),
     )

@@ -7,19 +7,18 @@ What this adapter translates, and nothing else:
 * softcap and additive masks: a score_mod that bends the scaled product by tanh, then adds what it looks up
 * query, key and value lie in memory as the call says: torch.as_strided
 * fewer key heads than query heads: enable_gqa=True
-* gradients are left out: FlexAttention does not support backward on CPU
+* gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
 * what PyTorch traced for earlier calls is forgotten: else it may raise when it says why it traces a call anew
 """
 
 NAME = "torch.flex_sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["torch"]
+REQUIRES = ["torch>=2.5"]
 EXTRA = "torch"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout"]
-DECLINES = {"gradients": "FlexAttention does not support backward on CPU"}
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "layout", "mistakes"]
 SLOTS = {
     "block_mask": {
         "role": "mask",
@@ -38,7 +37,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
-from ._torch import aliased, from_torch, to_torch, torch_evidence
+from ._torch import aliased, from_torch, gradients, to_torch, torch_evidence
 
 
 def declare(facts: Facts) -> Declaration:
@@ -63,9 +62,14 @@ def sdpa(call: Call) -> dict[str, Any]:
     if "block_mask" in masks:
         allowed = masks["block_mask"]
         arguments["block_mask"] = create_block_mask(looking_up(allowed), *allowed.shape, device=facts.device)
-    with torch.no_grad(), framework_call():
-        output = flex_attention(query, key, value, **arguments)
-    return {"output": from_torch(output)}
+    inputs = {"query": query, "key": key, "value": value}
+    for tensor in inputs.values():
+        tensor.requires_grad_(bool(facts.gradients))
+    with torch.set_grad_enabled(bool(facts.gradients)), framework_call():
+        found = {"output": flex_attention(query, key, value, **arguments)}
+        if call.grad_output is not None:
+            found |= gradients(found["output"], inputs, call.grad_output, facts.device)
+    return {name: from_torch(found[name]) for name in facts.outputs}
 
 
 def bending_and_adding(softcap: float | None, bias: Any) -> Callable[..., Any]:

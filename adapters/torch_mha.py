@@ -8,10 +8,11 @@ What this adapter translates, and nothing else:
 * key_padding_mask and attn_mask: True means ignore, floats are added to the logits
 * attn_mask of its own for items or heads: (batch * num_heads, seq_len_q, seq_len_k)
 * is_causal: only a hint that attn_mask is causal
+* key_padding_mask and attn_mask of one element type: "if both are supplied, their types should match" (MHA_DOCS)
 * need_weights where weights are asked for, average_attn_weights where their mean is
 * query, key and value lie in memory as the call says: torch.as_strided
 * bias_k and bias_v of add_bias_kv are (1, 1, width): reshaped; add_zero_attn as the call says
-* dropout: given to the layer, inactive in [eval]
+* dropout: given to the layer, inactive but in [train], where it would be random
 * gradients: torch.autograd.grad by query, key, value and the parameters, from the given gradient of the output
 * module.eval() without gradients; [train] is module.train() with gradients and dropout 0
 * [unbatched] calls once for each item, without the axis of the batch
@@ -19,12 +20,12 @@ What this adapter translates, and nothing else:
 
 NAME = "torch.mha"
 OPERATORS = ["mha"]
-REQUIRES = ["torch"]
+REQUIRES = ["torch>=2.5"]
 EXTRA = "torch"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "mistakes", "mistaken_heads"]
+CAPABILITIES = ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout", "mistakes", "mistaken_heads"]
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -47,10 +48,10 @@ SLOTS = {
 VARIANTS = {
     "eval": {
         "summary": "inference; takes the fast path for self attention",
-        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "dropout", "mistakes", "mistaken_heads"],
     },
     "train": {
         "summary": "training mode, dropout 0",
+        "CAPABILITIES": ["kdim", "no_bias", "bias_kv", "zero_key", "layout", "mistakes", "mistaken_heads"],
         "OUTPUTS": ["output", "weights", "weights_mean", "gradients"],
     },
     "seq_first": {"summary": "inference with batch_first=False"},

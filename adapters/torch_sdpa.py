@@ -4,7 +4,7 @@ PyTorch, through torch.nn.functional.scaled_dot_product_attention.
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call
 * attn_mask: True means attend, floats are added to the logits; as in the call
-* is_causal: top-left aligned
+* is_causal: top-left aligned; "an error is thrown if both attn_mask and is_causal are set" (SDPA_DOCS)
 * query, key and value lie in memory as the call says: torch.as_strided
 * gradients: torch.autograd.grad by query, key and value, from the given gradient of the output
 * fewer key heads than query heads: enable_gqa=True
@@ -14,9 +14,9 @@ What this adapter translates, and nothing else:
 
 NAME = "torch.sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["torch"]
+REQUIRES = ["torch>=2.5"]  # enable_gqa
 EXTRA = "torch"
-OUTPUTS = ["output"]
+OUTPUTS = ["output", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "layout", "mistakes"]
@@ -32,23 +32,8 @@ SLOTS = {
     "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attn_mask"]},
 }
 VARIANTS = {
-    "math": {"summary": "SDPBackend.MATH", "OUTPUTS": ["output", "gradients"]},
-    "flash": {
-        "summary": "SDPBackend.FLASH_ATTENTION, which also combines is_causal with attn_mask",
-        "OUTPUTS": ["output", "gradients"],
-        "CAPABILITIES": ["scale", "grouped_heads", "layout", "mistakes"],
-        "SLOTS": {
-            "attn_mask": {
-                "role": "mask",
-                "takes": ["key_padding", "attention", "causal", "window", "additive"],
-                "axes": [["q", "k"], ["b", "h", "q", "k"]],
-                "broadcast": ["b", "h", "q", "k"],
-                "bool": "attend",
-                "float": "add",
-            },
-            "is_causal": {"role": "causal", "alignment": "top_left"},
-        },
-    },
+    "math": {"summary": "SDPBackend.MATH"},
+    "flash": {"summary": "SDPBackend.FLASH_ATTENTION"},
     "default": {"summary": "the kernel that PyTorch chooses"},
     "causal_bias": {
         "summary": "causal_upper_left and causal_lower_right in place of is_causal",
@@ -94,11 +79,11 @@ def sdpa(call: Call) -> dict[str, Any]:
     facts = call.facts
     if facts.device == "cuda" and facts.variant == "flash":
         _decline_on_cuda(call)
-    if facts.layout == "column_major" and facts.variant == "flash":
-        raise Unsupported("the flash kernel wants the numbers of a row side by side: check_last_dim_stride_equals_1")
     query, key, value = aliased(call.query, call.key, call.value, facts.alias, facts.device, facts.layout)
     masks = [make(query.shape[-2], key.shape[-2]) for name, make in BIASES.items() if name in call.arguments]
     masks += [to_torch(call.arguments[name], facts.device) for name in ("attn_mask",) if name in call.arguments]
+    if len(masks) > 1:
+        raise Unsupported("a causal bias stands in attn_mask: one call has one of the two")
     arguments = {
         "attn_mask": masks[0] if masks else None,
         "is_causal": bool(call.arguments.get("is_causal", False)),

@@ -5,7 +5,7 @@ What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call; the layers have one input for key and value
 * weights are given (in, out) and torch stores (out, in): transposed
 * attention_mask: (batch, 1, 1, seq_len_k) or (batch, num_heads, seq_len_q, seq_len_k); floats are added to the
-  logits; True means attend, which only [sdpa] takes
+  logits; True means attend, which [sdpa] hands to PyTorch, and [eager] says nothing of
 * is_causal, which only [sdpa] reads: of the layer, top-left aligned
 * the output projection is BertSelfOutput.dense, after which BERT goes on with a residual and a norm that are left out
 * eval mode, dropout as the call says; weights where [eager] is asked for them
@@ -13,17 +13,18 @@ What this adapter translates, and nothing else:
 
 NAME = "transformers.bert"
 OPERATORS = ["mha"]
-REQUIRES = ["transformers>=5", "torch"]
+REQUIRES = ["transformers>=5", "torch>=2.5"]
 EXTRA = "transformers"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["no_output_projection", "dropout"]
+CAPABILITIES = ["no_output_projection", "dropout", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",
         "takes": ["key_padding", "attention", "causal", "window", "additive"],
         "axes": [["b", "1", "1", "k"], ["b", "h", "q", "k"]],
+        "bool": "undocumented",
         "float": "add",
     },
 }
@@ -39,7 +40,7 @@ VARIANTS = {
                 "bool": "attend",
                 "float": "add",
             },
-            "is_causal": {"role": "causal", "alignment": "top_left", "excludes": ["attention_mask"]},
+            "is_causal": {"role": "causal", "alignment": "top_left"},
         },
     },
 }

@@ -11,12 +11,12 @@ What this adapter translates, and nothing else:
 
 NAME = "transformers.gemma2"
 OPERATORS = ["sdpa"]
-REQUIRES = ["transformers>=5", "torch"]
+REQUIRES = ["transformers>=5", "torch>=2.5"]
 EXTRA = "transformers"
 OUTPUTS = ["output", "weights", "gradients"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",

@@ -10,7 +10,7 @@ import numpy as np
 from conformance.bridge.contract import Call, Facts
 from conformance.bridge.tensor import Tensor
 from conformance.engine.adapters import Subject
-from conformance.engine.mistaken import mistaken
+from conformance.engine.mistaken import ROUTED, misrouted, mistaken
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.spec.case import Case
 from conformance.spec.problem import GRADIENT, SCORES, Problem
@@ -78,12 +78,16 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     if not outputs:
         return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
     kept = replace(routed, problem=routed.problem.but(outputs=case.reply_names(outputs)))
-    return _cell(case, subject, kept, tuple(name for name in case.outputs if name not in outputs))
+    return _cell(case, problem, subject, kept, tuple(name for name in case.outputs if name not in outputs))
 
 
-def _cell(case: Case, subject: Subject, routed: Route, dropped: tuple[str, ...]) -> Cell | Refused:
+def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped: tuple[str, ...]) -> Cell | Refused:
+    call = make_call(routed.problem, subject, routed)
     try:
-        call = mistaken(make_call(routed.problem, subject, routed), routed.axes, case.mistake)
+        if case.mistake in ROUTED:
+            call = replace(call, arguments=misrouted(problem, subject.slots, call.arguments, case.mistake))
+        else:
+            call = mistaken(call, routed.axes, case.mistake)
     except Declined as declined:
         return Refused(case, subject, str(declined))
     return Cell(

@@ -17,6 +17,7 @@ from conformance.judge.joint import Diagnosis, diagnose
 from conformance.judge.verdict import CONFORMING, LOST
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
+from conformance.spec.problem import Problem
 
 Record = dict[str, Any]
 Cases = Callable[[], Iterable[Case]]
@@ -30,9 +31,10 @@ class Diagnosing:
     A failure that a known deviation accepts is explained by it, and is neither searched nor evidence.
     """
 
-    def __init__(self, cases: Cases) -> None:
-        """Begin with nothing seen."""
+    def __init__(self, cases: Cases, problem: Callable[[Case], Problem] = materialise) -> None:
+        """Begin with nothing seen; problem: the arrays of a case, made once."""
         self._cases = cases
+        self._problem = problem
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
         self._unsteady: dict[str, list[Evidence]] = {}
@@ -105,7 +107,7 @@ class Diagnosing:
         asked = self._asked[subject.name]
         declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
         made = (
-            (make_cell(case, materialise(case), subject), declared.get((case.operator, case.dtype)))
+            (make_cell(case, self._problem(case), subject), declared.get((case.operator, case.dtype)))
             for case in self._cases()
             if case.id not in asked
         )

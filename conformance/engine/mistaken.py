@@ -1,4 +1,4 @@
-"""A call with one mistake in its arrays, made after everything else: routing and facts are those of the valid call."""
+"""A call with one mistake in its arrays or its choice of arguments, made last: facts are those of the valid call."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -8,8 +8,9 @@ import numpy as np
 
 from conformance.bridge.contract import Call
 from conformance.bridge.tensor import Tensor
-from conformance.engine.placing import Declined
-from conformance.spec.problem import Array
+from conformance.engine.placing import Declined, Slots
+from conformance.engine.routing import route
+from conformance.spec.problem import Array, Problem
 
 Change = Callable[[Array, int], Array]
 """A change of an array along one of its axes."""
@@ -57,6 +58,29 @@ def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | Non
         name = mistake.removesuffix("_width")
         changed[name] = _changed(getattr(call, name), _grown, -1)
     return replace(call, **changed)
+
+
+ROUTED = ("two_masks", "lone_flag")
+"""Made in the choice of arguments, not in an array."""
+
+
+def misrouted(problem: Problem, slots: Slots, arguments: Mapping[str, Any], mistake: str) -> Mapping[str, Any]:
+    """
+    Arguments of which two exclude each other, or a flag without what it requires; `arguments` are the valid ones.
+
+    Raises:
+        Declined: the documentation of the subject knows no such mistake, or the masks need no two such arguments.
+    """
+    if mistake == "lone_flag":
+        left_out = {other for name in arguments for other in slots[name].requires}
+        if not left_out:
+            raise Declined("no argument of this call requires another one: the mistake cannot be made")
+        return {name: argument for name, argument in arguments.items() if name not in left_out}
+    free = {name: replace(slot, excludes=()) for name, slot in slots.items()}
+    both = route(problem, free).arguments
+    if not any(other in both for name in both for other in slots[name].excludes):
+        raise Declined("no two arguments of this call exclude each other: the mistake cannot be made")
+    return both
 
 
 def _not_dividing(sizes: Mapping[str, int]) -> int:

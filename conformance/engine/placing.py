@@ -38,7 +38,8 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
     for slot in slots.values():
         if slot.role != "mask" and slot.name not in placed and _is_flag_for(problem, slot, group):
             return slot.name
-    for slot in slots.values():
+    free_first = sorted(slots.values(), key=lambda slot: slot.name in placed)
+    for slot in free_first:
         taken = placed.get(slot.name, ())
         if slot.role == "mask" and group.kinds[0] in slot.takes and expressible(problem, slot, [*taken, group]):
             return slot.name
@@ -54,7 +55,8 @@ def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
     if group.verbatim or len(group.kinds) != 1 or slot.role != group.kinds[0]:
         return False
     if slot.role == "window":
-        return True
+        left, right = group.window or (None, None)
+        return left == right or not slot.symmetric
     starts = {"top_left": 0, "bottom_right": problem.seq_len_k - problem.seq_len_q, "past": problem.past}
     return group.offset == starts[slot.alignment]
 

@@ -93,10 +93,10 @@ def settings(plan: WorkerPlan) -> dict[str, str]:
 
 def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
     """
-    The environment variables of a worker: ours, one thread unless THREADS says more, no settings of the user's Python
-    or framework.
+    The environment variables of a worker: ours, and no settings of the user's Python or framework.
 
-    home: an empty folder, where frameworks look for configuration files and leave temporary ones.
+    One thread, unless THREADS says more. home: an empty folder, where frameworks look for configuration files and leave
+    temporary ones.
     """
     base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     base |= dict.fromkeys(LIMITS_OF_THREADS, os.environ.get(THREADS, "1"))

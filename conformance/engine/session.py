@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self._judge = Judge()
-        self._diagnosing = Diagnosing(self.suite)
+        self.suite = cache(self.suite)
+        self._diagnosing = Diagnosing(self.suite, lambda case: self.problem(case)[0])
         self._problems: dict[str, tuple[Problem, str]] = {}
         self._pending: dict[int, Cell] = {}
         self._questions: dict[int, Question] = {}

@@ -28,6 +28,7 @@ class Slot:
     elements: tuple[tuple[str, str], ...] = ()
     alignment: str = "top_left"
     hint: bool = False
+    symmetric: bool = False
     excludes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     same_element_as: tuple[str, ...] = ()
@@ -59,7 +60,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", *_LISTS, *MEANINGS}
+    known = {"role", "axes", "alignment", "hint", "symmetric", *_LISTS, *MEANINGS}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
@@ -83,6 +84,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         elements=tuple((element, fields[element]) for element in MEANINGS if element in fields),
         alignment=fields.get("alignment", "top_left"),
         hint=bool(fields.get("hint", False)),
+        symmetric=bool(fields.get("symmetric", False)),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
 

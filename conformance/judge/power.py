@@ -67,6 +67,7 @@ INVISIBLE: Mapping[str, str] = {
         for kind in ("causal", "window")
         for family, name, why in (
             ("float_mask", "cast_to_bool", _BOOLEAN),
+            ("float_mask", "above_half", _BOOLEAN),
             ("float_mask", "one_minus", _BOOLEAN),
             ("float_mask", "subtracted", _BOOLEAN),
             *(("float_mask", name, _BOOLEAN) for name in _ROUNDED),

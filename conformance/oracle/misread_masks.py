@@ -17,6 +17,7 @@ from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import largest, round_to
 
 WEIGHTS = ("weights", "weights_mean")
+HALF = 0.5
 
 
 def _inverted(_: Problem, group: Group) -> Group:
@@ -29,6 +30,12 @@ def _float_as_bool(_: Problem, group: Group) -> Group:
     if group.element != "float":
         return group
     return replace(group, element="bool", values=group.values != 0)
+
+
+def _float_above_half(_: Problem, group: Group) -> Group:
+    if group.element != "float":
+        return group
+    return replace(group, element="bool", values=group.values > HALF)
 
 
 def _float_subtracted(_: Problem, group: Group) -> Group:
@@ -135,6 +142,13 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"casts a float {slot} to bool, so that 0 ignores and anything else attends",
             f"pass a boolean {slot}",
             _float_as_bool,
+        ),
+        row(
+            "float_mask",
+            "above_half",
+            f"compares a float {slot} with 0.5, so that 0 and -inf both ignore",
+            f"pass a boolean {slot}",
+            _float_above_half,
         ),
         Variation(
             f"float_mask[{slot}]",

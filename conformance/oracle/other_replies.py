@@ -2,6 +2,9 @@
 
 from conformance.oracle.variation import Expected, Reply, ReplyMap, Variation
 
+GRADIENT = "grad_"
+"""A gradient has the type of what it is by, whatever that of the result is."""
+
 
 def averaged(reply: Reply) -> Reply:
     """Weights (batch, num_heads, seq_len_q, seq_len_k) as their mean over the heads."""
@@ -13,9 +16,10 @@ def averaged(reply: Reply) -> Reply:
 
 def _returned_as(dtype: str) -> ReplyMap:
     def apply(reply: Reply) -> Reply:
-        if all(expected.dtype == dtype for expected in reply.values()):
+        results = {name: each for name, each in reply.items() if not name.startswith(GRADIENT)}
+        if all(expected.dtype == dtype for expected in results.values()):
             return reply
-        return {name: Expected(expected.values, dtype) for name, expected in reply.items()}
+        return {**reply, **{name: Expected(expected.values, dtype) for name, expected in results.items()}}
 
     return apply
 

@@ -169,8 +169,9 @@ def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
     if case.mistake is None:
         return
     about = REFUSALS[case.mistake]
-    if about.masked and not case.masks:
-        yield Fault(("mistake",), f"mistake {case.mistake} needs a mask")
+    if len(case.masks) < about.masks:
+        needed = "a mask" if about.masks == 1 else f"{about.masks} masks"
+        yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
     if about.items and case.batch < FEWEST_ITEMS:
         yield Fault(
             ("mistake",), f"mistake {case.mistake} takes one of {case.batch} items: one that is left is broadcast"

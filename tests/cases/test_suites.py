@@ -55,7 +55,7 @@ RARITIES = {
     "softcap": 15,
     "grouped_heads": 13,
     "gradients": 18,
-    "mistakes": 9,
+    "mistakes": 11,
     "mistaken_heads": 1,
 }
 """What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md."""

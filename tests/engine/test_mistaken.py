@@ -89,7 +89,7 @@ def test_what_is_there_stays() -> None:
 
 
 def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
-    found = made("mask", "mha", "mask_items", "keras_mha")
+    found = made("mask", "mha", "mask_items", "published_tf1_manual")
     assert isinstance(found, Refused)  # there is no argument over heads at all
     jax = subjects_of(read_adapters([PROJECT / "adapters" / "jax_sdpa.py"]))
     lengths = next(each for each in jax if each.variant == "lengths")
@@ -97,6 +97,31 @@ def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
     found = make_cell(case, materialise(case), lengths)
     assert isinstance(found, Refused)
     assert found.reason == "no argument takes a mask over k as it is: the mistake cannot be made"
+
+
+def test_two_arguments_that_exclude_each_other_are_both_given() -> None:
+    name = "shapes/mistakes/masks[operator=sdpa,masks.0.element=float]"
+    cell = make_cell(CASES[name], materialise(CASES[name]), subject("torch_sdpa"))
+    valid = CASES[name.replace("masks[", "valid_masks[")]
+    twin = make_cell(valid, materialise(valid), subject("torch_sdpa"))
+    assert isinstance(cell, Cell)
+    assert isinstance(twin, Cell)
+    assert set(cell.call.arguments) == {"attn_mask", "is_causal"}
+    assert set(twin.call.arguments) == {"attn_mask"}  # there the causal mask is folded in
+    assert not np.array_equal(cell.call.arguments["attn_mask"].bits, twin.call.arguments["attn_mask"].bits)
+    refused = make_cell(CASES[name], materialise(CASES[name]), subject("jax_sdpa"))
+    assert isinstance(refused, Refused)
+    assert refused.reason == "no two arguments of this call exclude each other: the mistake cannot be made"
+
+
+def test_a_flag_is_given_without_the_mask_that_it_requires() -> None:
+    name = "shapes/mistakes/flag[operator=mha]"
+    cell = make_cell(CASES[name], materialise(CASES[name]), subject("torch_mha"))
+    assert isinstance(cell, Cell)
+    assert cell.call.arguments == {"is_causal": True}
+    refused = make_cell(CASES[name], materialise(CASES[name]), subject("keras_mha"))
+    assert isinstance(refused, Refused)
+    assert refused.reason == "no argument of this call requires another one: the mistake cannot be made"
 
 
 def test_a_case_without_a_valid_twin_is_named() -> None:

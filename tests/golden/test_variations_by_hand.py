@@ -144,6 +144,14 @@ def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
     assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
 
 
+def test_a_float_mask_is_compared_with_a_half() -> None:
+    lie = "float_mask[mask]=above_half"
+    assert output(two_keys(added([[1.0, 0.0]])), lie) == [4.0, 4.0]
+    assert output(two_keys(added([[0.5, 0.75]])), lie) == [8.0, 8.0]
+    assert output(two_keys(added([[0.0, -np.inf]])), lie) == [0.0, 0.0]  # a fully masked row
+    assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
+
+
 @pytest.mark.parametrize(
     ("edges", "mean"),
     [
