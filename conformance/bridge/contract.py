@@ -18,7 +18,6 @@ from typing import Any
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 
-
 SECOND_CALL = "second_call"
 """The requirement of calls that are made twice, with the same objects: the worker does that for every adapter."""
 
