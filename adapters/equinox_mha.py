@@ -96,7 +96,7 @@ def built(sizes: tuple[int, ...], dtype: str, biases: str, dropout: float) -> An
     def differentiated(params: Any, query: Any, key: Any, value: Any, mask: Any, wanted: Any) -> Any:
         if wanted is None:
             return apply(params, query, key, value, mask), ({},)
-        output, pull = jax.vjp(lambda *by: apply(*by, mask), params, query, key, value)
+        output, pull = jax.vjp(lambda p, q, k, v: apply(p, q, k, v, mask), params, query, key, value)
         return output, pull(wanted)
 
     return jax.jit(differentiated)

@@ -12,6 +12,7 @@ What this adapter translates, and nothing else:
 * gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
+* [torch:attached]: query_mask, value_mask and key_mask are attached to their tensors by a layer before, not passed
 * [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(-2,) leaves it out; padding is
   key_mask
 """
@@ -58,6 +59,13 @@ VARIANTS = {
         "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
     },
+    "torch:attached": {
+        "summary": "on PyTorch, padding attached to the tensors, as Masking and Embedding layers attach it",
+        "OUTPUTS": ["output", "weights"],
+        "env": {"KERAS_BACKEND": "torch"},
+        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
+        "EXTRA": "keras,torch",
+    },
     "axes": {
         "summary": "on PyTorch, over the second of two axes of positions (-2), padding in key_mask",
         "OUTPUTS": ["output", "weights"],
@@ -83,6 +91,8 @@ VARIANTS = {
 
 from typing import Any
 
+import keras
+
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes, sliding_window
@@ -105,12 +115,39 @@ def mha(call: Call) -> dict[str, Any]:
     arguments = layer_arguments(call)
     if axes:
         arguments = {name: one_more_axis(value) for name, value in arguments.items()}
+    if facts.variant == "torch:attached":
+        arguments = with_masks_attached(arguments)
     with framework_call():
         if call.grad_output is not None:
             return with_gradients(call, call.grad_output, layer, arguments)
         result = layer(**arguments)
     reply = layer_reply(call, result)
     return {name: array[:, 0] for name, array in reply.items()} if axes else reply
+
+
+class Padded(keras.layers.Layer):
+    """Gives a tensor back with a mask attached: https://keras.io/guides/understanding_masking_and_padding/."""
+
+    def __init__(self, mask: Any) -> None:
+        super().__init__()
+        self.mask = mask
+
+    def call(self, inputs: Any) -> Any:
+        """Nothing is changed."""
+        return inputs
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:  # noqa: ARG002 - Keras' signature
+        """What the next layer finds attached."""
+        return self.mask
+
+
+def with_masks_attached(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments without the masks of query, key and value, which travel with their tensors."""
+    given = dict(arguments)
+    for name in ("query", "key", "value"):
+        tensor, mask = keras.ops.convert_to_tensor(given[name]), given.pop(f"{name}_mask", None)
+        given[name] = tensor if mask is None else Padded(keras.ops.convert_to_tensor(mask))(tensor)
+    return given
 
 
 def one_more_axis(value: Any) -> Any:
