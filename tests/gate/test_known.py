@@ -10,6 +10,7 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.engine.judging import Judged
+from conformance.engine.machine import Machine
 from conformance.gate.known import Known
 from conformance.gate.known_entry import Entry
 from conformance.judge.cell import judge
@@ -212,3 +213,45 @@ def test_a_profile_delta_accepts_what_a_wider_arithmetic_explains() -> None:
     assert failing.verdict == "fail"
     assert "known" in known(entry(delta={"profile": {"mm": "tf32"}})).review(failing)
     assert "known" not in known(entry(delta={"profile": {"scale": "float32"}})).review(failing)
+
+
+MACHINE = Machine(("avx2", "fma"), {"tensorflow": "Eigen"}, {"OMP_NUM_THREADS": "1", "TF_ENABLE_ONEDNN_OPTS": None})
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ({}, True),
+        ({"cpu": ["avx2"]}, True),
+        ({"cpu": ["avx2", "avx512f"]}, False),
+        ({"without_cpu": ["avx512f"]}, True),
+        ({"without_cpu": ["fma"]}, False),
+        ({"libraries": {"tensorflow": "Eigen"}}, True),
+        ({"libraries": {"tensorflow": "oneDNN"}}, False),
+        ({"libraries": {"torch": "MKL"}}, False),
+        ({"environment": {"TF_ENABLE_ONEDNN_OPTS": None}}, True),
+        ({"environment": {"TF_ENABLE_ONEDNN_OPTS": "0"}}, False),
+        ({"environment": {"XLA_FLAGS": None}}, False),
+    ],
+)
+def test_an_entry_may_depend_on_the_machine(condition: dict[str, Any], *, holds: bool) -> None:
+    listed = known(entry(machine=condition))
+    assert ("known" in listed.review(cell(NAN, machine=MACHINE))) == holds
+
+
+def test_where_the_machine_is_another_nothing_is_called_fixed() -> None:
+    listed = known(entry(machine={"libraries": {"tensorflow": "oneDNN"}}))
+    listed.review(cell({}, machine=MACHINE))
+    assert listed.problems(whole=True) == []
+    assert listed.record(whole=True)["not_reached"]
+
+
+def test_of_a_cpu_that_is_not_known_no_condition_holds() -> None:
+    for condition in ({"cpu": ["avx2"]}, {"without_cpu": ["avx2"]}):
+        listed = known(entry(machine=condition))
+        assert "known" not in listed.review(cell(NAN, machine=Machine()))
+
+
+def test_an_instruction_set_that_is_not_recorded_is_refused() -> None:
+    with pytest.raises(ValueError, match="no instruction set 'avx2048' that is recorded; did you mean"):
+        entry(machine={"cpu": ["avx2048"]})
