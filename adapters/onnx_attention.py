@@ -15,7 +15,7 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "ml_dtypes"]
+REQUIRES = ["onnx>=1.18", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
@@ -36,6 +36,7 @@ SLOTS = {
 VARIANTS = {
     "reference": {
         "summary": "opset 25, the first with windows",
+        "REQUIRES": ["onnx>=1.23", "ml_dtypes>=0.4"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",
@@ -50,7 +51,7 @@ VARIANTS = {
             "window": {"role": "window", "alignment": "past"},
         },
     },
-    "reference-24": {"summary": "opset 24"},
+    "reference-24": {"summary": "opset 24", "REQUIRES": ["onnx>=1.19", "ml_dtypes>=0.4"]},
     "reference-23": {"summary": "opset 23, the first that has the operator"},
     "reference-3d": {
         "summary": "opset 23, inputs with merged heads",
@@ -59,6 +60,7 @@ VARIANTS = {
     },
     "nonpad": {
         "summary": "opset 24, padding at the end as nonpad_kv_seqlen",
+        "REQUIRES": ["onnx>=1.19", "ml_dtypes>=0.4"],
         "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
         "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
         "SLOTS": {
@@ -81,9 +83,10 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
 from ._node import attention, attention_dialect, attention_reply
 
@@ -100,6 +103,8 @@ def declare(facts: Facts) -> Declaration:
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
+    if call.facts.dtype == "bfloat16" and helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16).name != "bfloat16":
+        raise Unsupported(f"the reference of onnx {onnx.__version__} holds bfloat16 in arrays of float32")
     rank = 3 if call.facts.variant == "reference-3d" else 4
     model, inputs = attention(call, OPSET[call.facts.variant], rank=rank)
     evaluator = evaluator_of(model)

@@ -10,7 +10,7 @@ What this adapter translates, and nothing else:
 
 NAME = "openvino.sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["openvino", "ml_dtypes"]
+REQUIRES = ["openvino>=2024.4", "ml_dtypes>=0.4"]
 EXTRA = "openvino"
 OUTPUTS = ["output"]
 DTYPES = ["float32"]

@@ -14,14 +14,13 @@ What this adapter translates, and nothing else:
 
 NAME = "ort.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
+REQUIRES = ["onnx>=1.17", "onnxruntime>=1.23", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
-DTYPES = ["float64", "float32", "float16"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes"]
 DECLINES = {
-    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
 }
 SLOTS = {
@@ -39,7 +38,10 @@ SLOTS = {
 VARIANTS = {
     "opset23": {"summary": "opset 23, graph optimisation off"},
     "opset23-optimised": {"summary": "opset 23, every graph optimisation"},
-    "opset24": {"summary": "opset 24, graph optimisation off"},
+    "opset24": {
+        "summary": "opset 24, graph optimisation off",
+        "REQUIRES": ["onnx>=1.17", "onnxruntime>=1.24", "ml_dtypes>=0.4"],
+    },
     "3d": {
         "summary": "opset 23, inputs with merged heads, graph optimisation off",
         "DTYPES": ["float32"],
@@ -63,6 +65,7 @@ VARIANTS = {
     },
     "nonpad": {
         "summary": "opset 24, graph optimisation off, padding at the end as nonpad_kv_seqlen",
+        "REQUIRES": ["onnx>=1.17", "onnxruntime>=1.24", "ml_dtypes>=0.4"],
         "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
         "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
         "SLOTS": {
@@ -86,7 +89,7 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
 from ._node import attention, attention_dialect, attention_reply
-from ._ort import ort_devices, ort_evidence, run_model
+from ._ort import fed, ort_devices, ort_evidence, run_model
 
 
 def declare(facts: Facts) -> Declaration:
@@ -105,8 +108,9 @@ def sdpa(call: Call) -> dict[str, Any]:
     facts = call.facts
     rank = 3 if facts.variant == "3d" else 4
     model, inputs = attention(call, 24 if facts.variant in ("opset24", "nonpad") else 23, rank=rank)
+    given = fed(inputs)
     with framework_call():
-        results = run_model(model, inputs, facts.device, optimised=facts.variant.endswith("optimised"))
+        results = run_model(model, given, facts.device, optimised=facts.variant.endswith("optimised"))
     return attention_reply(facts, results, rank=rank)
 
 
