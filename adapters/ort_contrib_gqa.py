@@ -33,7 +33,12 @@ SLOTS = {
         "broadcast": ["b", "h"],
         "float": "add",
     },
-    "seqlens_k": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
+    "seqlens_k": {
+        "role": "lengths",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "without": ["past"],  # there it says where the new keys are put
+    },
     "causal": {"role": "causal", "alignment": "past"},
     "local_window_size": {"role": "window", "alignment": "past"},
 }
@@ -62,8 +67,8 @@ def declare(facts: Facts) -> Declaration:
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
     sizes = call.facts.sizes
-    if "past" in sizes:
-        decline_with_past(call)
+    if "past" in sizes and sizes["seq_len_q"] > 1 and sizes["batch"] > 1:
+        raise Unsupported(f"with a past, sequence_length > 1 requires batch_size == 1: {CONTRIB}")
     inputs = arrays(call)
     bias = ["", "", "", "attention_bias"] if "attention_bias" in inputs else []
     pasts = [name if name in inputs else "" for name in PASTS]
@@ -87,19 +92,6 @@ def sdpa(call: Call) -> dict[str, Any]:
     with framework_call():
         found = dict(zip(outputs, run_model(graph, given, call.facts.device, optimised=False), strict=True))
     return found | {"output": split(found["output"], sizes["num_heads"])}
-
-
-def decline_with_past(call: Call) -> None:
-    """
-    Decline what the operator's page forbids beside a past: CONTRIB.
-
-    Raises:
-        Unsupported: several queries of several items, or padding.
-    """
-    if call.facts.sizes["seq_len_q"] > 1 and call.facts.sizes["batch"] > 1:
-        raise Unsupported(f"with a past, sequence_length > 1 requires batch_size == 1: {CONTRIB}")
-    if "seqlens_k" in call.arguments:
-        raise Unsupported(f"with a past, seqlens_k says where the new keys are put, not which are padding: {CONTRIB}")
 
 
 def arrays(call: Call) -> dict[str, Any]:
