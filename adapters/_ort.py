@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime, what its release has, and where nodes ran: shared by the ort and onnx.torch adapters."""
+"""Sessions of onnxruntime, and where their nodes ran: shared by the ort and onnx.torch adapters."""
 
 import ctypes
 import importlib.metadata
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from onnx import TensorProto
-from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from conformance.bridge import Profile, Tensor, Unsupported
 
@@ -24,33 +23,6 @@ SHAPES = frozenset(
 
 ran: dict[str, Counter[str]] = {}
 """Of the session that ran last: provider -> operator -> how many nodes it was given."""
-
-
-@cache
-def _schemas(domain: str, operator: str) -> tuple[Any, ...]:
-    """What the installed release says of an operator: a schema for each version of it."""
-    return tuple(each for each in get_all_operator_schema() if each.domain == domain and each.name == operator)
-
-
-def in_release(node: Any) -> Any:
-    """
-    The node, if the installed release has the operator with these inputs, outputs and attributes.
-
-    Raises:
-        Unsupported: it came with a later release; what is lacking is named.
-    """
-    known = _schemas(node.domain, node.op_type)
-    here = f"onnxruntime {onnxruntime.__version__}"
-    if not known:
-        raise Unsupported(f"{here} has no operator {node.op_type}")
-    schema = max(known, key=lambda each: each.since_version)
-    lacking = [f"attribute {each.name}" for each in node.attribute if each.name not in schema.attributes]
-    for kind in ("input", "output"):
-        beyond = list(getattr(node, kind))[len(getattr(schema, f"{kind}s")) :]
-        lacking += [f"{kind} {name}" for name in beyond if name]
-    if lacking:
-        raise Unsupported(f"{node.op_type} of {here} has no {', no '.join(lacking)}")
-    return node
 
 
 def fed(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ What this adapter translates, and nothing else:
   right_window_size: inclusive, shifted alike
 * softcap: an attribute
 * attn_mask of fewer keys than there are, since opset 24: the others are masked
-* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal and
-  the window of each item, so that one that does not move is written out beside it
+* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal
+  and the window of each item, so that one that does not move is written out beside it
 * past_key and past_value, present_key and present_value: as in the call
 * scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """

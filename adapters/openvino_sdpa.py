@@ -36,11 +36,7 @@ DECLINES = {
 }
 
 import os
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import ml_dtypes
@@ -50,6 +46,8 @@ from openvino import opset13
 
 from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, Tensor, Unsupported, framework_call
 
+from ._alone import alone
+
 SPEC = (
     "https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/sequence/"
     "scaled-dot-product-attention.html"
@@ -58,17 +56,6 @@ CORE = openvino.Core()
 CPU = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
 ELEMENTS = {"float32": openvino.Type.f32, "float16": openvino.Type.f16, "bfloat16": openvino.Type.bf16}
 ELEMENTS |= {"bool": openvino.Type.boolean}
-
-ALONE = """
-import os, sys
-import numpy as np, openvino
-folder = sys.argv[1]
-given = np.load(f"{folder}/inputs.npz")
-compiled = openvino.Core().compile_model(f"{folder}/model.xml", "CPU", CPU)
-np.save(f"{folder}/output.npy", compiled([given[name] for name in given.files])[0])
-os._exit(0)
-"""
-"""One call in a process that is not used again."""
 
 
 def declare(facts: Facts) -> Declaration:
@@ -91,7 +78,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     flags = {"scaled": call.scale is not None, "causal": "causal" in call.arguments}
     with framework_call():
         if "mistakes" in call.facts.requirements:
-            return {"output": alone(graph(widths, mask, **flags), tensors)}
+            return {"output": alone(graph(widths, mask, **flags), [each.bits for each in tensors], CPU)}
         request = built(widths, mask, **flags)
         request.infer([openvino.Tensor(each.bits, list(each.shape), ELEMENTS[each.dtype]) for each in tensors])
         output = np.array(request.get_output_tensor(0).data)
@@ -104,20 +91,6 @@ def scale(call: Call) -> Tensor:
     if call.query.dtype != "bfloat16":
         return Tensor.of(np.asarray(call.scale, call.query.dtype))
     return Tensor.of(np.asarray(call.scale, ml_dtypes.bfloat16))
-
-
-def alone(model: Any, tensors: list[Tensor]) -> Any:
-    """The output of one call in a process of its own; this process ends as that one does."""
-    with TemporaryDirectory() as place:
-        openvino.save_model(model, f"{place}/model.xml", compress_to_fp16=False)
-        np.savez(f"{place}/inputs.npz", *[tensor.bits for tensor in tensors])
-        words = [sys.executable, "-c", f"CPU = {CPU!r}{ALONE}", place]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        if done.returncode < 0:
-            os.kill(os.getpid(), -done.returncode)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-        return np.load(Path(place) / "output.npy")
 
 
 Kind = tuple[str, int, int]

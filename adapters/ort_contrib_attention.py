@@ -56,8 +56,8 @@ from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_
 
 from ._arrays import to_numpy
 from ._node import CONTRIB, OLD_OPSET, contrib_dialect, microsoft, model
-from ._ort import fed, in_release, ort_devices, ort_evidence, ort_profile, run_model
-
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
 
 MASKS = {"mask_index": "mask_index", "key_lengths": "mask_index", "attention_bias": "attention_bias"}
 """Input of the operator, by slot."""

@@ -4,7 +4,7 @@ onnxruntime's own operator com.microsoft.GroupQueryAttention, as a graph of one 
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
 * attention_bias: added to the logits; softcap: an attribute
-* causal: top-left aligned, after a past shifted by its length; it is the default, and 0 where the call has no causal mask
+* causal: top-left aligned, after a past shifted by its length; the default, and 0 where the call has no causal mask
 * local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
 * seqlens_k: how many keys of each item are not padding, less one; total_sequence_length: the whole length
 * past_key and past_value, present_key and present_value: as in the call
@@ -52,7 +52,8 @@ from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_
 
 from ._arrays import to_numpy
 from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, merged, microsoft, model, past, split
-from ._ort import fed, in_release, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
 
 QKV = ("query", "key", "value")
 QK = {"weights": 2}

@@ -3,8 +3,8 @@ onnxruntime's own operator com.microsoft.MultiHeadAttention, as a graph of one n
 
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
-* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says how
-  many keys of each item are not padding; attention_bias: added to the logits
+* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says
+  how many keys of each item are not padding; attention_bias: added to the logits
 * unidirectional: top-left aligned, after a past shifted by its length
 * past_key and past_value, present_key and present_value: as in the call
 * logits: qk, which the page calls "normalized Q * K"
@@ -53,8 +53,8 @@ from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_
 
 from ._arrays import to_numpy
 from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
-from ._ort import fed, in_release, ort_devices, ort_evidence, ort_profile, run_model
-
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
 
 MASKS = {"key_padding_mask": "key_padding_mask", "key_lengths": "key_padding_mask", "attention_bias": "attention_bias"}
 """Input of the operator, by slot."""

@@ -40,10 +40,10 @@ class Condition(BaseModel):
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
     given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
     entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. dead_row: some query has
-    nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the words of CAPABILITIES. layout:
-    in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions.
-    sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple, sizes_not_multiple: dimension
-    -> what divides it, or not.
+    nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the
+    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ:
+    pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple,
+    sizes_not_multiple: dimension -> what divides it, or not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -168,12 +168,10 @@ class Condition(BaseModel):
             yield " or ".join(ALIASES[each] for each in self.alias)
         if self.outputs:
             yield f"with {' and '.join(self.outputs)} asked for"
-        if self.without_outputs:
-            yield f"without {' or '.join(self.without_outputs)}"
         if self.requirements:
             yield f"with {' and '.join(self.requirements)}"
-        if self.without_requirements:
-            yield f"without {' or '.join(self.without_requirements)}"
+        for absent in filter(None, (self.without_outputs, self.without_requirements)):
+            yield f"without {' or '.join(absent)}"
         if self.layout:
             yield f"where query, key and value lie {' or '.join(self.layout)} in memory"
         if self.scaled is not None:

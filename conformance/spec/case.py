@@ -117,10 +117,9 @@ class Case:
 
     The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
     no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. mistake: the
-    call has it and must be refused; everything else is said of the valid call, its twin. native: roles of arguments that
-    the call must use, and "short": a subject that has none declines. yaml: the
-    expanded entry as text, to show. source: where the entry begins,
-    "cases/masks/key_padding.yaml:6".
+    call has it and must be refused; everything else is said of the valid call, its twin. native: roles of arguments
+    that the call must use, and "short": a subject that has none declines. yaml: the expanded entry as text, to show.
+    source: where the entry begins, "cases/masks/key_padding.yaml:6".
     """
 
     id: str

@@ -100,7 +100,7 @@ def outcomes(folder: Path, subjects: Sequence[Subject]) -> Iterator[Outcome]:
         unknown = next((cell.text for cell in of_it if cell.verdict == "error" and UNKNOWN.search(cell.text)), "")
         counts = Counter(cell.verdict for cell in of_it)
         called = any(counts[verdict] for verdict in JUDGED)
-        last = next((cell.text for cell in of_it if cell.verdict not in ("unsupported",)), "nothing was asked")
+        last = next((cell.text for cell in of_it if cell.verdict != "unsupported"), "nothing was asked")
         yield Outcome(subject.name, counts, unknown or ("" if called else f"no call succeeded: {last}"))
 
 
