@@ -49,7 +49,8 @@ def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], op
 
 def kind(array: Any) -> int:
     """The element type; releases before 1.19 do not know the bfloat16 of ml_dtypes."""
-    return TensorProto.BFLOAT16 if array.dtype.name == "bfloat16" else helper.np_dtype_to_tensor_dtype(array.dtype)
+    half = array.dtype.name == "bfloat16"
+    return int(TensorProto.BFLOAT16 if half else helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 def microsoft(

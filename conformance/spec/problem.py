@@ -89,7 +89,8 @@ class Problem:
     is absent where there is no output projection. activation: of the projections of query, key and value. residual:
     the query is added to the output. layout: how query, key and value lie in memory. dropout_p: of a dropout that is
     inactive. native: what the call must use, in the words of `Case.native`. past: how many keys and values, the first,
-    are handed over as those of earlier calls; they count among key and value here. mistake: what is made wrong in the call, which must be refused; nothing here has it.
+    are handed over as those of earlier calls; they count among key and value here.
+    mistake: what is made wrong in the call, which must be refused; nothing here has it.
     requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
     grad_output: of the shape of the output, given where gradients are asked for.
     """
