@@ -137,6 +137,13 @@ def portability(session: nox.Session) -> None:
 
 
 @nox.session
+def versions(session: nox.Session) -> None:
+    """Call every adapter in the releases that it claims (tests/versions/versions.yaml): slow, and installs them."""
+    install(session, "-e", ".")
+    session.run("python", "tests/versions/versions.py", *session.posargs, "--constraint", CONSTRAINTS)
+
+
+@nox.session
 def replays(session: nox.Session) -> None:
     """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
     install(session, "-e", ".")

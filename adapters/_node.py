@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from conformance.bridge import Call, Deviation, Facts, Unsupported
 
@@ -36,7 +36,7 @@ def split(array: Any, heads: int) -> Any:
 
 def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], opset: int) -> bytes:
     """A graph of these nodes; the sizes of its inputs are left open, its outputs have the type of the first input."""
-    kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in inputs.items()}
+    kinds = {name: kind(array) for name, array in inputs.items()}
     given = [helper.make_tensor_value_info(name, kinds[name], [None] * array.ndim) for name, array in inputs.items()]
     first = next(iter(kinds.values()))
     graph = helper.make_graph(
@@ -45,6 +45,12 @@ def model(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], op
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     made = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
     return bytes(made.SerializeToString())
+
+
+def kind(array: Any) -> int:
+    """The element type; releases before 1.19 do not know the bfloat16 of ml_dtypes."""
+    half = array.dtype.name == "bfloat16"
+    return int(TensorProto.BFLOAT16 if half else helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 def microsoft(

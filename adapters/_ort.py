@@ -1,5 +1,6 @@
 """Sessions of onnxruntime, and where their nodes ran: shared by the ort and onnx.torch adapters."""
 
+import ctypes
 import importlib.metadata
 from collections import Counter
 from collections.abc import Mapping
@@ -8,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from onnx import TensorProto
 
-from conformance.bridge import Profile
+from conformance.bridge import Profile, Tensor, Unsupported
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
+BFLOAT16 = "bfloat16"
 SHAPES = frozenset(
     "Concat Constant ConstantOfShape Gather Identity Range Shape Size Slice Squeeze Unsqueeze Cast".split()  # noqa: SIM905 - read as a list
 )
@@ -20,6 +23,35 @@ SHAPES = frozenset(
 
 ran: dict[str, Counter[str]] = {}
 """Of the session that ran last: provider -> operator -> how many nodes it was given."""
+
+
+def fed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Arrays as `run_session` takes them: all as values of onnxruntime's own where one is bfloat16, which NumPy has not.
+
+    Raises:
+        Unsupported: the release takes no such value.
+    """
+    if not any(array.dtype.name == BFLOAT16 for array in inputs.values()):
+        return dict(inputs)
+    make = getattr(onnxruntime.OrtValue, "ortvalue_from_numpy_with_onnx_type", None)
+    if make is None:
+        raise Unsupported(f"the Python interface of onnxruntime {onnxruntime.__version__} takes no bfloat16")
+    return {
+        name: make(array.view(np.uint16), TensorProto.BFLOAT16)
+        if array.dtype.name == BFLOAT16
+        else onnxruntime.OrtValue.ortvalue_from_numpy(array)
+        for name, array in inputs.items()
+    }
+
+
+def _array(value: Any) -> Any:
+    """A value of onnxruntime's own as an array."""
+    if value.element_type() != TensorProto.BFLOAT16:
+        return value.numpy()
+    size = int(np.prod(value.shape())) * np.dtype(np.uint16).itemsize
+    bits = np.frombuffer(ctypes.string_at(value.data_ptr(), size), np.uint16)
+    return Tensor(BFLOAT16, bits.reshape(value.shape()).copy())
 
 
 def open_session(model: bytes, device: str, *, optimised: bool = True) -> Any:
@@ -51,7 +83,7 @@ def run_model(model: bytes, inputs: Mapping[str, Any], device: str, *, optimised
 
 
 def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
-    """Run the session on NumPy arrays; those that the graph does not have are left out."""
+    """Run the session on NumPy arrays, or what `fed` makes of them; those that the graph does not have are left out."""
     ran.clear()
     if hasattr(session, "get_provider_graph_assignment_info"):
         for part in session.get_provider_graph_assignment_info():
@@ -59,7 +91,10 @@ def run_session(session: Any, inputs: Mapping[str, Any]) -> list[Any]:
     elif len(providers := session.get_providers()) == 1:  # older releases do not tell; of one there is nothing to tell
         ran[providers[0]] = Counter()
     taken = {node.name for node in session.get_inputs()}
-    return list(session.run(None, {name: array for name, array in inputs.items() if name in taken}))
+    given = {name: array for name, array in inputs.items() if name in taken}
+    if any(isinstance(array, onnxruntime.OrtValue) for array in given.values()):
+        return [_array(value) for value in session.run_with_ort_values(None, given)]
+    return list(session.run(None, given))
 
 
 def ort_profile(dtype: str) -> Profile:

@@ -7,15 +7,16 @@ What this adapter translates, and nothing else:
 * is_causal: top-left aligned, after a past shifted by its length; since opset 25 left_window_size and
   right_window_size: inclusive, shifted alike
 * softcap: an attribute
-* nonpad_kv_seqlen, of [nonpad]: how many keys of each item are not padding; it moves the diagonal of is_causal, so
-  that a causal mask is written out beside it
+* attn_mask of fewer keys than there are, since opset 24: the others are masked
+* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal
+  and the window of each item, so that one that does not move is written out beside it
 * past_key and past_value, present_key and present_value: as in the call
 * scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
 
 NAME = "onnx.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "ml_dtypes"]
+REQUIRES = ["onnx>=1.18", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
@@ -36,43 +37,56 @@ SLOTS = {
 VARIANTS = {
     "reference": {
         "summary": "opset 25, the first with windows",
+        "REQUIRES": ["onnx>=1.23", "ml_dtypes>=0.4"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",
                 "takes": ["key_padding", "attention", "causal", "window", "additive"],
                 "axes": [["q", "k"], ["b", "h", "q", "k"]],
                 "broadcast": ["b", "h", "q"],
+                "short": True,
                 "bool": "attend",
                 "int": "undocumented",
                 "float": "add",
             },
-            "is_causal": {"role": "causal", "alignment": "past"},
-            "window": {"role": "window", "alignment": "past"},
+            "nonpad_kv_seqlen": {
+                "role": "lengths",
+                "takes": ["key_padding"],
+                "axes": [["b", "k"]],
+                "without": ["past"],
+            },
+            "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
+            "window": {"role": "window", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
         },
     },
-    "reference-24": {"summary": "opset 24"},
+    "reference-24": {
+        "summary": "opset 24, the first with nonpad_kv_seqlen",
+        "REQUIRES": ["onnx>=1.19", "ml_dtypes>=0.4"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h", "q"],
+                "short": True,
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "add",
+            },
+            "nonpad_kv_seqlen": {
+                "role": "lengths",
+                "takes": ["key_padding"],
+                "axes": [["b", "k"]],
+                "without": ["past"],
+            },
+            "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
+        },
+    },
     "reference-23": {"summary": "opset 23, the first that has the operator"},
     "reference-3d": {
         "summary": "opset 23, inputs with merged heads",
         "DTYPES": ["float32"],
         "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes", "mistaken_heads"],
-    },
-    "nonpad": {
-        "summary": "opset 24, padding at the end as nonpad_kv_seqlen",
-        "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
-        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
-        "SLOTS": {
-            "attn_mask": {
-                "role": "mask",
-                "takes": ["attention", "causal", "window", "additive"],
-                "axes": [["q", "k"], ["b", "h", "q", "k"]],
-                "broadcast": ["b", "h", "q"],
-                "bool": "attend",
-                "float": "add",
-            },
-            "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
-            "is_causal": {"role": "causal", "alignment": "past", "excludes": ["nonpad_kv_seqlen"]},
-        },
     },
 }
 
@@ -81,13 +95,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Facts, Profile, Unsupported, framework_call
 
 from ._node import attention, attention_dialect, attention_reply
 
-OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d": 23, "nonpad": 24}
+OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d": 23}
 
 
 def declare(facts: Facts) -> Declaration:
@@ -100,6 +115,8 @@ def declare(facts: Facts) -> Declaration:
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
+    if call.facts.dtype == "bfloat16" and helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16).name != "bfloat16":
+        raise Unsupported(f"the reference of onnx {onnx.__version__} holds bfloat16 in arrays of float32")
     rank = 3 if call.facts.variant == "reference-3d" else 4
     model, inputs = attention(call, OPSET[call.facts.variant], rank=rank)
     evaluator = evaluator_of(model)

@@ -12,7 +12,7 @@ first and takes their weights away after the softmax, so that a large masked log
 
 NAME = "onnx.keras_mha"
 OPERATORS = ["mha"]
-REQUIRES = ["keras>=3.14", "onnx", "onnxruntime"]
+REQUIRES = ["keras>=3.14", "onnx>=1.17", "onnxruntime>=1.20"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights"]
 DTYPES = ["float32"]
@@ -41,13 +41,13 @@ VARIANTS = {
     "torch": {
         "summary": "on PyTorch: torch.onnx.export with dynamo=False, since lengths are open",
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3.14", "torch", "onnx", "onnxruntime"],
+        "REQUIRES": ["keras>=3.14", "torch>=2.6", "onnx>=1.17", "onnxruntime>=1.20"],
         "EXTRA": "keras,onnx",
     },
     "tensorflow": {
         "summary": "on TensorFlow: tf2onnx",
         "env": {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        "REQUIRES": ["keras>=3.14", "tensorflow", "tf2onnx", "onnx", "onnxruntime"],
+        "REQUIRES": ["keras>=3.14", "tensorflow>=2.18", "tf2onnx>=1.17", "onnx>=1.17", "onnxruntime>=1.20"],
         "EXTRA": "keras,tf2onnx",
     },
 }

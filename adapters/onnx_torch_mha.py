@@ -9,7 +9,7 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.torch_mha"
 OPERATORS = ["mha"]
-REQUIRES = ["torch", "onnx", "onnxscript", "onnxruntime"]
+REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16"]
@@ -36,7 +36,11 @@ SLOTS = {
 }
 VARIANTS = {
     "dynamo": {"summary": "the dynamo exporter, default opset"},
-    "opset23": {"summary": "the dynamo exporter, opset 23", "DTYPES": ["float32"]},
+    "opset23": {
+        "summary": "the dynamo exporter, opset 23",
+        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.4", "onnxruntime>=1.23"],
+        "DTYPES": ["float32"],
+    },
 }
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.torch_sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["torch", "onnx", "onnxscript", "onnxruntime"]
+REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"]
 EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16"]
@@ -29,7 +29,11 @@ SLOTS = {
 VARIANTS = {
     "dynamo": {"summary": "the dynamo exporter, default opset"},
     "unoptimised": {"summary": "the same graph, graph optimisation off", "DTYPES": ["float32"]},
-    "opset23": {"summary": "the dynamo exporter, opset 23: the operator Attention", "DTYPES": ["float32"]},
+    "opset23": {
+        "summary": "the dynamo exporter, opset 23: the operator Attention",
+        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.4", "onnxruntime>=1.23"],
+        "DTYPES": ["float32"],
+    },
     "torchscript": {
         "summary": "the older exporter (dynamo=False), default opset",
         "CAPABILITIES": ["scale", "value_dim", "mistakes"],

@@ -4,46 +4,49 @@ OpenVINO, through the operation ScaledDotProductAttention of opset 13 on its CPU
 What this adapter translates, and nothing else:
 * arrays are (batch, num_heads, seq_len, head_dim), as in the call; batch and lengths are dynamic in the graph
 * attention_mask: True means attend, floats are added to the logits
-* causal: top-left aligned; the mask is then ignored, so that they exclude each other
+* causal: top-left aligned; the page says that the mask is then ignored, so that they exclude each other
 * the model is compiled with INFERENCE_PRECISION_HINT f32, so that the plugin does not choose another one
+* bfloat16 is handed over and read as a tensor of OpenVINO's own on the same bits
+* arrays that do not fit (`mistakes`) are handed to a process of their own, which lives for this call: after such a call
+  later ones err, or the process dies (2026.4.1). Of what it dies, this process dies
 """
 
 NAME = "openvino.sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["openvino", "ml_dtypes"]
+REQUIRES = ["openvino>=2024.4", "ml_dtypes>=0.4"]
 EXTRA = "openvino"
 OUTPUTS = ["output"]
-DTYPES = ["float32"]
+DTYPES = ["float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
-CAPABILITIES = ["scale", "value_dim"]
+CAPABILITIES = ["scale", "grouped_heads", "value_dim", "mistakes"]
 SLOTS = {
     "attention_mask": {
         "role": "mask",
         "takes": ["key_padding", "attention", "causal", "window", "additive"],
         "axes": [["q", "k"], ["b", "h", "q", "k"]],
+        "broadcast": ["b", "h", "q"],
         "bool": "attend",
         "float": "add",
     },
     "causal": {"role": "causal", "alignment": "top_left", "excludes": ["attention_mask"]},
 }
 DECLINES = {
-    "float64": "the CPU plugin computes in float32 at most",
-    "bfloat16": "OpenVINO's Python interface takes NumPy arrays, which have no bfloat16",
-    "float16": "with the hint f32 the plugin computes in float32 what is asked in float16",
-    "mistakes": "arrays that do not fit are read beyond their ends: later calls err, or the process crashes (2026.4.1)",
+    "float64": "no inference precision of the CPU device: "
+    "https://docs.openvino.ai/2024/openvino-workflow/running-inference/inference-devices-and-modes/cpu-device.html",
 }
 
 import os
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import openvino
 from openvino import opset13
 
-from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call
+from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, Tensor, Unsupported, framework_call
 
-from ._arrays import to_numpy
+from ._alone import alone
 
 SPEC = (
     "https://docs.openvino.ai/2025/documentation/openvino-ir-format/operation-sets/operation-specs/sequence/"
@@ -51,6 +54,8 @@ SPEC = (
 )
 CORE = openvino.Core()
 CPU = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+ELEMENTS = {"float32": openvino.Type.f32, "float16": openvino.Type.f16, "bfloat16": openvino.Type.bf16}
+ELEMENTS |= {"bool": openvino.Type.boolean}
 
 
 def declare(facts: Facts) -> Declaration:
@@ -61,34 +66,56 @@ def declare(facts: Facts) -> Declaration:
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one operation."""
-    arrays = [to_numpy(tensor) for tensor in (call.query, call.key, call.value)]
+    if call.facts.sizes["num_kv_heads"] not in (1, call.facts.sizes["num_heads"]):
+        raise Unsupported(f"axes before the last two are broadcast, so that key heads are one or all: {SPEC}")
+    tensors = [call.query, call.key, call.value]
     if "attention_mask" in call.arguments:
-        arrays.append(to_numpy(call.arguments["attention_mask"]))
-    widths = tuple((array.dtype.name, array.shape[1], array.shape[-1]) for array in arrays[:3])
-    mask = (arrays[3].dtype.name, arrays[3].ndim) if arrays[3:] else None
-    scale = call.scale
-    if scale is not None:
-        arrays.append(np.asarray(scale, arrays[0].dtype))
+        tensors.append(call.arguments["attention_mask"])
+    widths = tuple((tensor.dtype, tensor.shape[1], tensor.shape[-1]) for tensor in tensors[:3])
+    mask = (tensors[3].dtype, len(tensors[3].shape)) if tensors[3:] else None
+    if call.scale is not None:
+        tensors.append(scale(call))
+    flags = {"scaled": call.scale is not None, "causal": "causal" in call.arguments}
     with framework_call():
-        compiled = built(widths, mask, scaled=scale is not None, causal="causal" in call.arguments)
-        output = compiled(arrays)[0]
-    return {"output": np.array(output)}
+        if "mistakes" in call.facts.requirements:
+            return {"output": alone(graph(widths, mask, **flags), [each.bits for each in tensors], CPU)}
+        request = built(widths, mask, **flags)
+        request.infer([openvino.Tensor(each.bits, list(each.shape), ELEMENTS[each.dtype]) for each in tensors])
+        output = np.array(request.get_output_tensor(0).data)
+    half = call.query.dtype == "bfloat16"
+    return {"output": Tensor("bfloat16", output.view(np.uint16)) if half else output}
+
+
+def scale(call: Call) -> Tensor:
+    """The scale in the dtype of the query, as a scalar."""
+    if call.query.dtype != "bfloat16":
+        return Tensor.of(np.asarray(call.scale, call.query.dtype))
+    return Tensor.of(np.asarray(call.scale, ml_dtypes.bfloat16))
+
+
+Kind = tuple[str, int, int]
+
+
+def graph(widths: tuple[Kind, ...], mask: tuple[str, int] | None, *, scaled: bool, causal: bool) -> Any:
+    """The model for these widths, with or without a mask and a scale."""
+    inputs = [opset13.parameter([-1, heads, -1, dim], ELEMENTS[dtype]) for dtype, heads, dim in widths]
+    more: dict[str, Any] = {"causal": causal}
+    kind = ELEMENTS[widths[0][0]]
+    if mask is not None:
+        more["attention_mask"] = opset13.parameter([-1] * mask[1], ELEMENTS[mask[0]])
+    elif scaled:
+        more["attention_mask"] = opset13.constant(0, kind)
+    if scaled:
+        more["scale"] = opset13.parameter([], kind)
+    found = opset13.scaled_dot_product_attention(*inputs, **more)
+    given = [more[name] for name in ("attention_mask", "scale") if name in more and (name == "scale" or mask)]
+    return openvino.Model([found], [*inputs, *given])
 
 
 @cache
-def built(widths: tuple[tuple[str, int, int], ...], mask: tuple[str, int] | None, *, scaled: bool, causal: bool) -> Any:
-    """The compiled graph for these widths, with or without a mask and a scale."""
-    inputs = [opset13.parameter([-1, heads, -1, dim], np.dtype(dtype)) for dtype, heads, dim in widths]
-    more: dict[str, Any] = {"causal": causal}
-    if mask is not None:
-        more["attention_mask"] = opset13.parameter([-1] * mask[1], np.dtype(mask[0]))
-    elif scaled:
-        more["attention_mask"] = opset13.constant(np.zeros((), widths[0][0]))
-    if scaled:
-        more["scale"] = opset13.parameter([], np.dtype(widths[0][0]))
-    found = opset13.scaled_dot_product_attention(*inputs, **more)
-    given = [more[name] for name in ("attention_mask", "scale") if name in more and (name == "scale" or mask)]
-    return CORE.compile_model(openvino.Model([found], [*inputs, *given]), "CPU", CPU)
+def built(widths: tuple[Kind, ...], mask: tuple[str, int] | None, *, scaled: bool, causal: bool) -> Any:
+    """A request to the compiled model, made once."""
+    return CORE.compile_model(graph(widths, mask, scaled=scaled, causal=causal), "CPU", CPU).create_infer_request()
 
 
 def evidence() -> dict[str, Any]:

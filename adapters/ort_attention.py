@@ -6,22 +6,22 @@ What this adapter translates, and nothing else:
 * attn_mask: True means attend, floats are added to the logits; written out over queries and keys but for [broadcast]
 * is_causal: top-left aligned, after a past shifted by its length
 * softcap: an attribute
-* nonpad_kv_seqlen, of [nonpad]: how many keys of each item are not padding; it moves the diagonal of is_causal, so
-  that a causal mask is written out beside it
+* attn_mask of fewer keys than there are, since opset 24: the others are masked
+* nonpad_kv_seqlen, since opset 24: how many keys of each item are not padding; not beside a past. It moves is_causal of
+  each item, so that a causal mask that does not move is written out beside it
 * past_key and past_value, present_key and present_value: as in the call
 * scaled, capped, logits, weights: qk_matmul_output in modes 0 to 3
 """
 
 NAME = "ort.attention"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
+REQUIRES = ["onnx>=1.17", "onnxruntime>=1.23", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "present", "scaled", "capped", "logits"]
-DTYPES = ["float64", "float32", "float16"]
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes"]
 DECLINES = {
-    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
 }
 SLOTS = {
@@ -39,7 +39,29 @@ SLOTS = {
 VARIANTS = {
     "opset23": {"summary": "opset 23, graph optimisation off"},
     "opset23-optimised": {"summary": "opset 23, every graph optimisation"},
-    "opset24": {"summary": "opset 24, graph optimisation off"},
+    "opset24": {
+        "summary": "opset 24, the first with nonpad_kv_seqlen, graph optimisation off",
+        "REQUIRES": ["onnx>=1.17", "onnxruntime>=1.24", "ml_dtypes>=0.4"],
+        "SLOTS": {
+            "attn_mask": {
+                "role": "mask",
+                "takes": ["key_padding", "attention", "causal", "window", "additive"],
+                "axes": [["q", "k"], ["b", "h", "q", "k"]],
+                "broadcast": ["b", "h"],
+                "short": True,
+                "bool": "attend",
+                "int": "undocumented",
+                "float": "add",
+            },
+            "nonpad_kv_seqlen": {
+                "role": "lengths",
+                "takes": ["key_padding"],
+                "axes": [["b", "k"]],
+                "without": ["past"],
+            },
+            "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
+        },
+    },
     "3d": {
         "summary": "opset 23, inputs with merged heads, graph optimisation off",
         "DTYPES": ["float32"],
@@ -61,23 +83,6 @@ VARIANTS = {
             "is_causal": {"role": "causal", "alignment": "past"},
         },
     },
-    "nonpad": {
-        "summary": "opset 24, graph optimisation off, padding at the end as nonpad_kv_seqlen",
-        "OUTPUTS": ["output", "weights", "scaled", "capped", "logits"],
-        "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "mistakes"],
-        "SLOTS": {
-            "attn_mask": {
-                "role": "mask",
-                "takes": ["attention", "causal", "window", "additive"],
-                "axes": [["q", "k"], ["b", "h", "q", "k"]],
-                "broadcast": ["b", "h"],
-                "bool": "attend",
-                "float": "add",
-            },
-            "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]]},
-            "is_causal": {"role": "causal", "alignment": "past", "excludes": ["nonpad_kv_seqlen"]},
-        },
-    },
 }
 
 from functools import partial
@@ -86,7 +91,7 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, Profile, framework_call
 
 from ._node import attention, attention_dialect, attention_reply
-from ._ort import ort_devices, ort_evidence, run_model
+from ._ort import fed, ort_devices, ort_evidence, run_model
 
 
 def declare(facts: Facts) -> Declaration:
@@ -104,9 +109,10 @@ def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
     facts = call.facts
     rank = 3 if facts.variant == "3d" else 4
-    model, inputs = attention(call, 24 if facts.variant in ("opset24", "nonpad") else 23, rank=rank)
+    model, inputs = attention(call, 24 if facts.variant == "opset24" else 23, rank=rank)
+    given = fed(inputs)
     with framework_call():
-        results = run_model(model, inputs, facts.device, optimised=facts.variant.endswith("optimised"))
+        results = run_model(model, given, facts.device, optimised=facts.variant.endswith("optimised"))
     return attention_reply(facts, results, rank=rank)
 
 

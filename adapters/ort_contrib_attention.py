@@ -5,22 +5,22 @@ What this adapter translates, and nothing else:
 * one input: calls whose query, key and value are one object
 * the weights of query, key and value are stacked on the second axis, as are their biases; the output projection is a
   MatMul and an Add of its own
-* mask_index: int32, 1 means attend, over keys or over queries and keys; attention_bias: added to the logits
+* mask_index: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says how many
+  keys of each item are not padding; attention_bias: added to the logits
 * unidirectional: top-left aligned
 * mask_filter_value is left at its default of -10000
 """
 
 NAME = "ort.contrib_attention"
 OPERATORS = ["mha"]
-REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
+REQUIRES = ["onnx>=1.17", "onnxruntime>=1.19", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
 OUTPUTS = ["output"]
-DTYPES = ["float32", "float16"]
+DTYPES = ["float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias", "mistakes"]
+CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
-    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
 }
 SLOTS = {
@@ -29,6 +29,12 @@ SLOTS = {
         "takes": ["key_padding", "attention"],
         "axes": [["b", "k"], ["b", "q", "k"]],
         "int": "attend",
+    },
+    "key_lengths": {
+        "role": "lengths",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "excludes": ["mask_index"],  # one argument in two forms
     },
     "attention_bias": {
         "role": "mask",
@@ -49,14 +55,20 @@ from onnx import helper
 from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
-from ._node import OLD_OPSET, contrib_dialect, microsoft, model
-from ._ort import ort_devices, ort_evidence, ort_profile, run_model
+from ._node import CONTRIB, OLD_OPSET, contrib_dialect, microsoft, model
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
+
+MASKS = {"mask_index": "mask_index", "key_lengths": "mask_index", "attention_bias": "attention_bias"}
+"""Input of the operator, by slot."""
 
 
 def declare(facts: Facts) -> Declaration:
     """What ContribOperators.md says: the fill of the mask."""
     return Declaration(
-        ort_profile(facts.dtype), contrib_dialect(facts, "mask_index"), "measured: docs/tolerance.md, section 5"
+        ort_profile(facts.dtype),
+        (*contrib_dialect(facts, "mask_index"), *contrib_dialect(facts, "key_lengths")),
+        "measured: docs/tolerance.md, section 5",
     )
 
 
@@ -64,19 +76,17 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of at most three nodes."""
     facts = call.facts
     if facts.alias != "qkv":
-        raise Unsupported("the operator has one input: query, key and value must be one object")
+        raise Unsupported(f"the operator has one input: query, key and value must be one object: {CONTRIB}")
     params = {name: to_numpy(tensor) for name, tensor in call.params.items()}
     inputs = {"X": to_numpy(call.query), "W": np.concatenate([params["wq"], params["wk"], params["wv"]], axis=1)}
     if "bq" in params:
         inputs["B"] = np.concatenate([params["bq"], params["bk"], params["bv"]])
-    inputs |= {
-        name: to_numpy(call.arguments[name]) for name in ("mask_index", "attention_bias") if name in call.arguments
-    }
+    inputs |= {MASKS[name]: to_numpy(array) for name, array in call.arguments.items() if name in MASKS}
     inputs |= {name: params[name] for name in ("wo", "bo") if name in params}
+    graph = model(nodes(call, inputs), inputs, ["Y"], OLD_OPSET)
+    given = fed(inputs)
     with framework_call():
-        output = run_model(model(nodes(call, inputs), inputs, ["Y"], OLD_OPSET), inputs, facts.device, optimised=False)[
-            0
-        ]
+        output = run_model(graph, given, facts.device, optimised=False)[0]
     return {"output": output}
 
 
@@ -91,10 +101,10 @@ def nodes(call: Call, inputs: dict[str, Any]) -> list[Any]:
         output="core",
         num_heads=sizes["num_heads"],
         qkv_hidden_sizes=[width, width, value_width],
-        unidirectional=int(call.arguments.get("unidirectional", False)),
+        unidirectional=1 if "unidirectional" in call.arguments else None,
     )
     projected = "sum" if "bo" in inputs else "Y"
-    made = [attention, helper.make_node("MatMul", ["core", "wo"], [projected])]
+    made = [in_release(attention), helper.make_node("MatMul", ["core", "wo"], [projected])]
     return [*made, helper.make_node("Add", ["sum", "bo"], ["Y"])] if "bo" in inputs else made
 
 

@@ -4,23 +4,25 @@ onnxruntime's own operator com.microsoft.GroupQueryAttention, as a graph of one 
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
 * attention_bias: added to the logits; softcap: an attribute
-* causal: top-left aligned, after a past shifted by its length; 0 where the call has no causal mask
+* causal: top-left aligned, after a past shifted by its length; the default, and 0 where the call has no causal mask
 * local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
-* seqlens_k: the whole length of every item, less one; total_sequence_length: the whole length
+* seqlens_k: how many keys of each item are not padding, less one; total_sequence_length: the whole length
 * past_key and past_value, present_key and present_value: as in the call
+* weights: output_qk with qk_output=2
 """
 
 NAME = "ort.contrib_gqa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
+REQUIRES = ["onnx>=1.17", "onnxruntime>=1.19", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
-OUTPUTS = ["output", "present"]
-DTYPES = ["float32", "float16"]
+OUTPUTS = ["output", "weights", "present"]
+DTYPES = ["float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
-CAPABILITIES = ["scale", "grouped_heads", "softcap", "past", "mistakes"]
+CAPABILITIES = ["scale", "grouped_heads", "softcap", "past", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
-    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
+    "value_dim": "the operator documents one kv_hidden_size for key and value",
+    "logits": "qk_output=1 is documented as before the softmax; scale, softcap, bias and mask are not spoken of",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
 }
 SLOTS = {
@@ -30,6 +32,12 @@ SLOTS = {
         "axes": [["b", "h", "q", "k"]],
         "broadcast": ["b", "h"],
         "float": "add",
+    },
+    "seqlens_k": {
+        "role": "lengths",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "without": ["past"],  # there it says where the new keys are put
     },
     "causal": {"role": "causal", "alignment": "past"},
     "local_window_size": {"role": "window", "alignment": "past"},
@@ -43,10 +51,13 @@ import numpy as np
 from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
-from ._node import OLD_OPSET, PASTS, PRESENTS, merged, microsoft, model, past, split
-from ._ort import ort_devices, ort_evidence, ort_profile, run_model
+from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, merged, microsoft, model, past, split
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
 
-BLOCK = 8
+QKV = ("query", "key", "value")
+QK = {"weights": 2}
+"""What output_qk holds, by the number of qk_output."""
 
 
 def declare(facts: Facts) -> Declaration:
@@ -57,47 +68,53 @@ def declare(facts: Facts) -> Declaration:
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
     sizes = call.facts.sizes
-    batch, length = sizes["batch"], sizes["seq_len_k"]
-    if sizes["seq_len_q"] != length - sizes.get("past", 0):
-        raise Unsupported("the operator needs as many queries as keys, those of a past aside")
-    if "past" in sizes and sizes["seq_len_q"] > 1 and batch > 1:
-        raise Unsupported("with a past the operator takes several queries of one item, or one query of several items")
-    if sizes["head_dim"] % BLOCK:
-        raise Unsupported(f"the kernel takes a head_dim that is a multiple of {BLOCK}")
-    names = ("query", "key", "value")
-    inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
-    inputs |= {"seqlens_k": np.full(batch, length - 1, np.int32), "total": np.array(length, np.int32)}
-    if "attention_bias" in call.arguments:
-        inputs["attention_bias"] = to_numpy(call.arguments["attention_bias"])
-    inputs |= past(call)
+    if "past" in sizes and sizes["seq_len_q"] > 1 and sizes["batch"] > 1:
+        raise Unsupported(f"with a past, sequence_length > 1 requires batch_size == 1: {CONTRIB}")
+    inputs = arrays(call)
     bias = ["", "", "", "attention_bias"] if "attention_bias" in inputs else []
     pasts = [name if name in inputs else "" for name in PASTS]
-    outputs = ["Y", *(PRESENTS if call.past_key is not None else ())]
+    score = next((name for name in QK if name in call.facts.outputs), None)
+    outputs = {"output": "Y"} | (dict(zip(PRESENTS, PRESENTS, strict=True)) if call.past_key is not None else {})
+    outputs |= {score: "output_qk"} if score else {}
     node = microsoft(
         "GroupQueryAttention",
-        [*names, *pasts, "seqlens_k", "total", *bias],
-        more=PRESENTS,
+        [*QKV, *pasts, "seqlens_k", "total", *bias],
+        more=[*PRESENTS, *(["output_qk"] if score else [])],
         num_heads=sizes["num_heads"],
         kv_num_heads=sizes["num_kv_heads"],
         scale=call.scale,
         softcap=call.softcap,
-        causal=int("causal" in call.arguments),
+        causal=None if "causal" in call.arguments else 0,
         local_window_size=window(call),
+        qk_output=QK[score] if score else None,
     )
+    graph = model([in_release(node)], inputs, list(outputs.values()), OLD_OPSET)
+    given = fed(inputs)
     with framework_call():
-        found = run_model(model([node], inputs, outputs, OLD_OPSET), inputs, call.facts.device, optimised=False)
-    return {"output": split(found[0], sizes["num_heads"]), **dict(zip(outputs[1:], found[1:], strict=True))}
+        found = dict(zip(outputs, run_model(graph, given, call.facts.device, optimised=False), strict=True))
+    return found | {"output": split(found["output"], sizes["num_heads"])}
 
 
-def window(call: Call) -> int:
-    """The attribute: -1 is no window."""
+def arrays(call: Call) -> dict[str, Any]:
+    """The inputs, by their names."""
+    batch, length = call.facts.sizes["batch"], call.facts.sizes["seq_len_k"]
+    lengths = to_numpy(call.arguments["seqlens_k"]) if "seqlens_k" in call.arguments else np.full(batch, length)
+    found = {name: merged(to_numpy(getattr(call, name))) for name in QKV}
+    found |= {"seqlens_k": (lengths - 1).astype(np.int32), "total": np.array(length, np.int32)}
+    if "attention_bias" in call.arguments:
+        found["attention_bias"] = to_numpy(call.arguments["attention_bias"])
+    return found | past(call)
+
+
+def window(call: Call) -> int | None:
+    """The attribute; without a window its default."""
     left, right = call.arguments.get("local_window_size", (None, None))
     if right is not None and not (right == 0 and "causal" in call.arguments):
-        raise Unsupported("a window has no bound on the right")
+        raise Unsupported(f"local_window_size has no bound on the right: {CONTRIB}")
     if left is None:
-        return -1
+        return None
     if "causal" not in call.arguments:
-        raise Unsupported("a window needs a causal mask")
+        raise Unsupported(f"local_window_size must be -1 when causal is 0: {CONTRIB}")
     return int(left) + 1
 
 

@@ -3,23 +3,24 @@ onnxruntime's own operator com.microsoft.MultiHeadAttention, as a graph of one n
 
 What this adapter translates, and nothing else:
 * arrays are given (batch, num_heads, seq_len, head_dim); the operator takes and returns (batch, seq_len, width)
-* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; attention_bias: added to the logits
+* key_padding_mask: int32, 1 means attend, over keys or over queries and keys; of one axis (key_lengths here) it says
+  how many keys of each item are not padding; attention_bias: added to the logits
 * unidirectional: top-left aligned, after a past shifted by its length
 * past_key and past_value, present_key and present_value: as in the call
+* logits: qk, which the page calls "normalized Q * K"
 * mask_filter_value is left at its default of -10000
 """
 
 NAME = "ort.contrib_mha"
 OPERATORS = ["sdpa"]
-REQUIRES = ["onnx", "onnxruntime", "ml_dtypes"]
+REQUIRES = ["onnx>=1.17", "onnxruntime>=1.19", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
-OUTPUTS = ["output", "present"]
-DTYPES = ["float32", "float16"]
+OUTPUTS = ["output", "present", "logits"]
+DTYPES = ["float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "value_dim", "past", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
-    "bfloat16": "onnxruntime's Python interface takes NumPy arrays, which have no bfloat16",
     "layout": "onnxruntime's Python interface copies what is not contiguous",
 }
 SLOTS = {
@@ -28,6 +29,12 @@ SLOTS = {
         "takes": ["key_padding", "attention"],
         "axes": [["b", "k"], ["b", "q", "k"]],
         "int": "attend",
+    },
+    "key_lengths": {
+        "role": "lengths",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "excludes": ["key_padding_mask"],  # one argument in two forms
     },
     "attention_bias": {
         "role": "mask",
@@ -45,40 +52,48 @@ from typing import Any
 from conformance.bridge import Call, Declaration, Facts, Unsupported, framework_call
 
 from ._arrays import to_numpy
-from ._node import OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
-from ._ort import ort_devices, ort_evidence, ort_profile, run_model
+from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged, microsoft, model, past, split
+from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
+from ._ort_release import in_release
+
+MASKS = {"key_padding_mask": "key_padding_mask", "key_lengths": "key_padding_mask", "attention_bias": "attention_bias"}
+"""Input of the operator, by slot."""
 
 
 def declare(facts: Facts) -> Declaration:
     """What ContribOperators.md says: the fill of the mask."""
     return Declaration(
-        ort_profile(facts.dtype), contrib_dialect(facts, "key_padding_mask"), "measured: docs/tolerance.md, section 5"
+        ort_profile(facts.dtype),
+        (*contrib_dialect(facts, "key_padding_mask"), *contrib_dialect(facts, "key_lengths")),
+        "measured: docs/tolerance.md, section 5",
     )
 
 
 def sdpa(call: Call) -> dict[str, Any]:
     """Answer the call with a graph of one node."""
     sizes = call.facts.sizes
-    heads = sizes["num_heads"]
     if call.past_value is not None and sizes["value_dim"] != sizes["head_dim"]:
-        raise Unsupported("the operator documents one head_size for past_key and past_value")
+        raise Unsupported(f"one head_size for past_key and past_value: {CONTRIB}")
     names = ("query", "key", "value")
     inputs = {name: merged(to_numpy(getattr(call, name))) for name in names}
-    masks = {name: to_numpy(call.arguments[name]) for name in SLOTS if name in call.arguments and name[0] in "ka"}
-    inputs |= masks | past(call)
+    inputs |= {MASKS[name]: to_numpy(array) for name, array in call.arguments.items() if name in MASKS} | past(call)
     slots = [*names, "", *(name if name in inputs else "" for name in ("key_padding_mask", "attention_bias", *PASTS))]
-    outputs = ["Y", *(PRESENTS if call.past_key is not None else ())]
+    presents = PRESENTS if call.past_key is not None else ("", "")
+    outputs = {"output": "Y", **{name: name for name in presents if name}}
+    outputs |= {"logits": "qk"} if "logits" in call.facts.outputs else {}
     node = microsoft(
         "MultiHeadAttention",
         slots,
-        more=outputs[1:],
-        num_heads=heads,
+        more=[*presents, *(["qk"] if "logits" in outputs else [])],
+        num_heads=sizes["num_heads"],
         scale=call.scale,
-        unidirectional=int(call.arguments.get("unidirectional", False)),
+        unidirectional=1 if "unidirectional" in call.arguments else None,
     )
+    graph = model([in_release(node)], inputs, list(outputs.values()), OLD_OPSET)
+    given = fed(inputs)
     with framework_call():
-        found = run_model(model([node], inputs, outputs, OLD_OPSET), inputs, call.facts.device, optimised=False)
-    return {"output": split(found[0], heads), **dict(zip(outputs[1:], found[1:], strict=True))}
+        found = dict(zip(outputs, run_model(graph, given, call.facts.device, optimised=False), strict=True))
+    return found | {"output": split(found["output"], sizes["num_heads"])}
 
 
 devices = ort_devices

@@ -20,6 +20,9 @@ from conformance.bridge.values import strict_json
 OLDEST_PYTHON = (3, 10)
 OLDEST_NUMPY = Version("1.26")
 
+INSTALLED = " ("
+"""Before the release that an environment has in place of what is required."""
+
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PATIENCE = 60.0
 """Seconds that an interpreter has to list its distributions."""
@@ -140,7 +143,8 @@ def _usable(
 
 def install_command(python: str, requirements: Iterable[str]) -> str:
     """What to type so that an environment has what it lacks; of a choice the first is taken."""
-    return shlex.join([python, "-m", "pip", "install", *(text.partition(" or ")[0] for text in requirements)])
+    wanted = (text.partition(" or ")[0].partition(INSTALLED)[0] for text in requirements)
+    return shlex.join([python, "-m", "pip", "install", *wanted])
 
 
 def extra_command(extra: str) -> str:
@@ -160,12 +164,21 @@ def _version(text: str) -> Version | None:
 
 
 def missing(subject: Requiring, environment: Environment) -> tuple[str, ...]:
-    """What an adapter or a subject requires and the environment lacks; a choice is written `keras or keras-nightly`."""
+    """
+    What an adapter or a subject requires and the environment lacks.
+
+    A choice is written `keras or keras-nightly`; of what is there in another release, this is told.
+    """
     return tuple(
-        " or ".join(choice)
+        " or ".join(text + _instead(environment, Requirement(text)) for text in choice)
         for choice in subject.requires
         if not any(_has(environment, Requirement(text)) for text in choice)
     )
+
+
+def _instead(environment: Environment, requirement: Requirement) -> str:
+    version = environment.distributions.get(canonicalize_name(requirement.name))
+    return f"{INSTALLED}{version} is installed)" if version else ""
 
 
 def _has(environment: Environment, requirement: Requirement) -> bool:

@@ -28,6 +28,7 @@ def place(problem: Problem, slots: Slots) -> tuple[dict[str, list[Group]], tuple
         else:
             placed.setdefault(slot, []).append(group)
     hints = _take_hints(slots, placed, leftovers)
+    _resolve_moved(slots, placed, leftovers)
     _resolve_exclusions(slots, placed, leftovers)
     _resolve_requirements(slots, placed, leftovers)
     fold_leftovers(problem, slots, placed, leftovers)
@@ -50,6 +51,10 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
 
 
 def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
+    if problem.past and "past" in slot.without:
+        return False
+    if group.moved is not None:
+        return bool(slot.moved_by) and slot.role == group.kinds[0]
     if slot.role == LENGTHS:
         return group.kinds[0] in slot.takes and lengths_of(problem, slot, group) is not None
     if group.verbatim or len(group.kinds) != 1 or slot.role != group.kinds[0]:
@@ -67,6 +72,14 @@ def _take_hints(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Gr
     for name in hints:
         leftovers.extend(placed.pop(name))
     return hints
+
+
+def _resolve_moved(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> None:
+    """A diagonal that lengths move is only meant where it is given as moved, and moves only beside them."""
+    for name in tuple(placed):
+        beside = any(other in placed for other in slots[name].moved_by)
+        if slots[name].moved_by and any((group.moved is not None) != beside for group in placed[name]):
+            leftovers.extend(placed.pop(name))
 
 
 def _resolve_exclusions(slots: Slots, placed: dict[str, list[Group]], leftovers: list[Group]) -> None:

@@ -22,6 +22,9 @@ from conformance.spec.rounding import to_tensor
 
 __all__ = ["Declined", "Route", "route", "route_dense"]
 
+ROLES = {"causal": "a causal flag", "window": "a window", "lengths": "lengths", "short": "a mask of fewer keys"}
+"""What a call can be asked to use, in words."""
+
 
 @dataclass(frozen=True, eq=False)
 class Route:
@@ -61,7 +64,25 @@ def route(problem: Problem, slots: Slots) -> Route:
         Declined: some mask cannot be expressed.
     """
     placed, hints = place(problem, slots)
+    if lacking := [ROLES[role] for role in problem.native if role not in _used(problem, slots, placed)]:
+        raise Declined(f"the call is asked as it stands, and no argument takes {' and '.join(lacking)}")
     return _finish(problem, slots, placed, hints)
+
+
+def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]]) -> set[str]:
+    """Roles that are filled, and flags at their default, which the subject has; also whether a mask is shortened."""
+    asked = {kind for group in problem.groups for kind in group.kinds}
+    found = {slots[name].role for name in placed}
+    found |= {slot.role for slot in slots.values() if slot.role in ("causal", "window") and slot.role not in asked}
+    return found | {"short" for name, groups in placed.items() if slots[name].short and _left_out(groups)}
+
+
+def _left_out(groups: Sequence[Group]) -> int:
+    """How many keys, the last, the array of these masks need not have: one mask says so, and they are masked."""
+    short = groups[0].short if len(groups) == 1 else 0
+    last = groups[0].values[..., groups[0].values.shape[-1] - short :]
+    masked = last == -np.inf if groups[0].element == "float" else last == 0
+    return short if np.all(masked) else 0
 
 
 def route_dense(problem: Problem, slots: Slots) -> Route | None:
@@ -70,7 +91,7 @@ def route_dense(problem: Problem, slots: Slots) -> Route | None:
 
     Verbatim masks are never folded: calls that have one have no dense form.
     """
-    if not problem.groups or any(group.verbatim for group in problem.groups):
+    if not problem.groups or problem.native or any(group.verbatim for group in problem.groups):
         return None
     try:
         placed: dict[str, list[Group]] = {}
@@ -113,7 +134,7 @@ def _handed_over(slot: Slot, group: Group) -> Group:
     """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
     if slot.role != "mask":
         return replace(as_bool(group), element="flag")
-    group = replace(group, offset=None, window=None)
+    group = replace(group, offset=None, window=None, moved=None)
     element = element_of(slot, group)
     if element is None:
         raise Declined(f"{slot.name} documents no {group.element} masks")
@@ -151,6 +172,8 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
     if slot.role == "causal":
         return True, ()
     if slot.role == "window":
+        if group.moved is not None:
+            return group.moved, ()
         return _sides(group, problem.past if slot.alignment == "past" else 0), ()
     if slot.role == LENGTHS:
         return Tensor.of(lengths_of(problem, slot, group)), slot.axes[0]
@@ -161,6 +184,8 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
         array = lay_out(group.values, problem.logits_shape, form, slot.broadcast)
     except Inexpressible as error:
         raise Declined(str(error)) from error
+    if slot.short and (short := _left_out([group])):
+        array = array[..., :-short]
     return _tensor(problem, slot, group, array), form
 
 

@@ -13,7 +13,7 @@ MEANINGS = {
     "float": ("add", "attend", "undocumented"),
 }
 ALIGNMENTS = ("top_left", "bottom_right", "past")
-_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as")
+_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as", "moved_by", "without")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class Slot:
     excludes: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     same_element_as: tuple[str, ...] = ()
+    moved_by: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    short: bool = False
 
     def meaning(self, element: str) -> str | None:
         """What the framework documents for an element type, or None where it is not accepted."""
@@ -52,7 +55,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
     """
     slots = {name: _parse_slot(name, fields) for name, fields in literal.items()}
     for slot in slots.values():
-        for field in ("excludes", "requires", "same_element_as"):
+        for field in ("excludes", "requires", "same_element_as", "moved_by"):
             for other in getattr(slot, field):
                 if other not in slots:
                     raise ValueError(f"slot {slot.name}: {field} names {other!r}, which is no slot")
@@ -60,7 +63,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", "symmetric", *_LISTS, *MEANINGS}
+    known = {"role", "axes", "alignment", "hint", "symmetric", "short", *_LISTS, *MEANINGS}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
@@ -77,6 +80,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
     if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
         raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and the kinds that they take")
+    for requirement in fields.get("without", ()):
+        _one_of(name, "without", requirement, ("past",))
     return Slot(
         name=name,
         role=fields["role"],
@@ -85,6 +90,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         alignment=fields.get("alignment", "top_left"),
         hint=bool(fields.get("hint", False)),
         symmetric=bool(fields.get("symmetric", False)),
+        short=bool(fields.get("short", False)),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
 

@@ -66,8 +66,7 @@ def with_mask_as_floats(problem: Problem) -> Problem | None:
     """Write boolean masks as numbers that are added: 0 and minus infinity."""
 
     def is_ordinary(group: Group) -> bool:
-        ordered = group.offset is not None or group.window is not None
-        return group.element in BOOLEAN and not group.verbatim and not ordered
+        return group.element in BOOLEAN and not group.verbatim and not group.ordered
 
     if not any(map(is_ordinary, problem.groups)):
         return None
@@ -87,7 +86,7 @@ def with_padded_key(problem: Problem) -> Problem | None:
     groups = problem.groups
     if problem.differentiated:  # gradients have the shape of what they are taken by
         return None
-    if problem.alias == "qkv" or any(g.verbatim or g.offset is not None or g.window is not None for g in groups):
+    if problem.alias == "qkv" or any(g.verbatim or g.ordered for g in groups):
         return None
     if not any(group.element in BOOLEAN and group.values.shape[-1] > 1 for group in groups):
         return None

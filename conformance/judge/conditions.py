@@ -40,10 +40,10 @@ class Condition(BaseModel):
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
     given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
     entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. dead_row: some query has
-    nothing to attend. scaled: a scale is given. requirements: all are asked for, in the words of CAPABILITIES. layout:
-    in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions.
-    sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple, sizes_not_multiple: dimension
-    -> what divides it, or not.
+    nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the
+    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ:
+    pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple,
+    sizes_not_multiple: dimension -> what divides it, or not.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -66,6 +66,7 @@ class Condition(BaseModel):
     dead_row: bool | None = None
     scaled: bool | None = None
     requirements: Names = Field(default_factory=list)
+    without_requirements: Names = Field(default_factory=list)
     layout: Names | None = None
     sizes: dict[str, int] = Field(default_factory=dict)
     sizes_equal: list[tuple[str, str]] = Field(default_factory=list)
@@ -93,6 +94,7 @@ class Condition(BaseModel):
             and _among(self.alias, facts.alias)
             and _among(self.layout, facts.layout)
             and set(facts.requirements).issuperset(self.requirements)
+            and set(facts.requirements).isdisjoint(self.without_requirements)
             and asked.issuperset(self.outputs)
             and asked.isdisjoint(self.without_outputs)
         )
@@ -166,10 +168,10 @@ class Condition(BaseModel):
             yield " or ".join(ALIASES[each] for each in self.alias)
         if self.outputs:
             yield f"with {' and '.join(self.outputs)} asked for"
-        if self.without_outputs:
-            yield f"without {' or '.join(self.without_outputs)}"
         if self.requirements:
             yield f"with {' and '.join(self.requirements)}"
+        for absent in filter(None, (self.without_outputs, self.without_requirements)):
+            yield f"without {' or '.join(absent)}"
         if self.layout:
             yield f"where query, key and value lie {' or '.join(self.layout)} in memory"
         if self.scaled is not None:

@@ -58,7 +58,7 @@ def _permuted_keys(problem: Problem) -> Problem | None:
 
 def _is_ordered(problem: Problem) -> bool:
     """Whether a mask says something about the order of the keys."""
-    return any(group.offset is not None or group.window is not None for group in problem.groups)
+    return any(group.ordered for group in problem.groups)
 
 
 def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:

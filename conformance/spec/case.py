@@ -24,6 +24,9 @@ Projection = Literal["q", "k", "v", "o"]
 
 PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
+Native = Literal["causal", "window", "lengths", "short"]
+"""Roles of arguments, and a mask that leaves out keys."""
+
 Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 """Numbers that are none in all keys, or values, that nobody attends."""
 
@@ -40,7 +43,7 @@ class ArrayMask:
 
     kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds:
     values (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and
-    lengths_q), or distribution (additive). element, true_means, verbatim: as in docs/cases.md.
+    lengths_q), or distribution (additive). element, true_means, verbatim, short: as in docs/cases.md.
     """
 
     kind: Literal["key_padding", "attention", "additive"]
@@ -54,13 +57,19 @@ class ArrayMask:
     seed: int = 0
     true_means: Literal["attend", "ignore"] = "attend"
     verbatim: bool = False
+    short: int = 0
 
 
 @dataclass(frozen=True)
 class CausalMask:
-    """Key <= query + offset. offset "start" is 0, "end" is seq_len_k - seq_len_q, "past" the length of the past."""
+    """
+    Key <= query + offset.
 
-    offset: Literal["start", "end", "past"] | int = "start"
+    offset "start" is 0, "end" is seq_len_k - seq_len_q, "past" the length of the past, and "lengths", of each item, the
+    number of keys that key_padding leaves less seq_len_q.
+    """
+
+    offset: Literal["start", "end", "past", "lengths"] | int = "start"
     element: Element = "bool"
     kind: Literal["causal"] = "causal"
 
@@ -71,7 +80,7 @@ class WindowMask:
 
     left: int | None = None
     right: int | None = None
-    offset: Literal["start", "past"] = "start"
+    offset: Literal["start", "past", "lengths"] = "start"
     element: Element = "bool"
     kind: Literal["window"] = "window"
 
@@ -110,8 +119,9 @@ class Case:
     The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
     no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. calls: how
     often the call is made, with the same objects; the last reply counts. mistake: the call has it and must be refused;
-    everything else is said of the valid call, its twin. yaml: the expanded entry as text, to show. source: where the
-    entry begins, "cases/masks/key_padding.yaml:6".
+    everything else is said of the valid call, its twin. native: roles of arguments that the call must use, and "short":
+    a subject that has none declines. yaml: the expanded entry as text, to show. source: where the entry begins,
+    "cases/masks/key_padding.yaml:6".
     """
 
     id: str
@@ -148,6 +158,7 @@ class Case:
     published: Published | None = None
     calls: int = 1
     mistake: refusals.Name | None = None
+    native: tuple[Native, ...] = ()
     yaml: str = ""
     source: str = ""
 

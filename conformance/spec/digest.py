@@ -75,6 +75,7 @@ def _rare(problem: Problem) -> dict[str, object]:
     found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
     found |= {"past": problem.past} if problem.past else {}
     found |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
+    found |= {"native": list(problem.native)} if problem.native else {}
     found |= {} if problem.mistake is None else {"mistake": problem.mistake}
     found |= {} if problem.activation is None else {"activation": problem.activation}
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
@@ -82,7 +83,9 @@ def _rare(problem: Problem) -> dict[str, object]:
 
 def _facts(group: Group) -> list[object]:
     window = None if group.window is None else list(group.window)
-    return [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
+    rare = {"moved": group.moved and list(group.moved), "short": group.short}
+    about = [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
+    return [*about, rare] if any(rare.values()) else about
 
 
 def _named(problem: Problem) -> Iterator[tuple[str, Array]]:

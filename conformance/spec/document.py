@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from conformance.spec import patterns, refusals, streams
-from conformance.spec.case import Poison, Projection
+from conformance.spec.case import Native, Poison, Projection
 from conformance.spec.model import Model
 from conformance.spec.published import PublishedFields
 
@@ -45,6 +45,9 @@ class OverAxes(Model):
     seed: Seed = Field(default=0, description="For random ones.")
     true_means: TrueMeans = Field(default="attend", description="How literal boolean values are read.")
     verbatim: bool = Field(default=False, description="Handed over unconverted.")
+    short: Size | None = Field(
+        default=None, description="So many keys, the last, are masked, and left out of an array that may be shorter."
+    )
 
 
 class KeyPadding(OverAxes):
@@ -75,8 +78,10 @@ class Causal(Model):
     """Key <= query + offset."""
 
     kind: Literal["causal"]
-    offset: Literal["start", "end", "past"] | Shift = Field(
-        default="start", description="start: 0; end: seq_len_k - seq_len_q; past: its length; or an integer."
+    offset: Literal["start", "end", "past", "lengths"] | Shift = Field(
+        default="start",
+        description="start: 0; end: seq_len_k - seq_len_q; past: its length; lengths: keys of the item - seq_len_q; "
+        "or an integer.",
     )
     element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
@@ -87,7 +92,9 @@ class Window(Model):
     kind: Literal["window"]
     left: Width | None = Field(default=None, description="null is unbounded.")
     right: Width | None = Field(default=None, description="null is unbounded.")
-    offset: Literal["start", "past"] = Field(default="start", description="start: 0; past: its length.")
+    offset: Literal["start", "past", "lengths"] = Field(
+        default="start", description="start: 0; past: its length; lengths: keys of the item - seq_len_q."
+    )
     element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
 
 
@@ -167,6 +174,9 @@ class Entry(Model):
     outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
     expect: Literal["error"] | None = Field(default=None, description="The call must be refused: it has a mistake.")
     mistake: refusals.Name | None = Field(default=None, description="What does not fit, of a call that does.")
+    native: list[Native] = Field(
+        default=[], description="Arguments that the call must use: a subject that has none of them is unsupported."
+    )
     published: PublishedFields | None = Field(default=None, description="Numbers printed elsewhere for this case.")
 
 

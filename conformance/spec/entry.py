@@ -117,6 +117,7 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         tags=tuple(entry.tags),
         published=published(entry.published, suite),
         mistake=entry.mistake,
+        native=tuple(entry.native),
     )
 
 
@@ -143,6 +144,7 @@ def _mask(model: document.AnyMask) -> Mask:
         seed=model.seed,
         true_means=model.true_means,
         verbatim=model.verbatim,
+        short=model.short or 0,
     )
 
 

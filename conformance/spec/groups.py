@@ -16,7 +16,9 @@ def group(case: Case, mask: Mask, stream: str) -> Group:
     """
     if isinstance(mask, ArrayMask):
         values = _spread(_written(case, mask, stream), mask.axes)
-        return Group(SLOTLESS, (mask.kind,), mask.element, values, verbatim=mask.verbatim)
+        return Group(SLOTLESS, (mask.kind,), mask.element, values, verbatim=mask.verbatim, short=mask.short)
+    if mask.offset == "lengths":
+        return _moved(case, mask)
     query, key = np.arange(case.seq_len_q)[:, None], np.arange(case.seq_len_k)[None, :]
     if isinstance(mask, CausalMask):
         offset = _offset(case, mask)
@@ -29,8 +31,22 @@ def group(case: Case, mask: Mask, stream: str) -> Group:
     return Group(SLOTLESS, ("window",), mask.element, _flat(attended, mask), window=(left, right))
 
 
+def _moved(case: Case, mask: CausalMask | WindowMask) -> Group:
+    """A causal mask or window that moves with the keys which padding leaves of each item."""
+    left, right = (None, 0) if isinstance(mask, CausalMask) else (mask.left, mask.right)
+    place = np.arange(case.seq_len_q)[:, None] + np.array(padding_lengths(case))[:, None, None] - case.seq_len_q
+    attended = _as_element(_in_window(left, right, place, np.arange(case.seq_len_k)), mask.element, verbatim=False)
+    return Group(SLOTLESS, (mask.kind,), mask.element, _spread(attended, ("b", "q", "k")), moved=(left, right))
+
+
+def padding_lengths(case: Case) -> tuple[int, ...] | None:
+    """How many keys key_padding leaves of each item, from the first; None unless one such mask says so by lengths."""
+    found = [m.lengths for m in case.masks if isinstance(m, ArrayMask) and m.kind == "key_padding" and not m.pattern]
+    return found[0] if len(found) == 1 else None
+
+
 def _offset(case: Case, mask: CausalMask | WindowMask) -> int:
-    named = {"start": 0, "end": case.seq_len_k - case.seq_len_q, "past": case.past}
+    named: dict[str, int] = {"start": 0, "end": case.seq_len_k - case.seq_len_q, "past": case.past}
     return named[mask.offset] if isinstance(mask.offset, str) else mask.offset
 
 

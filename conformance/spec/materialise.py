@@ -76,6 +76,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         residual=case.residual,
         past=case.past,
         mistake=case.mistake,
+        native=case.native,
         dropout_p=case.dropout_p,
         layout=case.inputs.layout,
         requirements=case.requirements(),

@@ -1,8 +1,8 @@
 """
 The node tests of the ONNX operator Attention as cases: the same problem in our words, with what onnx expects.
 
-A number of valid keys per item becomes a mask, and so do the diagonal and the window that it moves item by item.
-Nothing else is changed.
+Each is asked as it stands: a number of valid keys, a causal flag, a window, or a mask of fewer keys, has to reach an
+argument that is made for it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from conformance.spec.problem import PRESENT, PRESENTS, Array
 SOURCE = "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py"
 BFLOAT16_RTOL = 2.0**-6
 """What onnx's own runner allows at least in bfloat16: onnx/backend/test/runner/__init__.py."""
+NONPAD = "nonpad_kv_seqlen"
 MODES = ("scaled", "capped", "logits", "weights")
 """What qk_matmul_output holds, by its mode."""
 
@@ -37,6 +38,20 @@ class Vector:
     def past(self) -> int:
         """How many keys come from the cache."""
         return int(self.arrays["past_key"].shape[2]) if "past_key" in self.inputs else 0
+
+    @property
+    def window(self) -> tuple[int | None, int | None]:
+        """How many keys to either side; None is unbounded."""
+        left, right = (int(self.attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
+        return (None if left < 0 else left), (None if right < 0 else right)
+
+    @property
+    def short(self) -> int:
+        """How many keys, the last, the array mask leaves out."""
+        if "attn_mask" not in self.inputs:
+            return 0
+        keys = self.past + self.heads("K", "kv_num_heads").shape[2]
+        return int(keys - self.arrays["attn_mask"].shape[-1])
 
     @property
     def mode(self) -> int:
@@ -85,7 +100,7 @@ def imported(vector: Vector) -> Imported:
         "value_dim": value.shape[3],
         "outputs": list(dict.fromkeys(PRESENT if name in PRESENTS else name for name in published)),
         "inputs": {"file": f"{vector.name}.inputs.npz"},
-        "masks": list(_masks(vector, query.shape[2], key.shape[2])),
+        "masks": list(_masks(vector)),
         "published": {
             "source": SOURCE,
             "file": f"{vector.name}.published.npz",
@@ -93,6 +108,7 @@ def imported(vector: Vector) -> Imported:
             "atol": vector.atol,
             **({"computed_in": dtype} if dtype in ("float16", "bfloat16") else {}),
         },
+        "native": list(_native(vector)),
         "x-onnx": {"opset": vector.opset, "attributes": dict(vector.attributes)},
     }
     entry |= {name: vector.attributes[name] for name in ("scale", "softcap") if name in vector.attributes}
@@ -103,43 +119,38 @@ def imported(vector: Vector) -> Imported:
 _COUNTS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 
 
-def _masks(vector: Vector, length_q: int, length_k: int) -> Iterator[dict[str, Any]]:
+def _masks(vector: Vector) -> Iterator[dict[str, Any]]:
     """The array mask, then what the attributes and the number of valid keys say."""
     if "attn_mask" in vector.inputs:
-        yield _array_mask(vector, length_k)
-    causal = bool(vector.attributes.get("is_causal", 0))
-    sides = [int(vector.attributes.get(f"{side}_window_size", -1)) for side in ("left", "right")]
-    windowed = max(sides) >= 0
-    if "nonpad_kv_seqlen" in vector.inputs:
-        valid = [int(length) for length in vector.arrays["nonpad_kv_seqlen"]]
-        yield {"kind": "key_padding", "lengths": valid}
-        offsets = np.array(valid) - length_q
-        if causal or windowed:
-            allowed = _around(offsets[:, None, None], length_q, length_k, causal=causal, sides=sides)
-            yield {"kind": "attention", "axes": ["b", "q", "k"], "values": allowed.astype(int).tolist()}
-        return
+        yield _array_mask(vector)
     anchor = {"offset": "past" if vector.past else "start"}
-    if causal:
+    if NONPAD in vector.inputs:
+        yield {"kind": "key_padding", "lengths": [int(length) for length in vector.arrays[NONPAD]]}
+        anchor = {"offset": "lengths"}
+    if vector.attributes.get("is_causal", 0):
         yield {"kind": "causal", **anchor}
-    if windowed:
-        left, right = (None if side < 0 else side for side in sides)
+    left, right = sides = vector.window
+    if sides != (None, None):
         yield {"kind": "window", "left": left, "right": right, **anchor}
 
 
-def _around(offset: Array, length_q: int, length_k: int, *, causal: bool, sides: list[int]) -> Array:
-    """Which keys a query at the absolute position offset + index sees, True = attend."""
-    apart = np.arange(length_k) - (np.arange(length_q)[:, None] + offset)
-    seen = apart <= 0 if causal else np.ones(apart.shape, bool)
-    left, right = sides
-    seen = seen & (apart >= -left) if left >= 0 else seen
-    return seen & (apart <= right) if right >= 0 else seen
+def _native(vector: Vector) -> Iterator[str]:
+    """What of its arguments a subject needs."""
+    if vector.attributes.get("is_causal", 0):
+        yield "causal"
+    if any(f"{side}_window_size" in vector.attributes for side in ("left", "right")):
+        yield "window"
+    if NONPAD in vector.inputs:
+        yield "lengths"
+    if vector.short:
+        yield "short"
 
 
-def _array_mask(vector: Vector, length_k: int) -> dict[str, Any]:
+def _array_mask(vector: Vector) -> dict[str, Any]:
     """attn_mask over the axes that it spans; where it has too few keys the others are masked, as documented."""
     mask = vector.arrays["attn_mask"]
     boolean = vector.inputs["attn_mask"] == "bool"
-    missing = [(0, 0)] * (mask.ndim - 1) + [(0, length_k - mask.shape[-1])]
+    missing = [(0, 0)] * (mask.ndim - 1) + [(0, vector.short)]
     mask = np.pad(mask, missing, constant_values=False if boolean else -np.inf)
     axes = "bhqk"[4 - mask.ndim :]
     kept = [number for number, size in enumerate(mask.shape) if size > 1 or axes[number] == "k"]
@@ -147,12 +158,11 @@ def _array_mask(vector: Vector, length_k: int) -> dict[str, Any]:
     return {
         "kind": "attention" if boolean else "additive",
         "axes": [axes[number] for number in kept],
+        **({"short": vector.short} if vector.short else {}),
         "values": values.astype(int).tolist() if boolean else values.astype(float).tolist(),
     }
 
 
 def _left_out(vector: Vector) -> Iterator[str]:
-    if "nonpad_kv_seqlen" in vector.inputs and vector.attributes.get("is_causal", 0):
-        yield "is_causal beside nonpad_kv_seqlen: subjects are given the mask that it stands for"
     if "softmax_precision" in vector.attributes:
         yield "softmax_precision: arithmetic, which a subject declares"

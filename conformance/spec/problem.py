@@ -45,8 +45,10 @@ class Group:
     num_heads, seq_len_q, seq_len_k); bool for bool and flag elements (True = attend), float64 otherwise (int: non-zero
     = attend; float: added to the logits, -inf = not attended). verbatim: handed over as the case wrote it.
     offset: for a causal mask, how far its diagonal is shifted (0 is top-left). window: for a window, the inclusive
-    numbers of keys to the left and right of the query's own position, None for unbounded. Size-one axes are axes
-    that the mask does not span.
+    numbers of keys to the left and right of the query's own position, None for unbounded. moved: as window, of a
+    causal mask or window that moves with the number of keys of each item: query i of item b stands at lengths[b] -
+    seq_len_q + i; offset and window are None then. short: so many keys, the last, which are masked, need not stand in
+    the array. Size-one axes are axes that the mask does not span.
     """
 
     slot: str
@@ -56,6 +58,13 @@ class Group:
     verbatim: bool = False
     offset: int | None = None
     window: tuple[int | None, int | None] | None = None
+    moved: tuple[int | None, int | None] | None = None
+    short: int = 0
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it says something about the order of the keys."""
+        return any(places is not None for places in (self.offset, self.window, self.moved))
 
     @property
     def allowed(self) -> Array | None:
@@ -79,8 +88,9 @@ class Problem:
     bias_k and bias_v among the parameters are a key and a value that are appended, zero_key one of zeros after it. wo
     is absent where there is no output projection. activation: of the projections of query, key and value. residual:
     the query is added to the output. layout: how query, key and value lie in memory. dropout_p: of a dropout that is
-    inactive. past: how many keys and values, the first, are handed over as those of earlier calls; they count among
-    key and value here. mistake: what is made wrong in the call, which must be refused; nothing here has it.
+    inactive. native: what the call must use, in the words of `Case.native`. past: how many keys and values, the first,
+    are handed over as those of earlier calls; they count among key and value here.
+    mistake: what is made wrong in the call, which must be refused; nothing here has it.
     requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
     grad_output: of the shape of the output, given where gradients are asked for.
     """
@@ -107,6 +117,7 @@ class Problem:
     residual: bool = False
     past: int = 0
     mistake: str | None = None
+    native: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     grad_output: Array | None = None
 

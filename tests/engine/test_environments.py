@@ -133,11 +133,12 @@ def test_arguments_of_another_form_are_wrong_usage(given: list[str], message: st
         ((), ()),
         ((("keras",), ("Tensor_Flow",)), ()),
         ((("keras>=3",),), ()),
-        ((("keras>=3.9",),), ("keras>=3.9",)),
+        ((("keras>=3.9",),), ("keras>=3.9 (3.5.1 is installed)",)),
+        ((("keras>=3,<3.5", "jax"),), ("keras>=3,<3.5 (3.5.1 is installed) or jax",)),
         ((("keras>=4", "tensor-flow"),), ()),
         ((("torch", "pytorch"), ("jax",), ("keras",)), ("torch or pytorch", "jax")),
         ((("nightly>=2",),), ()),
-        ((("broken",),), ("broken",)),
+        ((("broken",),), ("broken (unknown is installed)",)),
     ],
 )
 def test_what_is_missing(requires: tuple[tuple[str, ...], ...], lacking: tuple[str, ...]) -> None:

@@ -454,3 +454,72 @@ def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_st
     )
     for groups in ((additive(), attention()), (attention(), additive())):
         assert set(route(problem(*groups), both).arguments) == {"bias"}
+
+
+NONPAD: dict[str, dict[str, Any]] = {
+    "attn_mask": {
+        "role": "mask",
+        "takes": ["attention", "key_padding", "causal", "window"],
+        "axes": [["b", "h", "q", "k"]],
+        "broadcast": ["b", "h"],
+        "short": True,
+        "bool": "attend",
+    },
+    "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]], "without": ["past"]},
+    "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
+}
+"""As ONNX Attention since opset 24."""
+
+
+def moved() -> Group:
+    """A causal mask that moves with the lengths of `padding`."""
+    place = np.arange(Q)[:, None] + np.array([7, 4])[:, None, None] - Q
+    return Group("", ("causal",), "bool", (np.arange(K) <= place)[:, None], moved=(None, 0))
+
+
+def test_a_diagonal_that_lengths_move_is_a_flag_beside_them_and_a_mask_elsewhere() -> None:
+    native = route(problem(padding(), moved()), parse_slots(NONPAD))
+    assert native.arguments["is_causal"] is True
+    assert "attn_mask" not in native.arguments
+    apart = route(problem(padding(), causal()), parse_slots(NONPAD))
+    assert set(apart.arguments) == {"nonpad_kv_seqlen", "attn_mask"}
+    assert np.array_equal(bits(apart, "attn_mask")[0, 0], causal().values[0, 0])
+    elsewhere = route(problem(padding(), moved()), slots("torch.sdpa"))
+    assert set(elsewhere.arguments) == {"attn_mask"}
+    assert np.array_equal(bits(elsewhere, "attn_mask")[:, :1], padding().values & moved().values)
+
+
+def test_lengths_that_do_not_go_with_a_past_are_a_mask_beside_one() -> None:
+    assert set(route(problem(padding()), parse_slots(NONPAD)).arguments) == {"nonpad_kv_seqlen"}
+    assert set(route(problem(padding()).but(past=2), parse_slots(NONPAD)).arguments) == {"attn_mask"}
+
+
+def test_a_mask_leaves_out_keys_that_it_masks_where_that_is_documented() -> None:
+    mask = replace(attention(), values=attention().values & (np.arange(K) < K - 2), short=2)
+    short = bits(route(problem(mask), parse_slots(NONPAD)), "attn_mask")
+    assert np.array_equal(short[0, 0], mask.values[0, 0, :, :-2])
+    assert bits(route(problem(mask), slots("torch.sdpa")), "attn_mask").shape[-1] == K
+    shown = replace(mask, values=attention().values | True)
+    assert bits(route(problem(shown), parse_slots(NONPAD)), "attn_mask").shape[-1] == K
+
+
+@pytest.mark.parametrize(
+    ("native", "groups", "lacking"),
+    [
+        (("lengths",), (padding(),), "lengths"),
+        (("causal", "lengths"), (padding(), moved()), "a causal flag and lengths"),
+        (("window",), (window(),), "a window"),
+        (("window",), (), "a window"),
+        (("short",), (attention(),), "a mask of fewer keys"),
+    ],
+)
+def test_what_is_asked_as_it_stands_is_never_folded(
+    native: tuple[str, ...], groups: tuple[Group, ...], lacking: str
+) -> None:
+    asked = problem(*groups).but(native=native)
+    only_mask = {"attn_mask": NONPAD["attn_mask"]}
+    with pytest.raises(Declined, match=f"as it stands, and no argument takes {lacking}$"):
+        route(asked, parse_slots(only_mask))
+    assert route_dense(asked, parse_slots(NONPAD)) is None
+    if native != ("short",):
+        assert route(asked, parse_slots({**NONPAD, "window": {"role": "window"}})) is not None

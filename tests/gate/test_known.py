@@ -154,6 +154,7 @@ def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
         ({"when": {"dead_row": False}}, False),
         ({"when": {"without_outputs": ["weights"]}}, True),
         ({"when": {"outputs": ["weights"]}}, False),
+        ({"when": {"without_requirements": ["past"]}}, True),
         ({"when": {"alias": ["qkv"]}}, False),
         ({"when": {"masks": False}}, False),
         ({"when": {"sizes": {"head_dim": 11}, "sizes_differ": [["seq_len_q", "seq_len_k"]]}}, True),

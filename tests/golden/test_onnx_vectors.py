@@ -18,6 +18,7 @@ from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
+from ..running import cells as judged
 from ..running import conformance
 
 pytestmark = pytest.mark.frameworks
@@ -91,10 +92,27 @@ def test_a_past_is_one(cases: Mapping[str, Case]) -> None:
 
 def test_what_is_left_out_is_said(said: list[str]) -> None:
     left_out = {line.strip().partition(":")[2].strip() for line in said if line.startswith("  left out")}
-    assert left_out == {
-        "is_causal beside nonpad_kv_seqlen: subjects are given the mask that it stands for",
-        "softmax_precision: arithmetic, which a subject declares",
+    assert left_out == {"softmax_precision: arithmetic, which a subject declares"}
+
+
+def test_a_subject_declines_what_its_opset_does_not_have(folder: Path, cases: Mapping[str, Case]) -> None:
+    named = (
+        "4d",
+        "local_window",
+        "4d_diff_heads_mask4d_padded_kv",
+        "4d_causal_nonpad_negative_offset_structural_empty",
+    )
+    assert set(named) <= set(cases)
+    out = folder.parent / "opsets"
+    words = [word for name in named for word in ("-k", f"attention/{name}")]
+    conformance("run", str(folder), "-a", "onnx.attention", *words, "--out", str(out))
+    found = {
+        (subject.removeprefix("onnx.attention"), case.removeprefix("attention/")): cell["verdict"]
+        for (case, subject), cell in judged(out).items()
     }
+    native = {"[reference]": named, "[reference-24]": (named[0], *named[2:]), "[reference-23]": named[:1]}
+    for subject, has in native.items():
+        assert [found[subject, name] for name in named] == ["pass" if name in has else "unsupported" for name in named]
 
 
 def test_a_past_moves_the_diagonal(cases: Mapping[str, Case]) -> None:

@@ -9,6 +9,7 @@ WORDS = [
     ({"dtype": ["float16", "bfloat16"]}, "in float16 or bfloat16"),
     ({"operator": "mha", "alias": ["kv"]}, "of mha and with key as value"),
     ({"outputs": ["weights"], "without_outputs": ["weights_mean"]}, "with weights asked for and without weights_mean"),
+    ({"requirements": ["scale"], "without_requirements": ["past"]}, "with scale and without past"),
     ({"masks": False, "scaled": True}, "with a scale given and without a mask"),
     ({"slots": ["bias"], "without_slots": ["mask"]}, "with bias given and without mask"),
     ({"elements": {"bias": "float"}, "verbatim": True}, "with masks as they are written and with a float bias"),

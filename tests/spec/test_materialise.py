@@ -50,6 +50,24 @@ def test_leading_padding(make: Make) -> None:
     np.testing.assert_array_equal(values(make, mask, **SMALL)[:, 0, 0], drawn("####", "...#"))
 
 
+def test_padding_moves_what_is_anchored_to_it_item_by_item(make: Make) -> None:
+    masks = [
+        {"kind": "key_padding", "lengths": [5, 3, 1]},
+        {"kind": "causal", "offset": "lengths"},
+        {"kind": "window", "left": 1, "right": 0, "offset": "lengths"},
+    ]
+    problem = materialise(make(masks=masks, batch=3, seq_len_q=2, seq_len_k=5, operator="sdpa"))
+    assert [group.moved for group in problem.groups] == [None, (None, 0), (1, 0)]
+    assert [group.offset for group in problem.groups] == [None, None, None]
+    shown = problem.groups[1].values[:, 0].astype(int).tolist()
+    assert shown == [
+        [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]],
+        [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]],
+        [[0, 0, 0, 0, 0], [1, 0, 0, 0, 0]],
+    ]
+    assert problem.groups[2].values[1, 0].astype(int).tolist() == [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]]
+
+
 def test_a_past_shifts_what_is_anchored_to_it(make: Make) -> None:
     masks = [{"kind": "causal", "offset": "past"}, {"kind": "window", "left": 1, "right": 0, "offset": "past"}]
     sizes = {"seq_len_q": 2, "seq_len_k": 5, "past": 3, "operator": "sdpa"}
