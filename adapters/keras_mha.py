@@ -125,28 +125,18 @@ def mha(call: Call) -> dict[str, Any]:
     return {name: array[:, 0] for name, array in reply.items()} if axes else reply
 
 
-class Padded(keras.layers.Layer):
-    """Gives a tensor back with a mask attached: https://keras.io/guides/understanding_masking_and_padding/."""
-
-    def __init__(self, mask: Any) -> None:
-        super().__init__()
-        self.mask = mask
-
-    def call(self, inputs: Any) -> Any:
-        """Nothing is changed."""
-        return inputs
-
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:  # noqa: ARG002 - Keras' signature
-        """What the next layer finds attached."""
-        return self.mask
-
-
 def with_masks_attached(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments without the masks of query, key and value, which travel with their tensors."""
+    """
+    The arguments without the masks of query, key and value, which a layer before attaches to their tensors.
+
+    https://keras.io/guides/understanding_masking_and_padding/
+    """
     given = dict(arguments)
     for name in ("query", "key", "value"):
         tensor, mask = keras.ops.convert_to_tensor(given[name]), given.pop(f"{name}_mask", None)
-        given[name] = tensor if mask is None else Padded(keras.ops.convert_to_tensor(mask))(tensor)
+        given[name] = (
+            tensor if mask is None else keras.layers.Lambda(lambda x: x, mask=keras.ops.convert_to_tensor(mask))(tensor)
+        )
     return given
 
 

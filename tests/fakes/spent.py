@@ -1,4 +1,4 @@
-"""An adapter whose framework changes the arrays that it is given, so that a second call with them has another answer."""
+"""An adapter whose framework changes the arrays that it is given: a second call with them has another answer."""
 
 from typing import Any
 
