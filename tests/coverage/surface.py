@@ -92,16 +92,17 @@ class Operator:
 
 @dataclass(frozen=True)
 class Printed:
-    """Functions of a published text, as the adapter has copied them; names as `function` or `Class.method`."""
+    """Functions of a published text, as the adapter has them: `function` or `Class.method`; `named`: inputs in a tuple."""
 
     file: str
     names: tuple[str, ...]
     outputs: tuple[str, ...] = ("output",)
+    named: tuple[str, ...] = ()
 
     def read(self) -> Found:
         """Arguments by the text of the adapter."""
         body = ast.parse((ROOT / "adapters" / self.file).read_bytes()).body
-        given: dict[str, str | None] = {}
+        given: dict[str, str | None] = dict.fromkeys(self.named)
         for name in self.names:
             given |= printed_arguments(body, name.split("."))
         entry = f"{' and '.join(self.names)} of the text"
@@ -236,7 +237,7 @@ ENTRY_POINTS: Mapping[str, Any] = {
     "ort.contrib_mha": Operator("onnxruntime", "com.microsoft", "MultiHeadAttention"),
     "published.bert_numpy": Printed("published_bert_numpy.py", ("self_attention",)),
     "published.stepwise_torch": Printed("published_stepwise_torch.py", ("multihead",), ("output", "weights")),
-    "published.tf1_manual": Printed("published_tf1_manual.py", ("multihead",)),
+    "published.tf1_manual": Printed("published_tf1_manual.py", ("multihead",), named=("raw_keys",)),
     "published.tf_mha": Printed("published_tf_mha.py", ("MultiHeadAttention.call",), ("output", "weights")),
     "published.tf_sdpa": Printed("_published_tf.py", ("attention",), ("output", "weights")),
     "published.torch_manual": Printed(
