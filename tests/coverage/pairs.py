@@ -14,7 +14,6 @@ from conformance.bridge.contract import Call
 from conformance.engine.adapters import Adapter, Subject, read_adapters
 from conformance.engine.cells import Cell, make_cell
 from conformance.report.adapter_table import written
-from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 
@@ -126,28 +125,34 @@ def adapters() -> Mapping[str, Adapter]:
 
 
 @cache
-def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
-    """Adapter -> the calls that reach its framework, as the id of the case and words; mistakes are none."""
+def cells() -> tuple[Cell, ...]:
+    """Every call that is made of the cases and within what its subject lists; mistakes are none."""
     cases = [case for case in load([ROOT / "cases"], ROOT / "cases") if case.mistake is None]
     subjects = [Subject(adapter, variant) for adapter in adapters().values() for variant in adapter.variants]
-    declining = {adapter.name for adapter in adapters().values() if written(adapter.path).refusals}
-    found: dict[str, list[tuple[str, Words]]] = defaultdict(list)
+    made = []
     for case in cases:
         problem = materialise(case)
-        for subject in subjects:
-            if call := reaching(case, problem, subject, careful=subject.adapter.name in declining):
-                found[subject.adapter.name].append((case.id, words_of(call)))
+        able = [subject for subject in subjects if set(problem.requirements) <= set(subject.capabilities)]
+        made += [make_cell(case, problem, subject) for subject in able]
+    return tuple(cell for cell in made if isinstance(cell, Cell))
+
+
+def declined(name: str) -> set[str]:
+    """The calls that an adapter declines, as `case on subject`."""
+    own = [cell for cell in cells() if cell.subject.adapter.name == name]
+    return {" on ".join(cell.key) for cell in own if declines(cell.subject.adapter.path, cell.call)}
+
+
+@cache
+def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
+    """Adapter -> the calls that reach its framework, as the id of the case and words."""
+    refusing = {name: declined(name) for name, adapter in adapters().items() if written(adapter.path).refusals}
+    found: dict[str, list[tuple[str, Words]]] = defaultdict(list)
+    for cell in cells():
+        name = cell.subject.adapter.name
+        if " on ".join(cell.key) not in refusing.get(name, ()):
+            found[name].append((cell.case.id, words_of(cell.call)))
     return {name: tuple(each) for name, each in found.items()}
-
-
-def reaching(case: Case, problem: Any, subject: Subject, *, careful: bool) -> Call | None:
-    """The call that a case becomes, or None where it is declined."""
-    if not set(problem.requirements) <= set(subject.capabilities):
-        return None
-    cell = make_cell(case, problem, subject)
-    if not isinstance(cell, Cell) or (careful and declines(subject.adapter.path, cell.call)):
-        return None
-    return cell.call
 
 
 def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
