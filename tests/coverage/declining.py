@@ -8,7 +8,7 @@ by the facts of the call alone. `test_surface.py` shows on real frameworks that 
 import importlib.abc
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.machinery import ModuleSpec
@@ -35,13 +35,13 @@ class Reached(BaseException):
 def stopping() -> Iterator[None]:
     """In place of framework_call."""
     raise Reached
-    yield
+    yield  # type: ignore[unreachable]  # it makes a generator of this
 
 
 class _StandIn(ModuleType):
     """A module that has every name."""
 
-    __path__: Sequence[str] = ()
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - a module's own
     __all__: Sequence[str] = ()
 
     def __getattr__(self, name: str) -> Any:

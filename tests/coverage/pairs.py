@@ -1,4 +1,4 @@
-"""Which arguments, pairs of arguments and outputs of every entry point the cases ask; `complaints` says what is absent."""
+"""Which arguments, pairs of them, and outputs of every entry point the cases ask; `complaints` says what is absent."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -231,6 +231,7 @@ def _as_named(subject: Subject) -> Mapping[str, str]:
     return slots | {name: f"requirement {name}" for name in subject.capabilities if name != "mistakes"}
 
 
+@cache
 def said_of_arguments() -> dict[str, Any]:
     """What arguments.yaml says."""
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))

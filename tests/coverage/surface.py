@@ -13,6 +13,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ class Aten:
     def read(self) -> Found:
         """Arguments by the schema."""
         torch = importlib.import_module("torch")
-        (schema,) = torch._C._jit_get_schemas_for_operator(f"aten::{self.name}")  # noqa: SLF001 - no public way
+        (schema,) = torch._C._jit_get_schemas_for_operator(f"aten::{self.name}")
         given = {
             argument.name: repr(argument.default_value) if argument.has_default_value() else None
             for argument in schema.arguments
@@ -92,7 +93,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Printed:
-    """Functions of a published text, as the adapter has them: `function` or `Class.method`; `named`: inputs in a tuple."""
+    """Functions of a published text, as the adapter has them: `function` or `Class.method`; named: those in a tuple."""
 
     file: str
     names: tuple[str, ...]
@@ -323,6 +324,7 @@ def all_packages() -> list[str]:
     return sorted({owners(name) for name in ENTRY_POINTS})
 
 
+@cache
 def stored() -> dict[str, Any]:
     """What surface.yaml says."""
     return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))

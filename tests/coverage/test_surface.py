@@ -25,7 +25,13 @@ NARROW = "ort.contrib_attention", "ort.contrib_mha", "onnx.attention", "torch.mh
 def python(*words: str) -> Any:
     """What a fresh interpreter prints last, as JSON: no test process has frameworks."""
     done = subprocess.run(
-        [sys.executable, *words], capture_output=True, text=True, timeout=600, check=False, cwd=ROOT, env=os.environ | QUIET
+        [sys.executable, *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | QUIET,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -36,7 +42,7 @@ def test_every_package_of_the_session_is_there() -> None:
 
 
 def test_what_is_stored_is_what_the_installed_releases_offer() -> None:
-    """A release that adds an argument, an output or a layer fails here: run `nox -s coverage`, and say what fills it."""
+    """A release that adds an argument, an output or a layer fails here: run `nox -s coverage`, say what fills it."""
     there = [name for name in all_packages() if installed(name) is not None]
     found, kept = python("-c", READ, *there), stored()
     assert found["versions"] == {name: kept["versions"][name] for name in found["versions"]}
