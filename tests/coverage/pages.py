@@ -1,14 +1,13 @@
 """
-The pages of docs/coverage/: one for each framework, written from surface.yaml, arguments.yaml, the cases and adapters.
+The pages of docs/coverage/, one for each framework, written from surface.yaml, arguments.yaml, cases and adapters.
 
-`python -m tests.coverage.pages` writes them; nothing of a framework is needed. `nox -s coverage` reads the surface first.
+`python -m tests.coverage.pages` writes them and needs no framework; `nox -s coverage` reads the surface first.
 """
 
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from string import ascii_lowercase
-from typing import Any
 
 import yaml
 
