@@ -19,7 +19,7 @@ HERE = ("torch", "keras", "tf_keras", "jax", "flax", "onnx", "onnxruntime")
 """What the session of the tests installs; `nox -s coverage` has the others, too."""
 QUIET = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "torch", "JAX_PLATFORMS": "cpu"}
 READ = "import json, sys; from tests.coverage.surface import surface; print(json.dumps(surface(sys.argv[1:])))"
-NARROW = "ort.contrib_attention", "ort.contrib_mha", "onnx.attention", "torch.mha"
+REFUSING = "ort.contrib_attention", "ort.contrib_gqa", "flax.mha"
 
 
 def python(*words: str) -> Any:
@@ -50,7 +50,7 @@ def test_what_is_stored_is_what_the_installed_releases_offer() -> None:
     assert found["exported"] == {name: kept["exported"][name] for name in found["exported"]}
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", REFUSING)
 def test_an_adapter_declines_on_its_framework_what_it_declines_on_stand_ins(name: str) -> None:
     found = python("-m", "tests.coverage.on_frameworks", name)
     assert found["asked"] > 0
