@@ -144,6 +144,20 @@ def versions(session: nox.Session) -> None:
 
 
 @nox.session
+def coverage(session: nox.Session) -> None:
+    """List what entry points offer, and write docs/coverage/: which arguments, pairs and outputs the cases ask."""
+    install_frameworks(session, "all,equinox,transformers,openvino")
+    quiet = {
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "KERAS_BACKEND": "torch",
+        "JAX_PLATFORMS": "cpu",
+    }
+    session.run("python", "-m", "tests.coverage.surface", env=quiet)
+    session.run("python", "-m", "tests.coverage.pages")
+
+
+@nox.session
 def replays(session: nox.Session) -> None:
     """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
     install(session, "-e", ".")

@@ -43,13 +43,14 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
 
     def differentiated(params: list[Any], given: dict[str, Any], masks: dict[str, Any], wanted: Any) -> Found:
         def attend(params: list[Any], given: dict[str, Any]) -> Any:
-            return layer.stateless_call(params, [], **given, **masks, **flags)[0]
+            return layer.stateless_call(params, others_held, **given, **masks, **flags)[0]
 
         output, pull = jax.vjp(attend, params, given)
         slopes, by_inputs = pull(wanted)
         return output, by_inputs, slopes
 
     params = [variable.value for variable in layer.trainable_variables]
+    others_held = [variable.value for variable in layer.non_trainable_variables]  # of dropout, which counts its numbers
     found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
     return found
 

@@ -1,6 +1,7 @@
 """The suites that are shipped: many distinct problems in few compilations, all judgeable, for every subject."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,7 @@ THEMES = {
     *("numerics", "parameters", "gradients", "published"),
 }
 OPERATORS = ("sdpa", "mha")
+BUDGETS = ("", "printed", "paired")
 HALF = ("float16", "bfloat16")
 
 DISTINCT = 300
@@ -36,6 +38,9 @@ SHAPES = 29
 PRINTED_SHAPES = 12
 PRINTED_SIGNATURES = 6
 """Texts have the shapes that they print: these come on top, docs/architecture.md."""
+PAIRED_SHAPES = 10
+PAIRED_SIGNATURES = 15
+"""So do the suites that ask every pair of arguments together."""
 SIGNATURES = 99
 """Compilations per subject: docs/architecture.md allows about 60, aliases and dense routes not counted."""
 FORMS = 40
@@ -83,6 +88,16 @@ def theme(case: Case) -> str:
 
 def printed(case: Case) -> bool:
     return theme(case) == "published"
+
+
+def paired(case: Case) -> bool:
+    """Whether the case is there to ask for arguments together (docs/coverage/)."""
+    return case.suite.endswith("/arguments")
+
+
+def on_top(case: Case) -> str:
+    """The budget of its own that a case has, if any."""
+    return "printed" if printed(case) else "paired" if paired(case) else ""
 
 
 def has_dead_row(problem: Problem) -> bool:
@@ -144,14 +159,15 @@ def test_whatever_sends_a_call_another_way_is_asked_together_with_whatever_else_
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_shapes_are_few(operator: str) -> None:
-    ordinary = {shape(case) for case in of(operator) if not printed(case)}
-    assert len(ordinary) <= SHAPES
-    assert len({shape(case) for case in of(operator)} - ordinary) <= PRINTED_SHAPES
+    shapes = {budget: {shape(case) for case in of(operator) if on_top(case) == budget} for budget in BUDGETS}
+    assert len(shapes[""]) <= SHAPES
+    assert len(shapes["printed"] - shapes[""]) <= PRINTED_SHAPES
+    assert len(shapes["paired"] - shapes[""]) <= PAIRED_SHAPES
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_other_precisions_and_weights_are_asked_on_few_shapes(operator: str) -> None:
-    cases = [case for case in of(operator) if not printed(case)]
+    cases = [case for case in of(operator) if not on_top(case)]
     precise = {shape(case) for case in cases if case.dtype != "float32"}
     weighing = {shape(case) for case in cases if not {"output", "gradients"}.issuperset(case.outputs)}
     differentiated = {shape(case) for case in cases if "gradients" in case.outputs}
@@ -167,15 +183,16 @@ def test_three_shapes_are_longer_than_a_block_of_a_kernel(operator: str) -> None
 
 
 def test_half_of_the_mha_shapes_fit_torch() -> None:
-    shapes = {shape(case): case for case in of("mha")}
+    shapes = {shape(case): case for case in of("mha") if not paired(case)}
     assert sum(set(case.requirements()) <= {"no_bias"} for case in shapes.values()) >= len(shapes) / 2
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_unusual_widths_are_few(operator: str) -> None:
     unusual = {"value_dim", "kdim", "query_dim", "output_dim", "grouped_heads"}
-    wide = [case for case in of(operator) if unusual & set(case.requirements())]
-    assert 0 < len(wide) <= WIDE * len(of(operator))
+    cases = [case for case in of(operator) if not paired(case)]
+    wide = [case for case in cases if unusual & set(case.requirements())]
+    assert 0 < len(wide) <= WIDE * len(cases)
 
 
 @cache
@@ -189,10 +206,13 @@ def cells(subject: Subject) -> tuple[Cell, ...]:
     return tuple(cell for cell in made if isinstance(cell, Cell))
 
 
-def signatures(subject: Subject, rarity: str | None = None, *, texts: bool = False) -> set[str]:
-    """Of ordinary calls, or of those that ask for something rare; of texts, or of all other cases."""
-    own = [cell for cell in cells(subject) if printed(cell.case) == texts]
-    made = [cell for cell in own if (not rarities(cell) if rarity is None else rarity in rarities(cell))]
+def signatures(subject: Subject, rarity: str | None = None, *, budget: str = "") -> set[str]:
+    """Of ordinary calls, or of those that ask for something rare; of the cases with this budget."""
+    own = [cell for cell in cells(subject) if on_top(cell.case) == budget]
+    return compiled(cell for cell in own if (not rarities(cell) if rarity is None else rarity in rarities(cell)))
+
+
+def compiled(made: Iterable[Cell]) -> set[str]:
     return {signature(replace(each.call, facts=_plain(each.call.facts))) for each in made}
 
 
@@ -206,7 +226,7 @@ def rarities(cell: Cell) -> set[str]:
 
 
 def forms(subject: Subject) -> set[object]:
-    return {_form(cell.call) for cell in cells(subject) if not rarities(cell) and not printed(cell.case)}
+    return {_form(cell.call) for cell in cells(subject) if not rarities(cell) and not on_top(cell.case)}
 
 
 def _form(call: Call) -> object:
@@ -223,7 +243,7 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
     for subject in subjects_of(read_adapters([path])):
         if subject.dense:
             continue
-        ordinary = [case for case in CASES if case.mistake is None and not printed(case)]
+        ordinary = [case for case in CASES if case.mistake is None and not on_top(case)]
         asked = [case for case in ordinary if case.operator in subject.operators]
         if subject.framework == "published":  # a text does what it does: a call without its ReLU, say, is none of it
             assert sum(printed(cell.case) for cell in cells(subject)) >= TOLD, subject.name
@@ -233,7 +253,8 @@ def test_a_subject_judges_most_cases_and_compiles_few(path: Path) -> None:
         if "from ._node import" in path.read_text(encoding="utf-8"):  # graphs of one node are made in 0.1 ms
             continue
         assert len(signatures(subject)) <= SIGNATURES, subject.name
-        assert len(signatures(subject, texts=True) - signatures(subject)) <= PRINTED_SIGNATURES, subject.name
+        assert len(signatures(subject, budget="printed") - signatures(subject)) <= PRINTED_SIGNATURES, subject.name
+        assert len(compiled(cell for cell in cells(subject) if paired(cell.case))) <= PAIRED_SIGNATURES, subject.name
         assert len(forms(subject)) <= FORMS, subject.name
         for rarity, limit in RARITIES.items():
             assert len(signatures(subject, rarity)) <= limit, (subject.name, rarity)

@@ -1,0 +1,1 @@
+"""What entry points offer, and which of it the cases ask."""

@@ -1,0 +1,31 @@
+"""What one adapter declines where its framework is installed, up to the framework call: `python -m ... torch.mha`."""
+
+import json
+import sys
+
+import conformance.bridge
+from conformance.bridge.contract import Unsupported
+from conformance.bridge.loading import load
+
+from .declining import Reached, stopping
+from .pairs import adapters, cells
+
+
+def main(name: str) -> None:
+    """Print how many calls there are, and which are declined."""
+    conformance.bridge.framework_call = stopping
+    adapter = load(adapters()[name].path)
+    own = [cell for cell in cells() if cell.subject.adapter.name == name]
+    found = []
+    for cell in own:
+        try:
+            getattr(adapter, cell.call.facts.operator)(cell.call)
+        except Unsupported:
+            found.append(" on ".join(cell.key))
+        except Reached:
+            continue
+    print(json.dumps({"asked": len(own), "declined": sorted(found)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,287 @@
+"""Which arguments, pairs of them, and outputs of every entry point the cases ask; `complaints` says what is absent."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from conformance.bridge.contract import Call
+from conformance.engine.adapters import Adapter, Subject, read_adapters
+from conformance.engine.cells import Cell, make_cell
+from conformance.report.adapter_table import written
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+
+from .declining import declines
+
+ROOT = Path(__file__).parents[2]
+FILE = Path(__file__).with_name("arguments.yaml")
+REFERENCE = {"kdim": "query_dim", "vdim": "query_dim", "output_dim": "query_dim", "value_dim": "head_dim"}
+"""A size, and the one that it ordinarily has."""
+
+Pair = frozenset[str]
+Words = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """
+    An entry point: its surface, what fills its arguments, and why others are left out.
+
+    filled: argument or state -> words of a call. left_out: argument or state -> reason. outputs: output -> words.
+    pairs: (two arguments, reason); beside: (an output, an argument, reason).
+    """
+
+    name: str
+    surface: Mapping[str, Any]
+    filled: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    not_returned: Mapping[str, str] = field(default_factory=dict)
+    pairs: Mapping[Pair, str] = field(default_factory=dict)
+    beside: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> Mapping[str, Mapping[str, str]]:
+        """Of the surface, states among them."""
+        states = {name: {"given": "state", "default": ""} for name in self.surface.get("states", ())}
+        return {**self.surface["arguments"], **states}
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """What takes part in the pairs."""
+        return tuple(name for name in self.arguments if name in self.filled)
+
+    @property
+    def always(self) -> tuple[str, ...]:
+        """What every call gives."""
+        named = (*self.filled, *self.left_out)
+        return tuple(name for name, row in self.arguments.items() if "default" not in row and name not in named)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What takes part in the table of outputs: not what only asks for an output."""
+        return tuple(name for name in self.optional if not asks_for_output(self.filled[name]))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """By how many cases: each argument, each pair, each output, and each output with an argument or without it."""
+
+    alone: Mapping[str, int]
+    together: Mapping[Pair, int]
+    outputs: Mapping[str, int]
+    beside: Mapping[tuple[str, str, bool], int]
+
+
+def asks_for_output(expression: str) -> bool:
+    """Whether an argument does nothing but ask for an output."""
+    return all(word.removeprefix("not ").startswith("output ") for word in terms(expression))
+
+
+def terms(expression: str) -> list[str]:
+    """The words of an expression."""
+    return [word for part in expression.split(" or ") for word in part.split(" and ")]
+
+
+def holds(expression: str, words: Words) -> bool:
+    """Whether a call has these words: `a and b or c`, each perhaps after `not`."""
+    return any(all(_has(word, words) for word in part.split(" and ")) for part in expression.split(" or "))
+
+
+def _has(word: str, words: Words) -> bool:
+    return word.removeprefix("not ") not in words if word.startswith("not ") else word in words
+
+
+def words_of(call: Call) -> Words:
+    """What a call has: `slot attn_mask`, `requirement scale`, `output weights`, `variant eval`, `size kdim` ..."""
+    facts, sizes = call.facts, call.facts.sizes
+    outputs = {"gradients" if name.startswith("grad_") else name for name in facts.outputs}
+    outputs |= {"present"} if any(name.startswith("present") for name in facts.outputs) else set()
+    return frozenset(
+        (
+            f"variant {facts.variant}",
+            f"alias {facts.alias}",
+            f"dtype {facts.dtype}",
+            f"operator {facts.operator}",
+            *(f"slot {name}" for name in call.arguments),
+            *(f"{mask.element} {mask.slot}" for mask in facts.masks),
+            *(f"requirement {name}" for name in facts.requirements),
+            *(f"output {name}" for name in outputs),
+            *(f"size {name}" for name, usual in REFERENCE.items() if name in sizes and sizes[name] != sizes[usual]),
+        )
+    )
+
+
+@cache
+def adapters() -> Mapping[str, Adapter]:
+    """The shipped adapters by name."""
+    return {adapter.name: adapter for adapter in read_adapters([ROOT / "adapters"])}
+
+
+@cache
+def cells() -> tuple[Cell, ...]:
+    """Every call that is made of the cases and within what its subject lists; mistakes are none."""
+    cases = [case for case in load([ROOT / "cases"], ROOT / "cases") if case.mistake is None]
+    subjects = [Subject(adapter, variant) for adapter in adapters().values() for variant in adapter.variants]
+    made = []
+    for case in cases:
+        problem = materialise(case)
+        able = [subject for subject in subjects if set(problem.requirements) <= set(subject.capabilities)]
+        made += [make_cell(case, problem, subject) for subject in able]
+    return tuple(cell for cell in made if isinstance(cell, Cell))
+
+
+def declined(name: str) -> set[str]:
+    """The calls that an adapter declines, as `case on subject`."""
+    own = [cell for cell in cells() if cell.subject.adapter.name == name]
+    return {" on ".join(cell.key) for cell in own if declines(cell.subject.adapter.path, cell.call)}
+
+
+@cache
+def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
+    """Adapter -> the calls that reach its framework, as the id of the case and words."""
+    refusing = {name: declined(name) for name, adapter in adapters().items() if written(adapter.path).refusals}
+    found: dict[str, list[tuple[str, Words]]] = defaultdict(list)
+    for cell in cells():
+        name = cell.subject.adapter.name
+        if " on ".join(cell.key) not in refusing.get(name, ()):
+            found[name].append((cell.case.id, words_of(cell.call)))
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
+    """Count the cases."""
+    alone, together, outputs, beside = (defaultdict[Any, set[str]](set) for _ in range(4))
+    for case, words in having:
+        if not holds(of_variant(entry.name), words):
+            continue
+        here = [name for name in entry.optional if holds(entry.filled[name], words)]
+        for name in here:
+            alone[name].add(case)
+        for pair in combinations(here, 2):
+            together[frozenset(pair)].add(case)
+        for output in (name for name, which in entry.outputs.items() if holds(which, words)):
+            outputs[output].add(case)
+            for name in entry.inputs:
+                beside[output, name, name in here].add(case)
+    return Asked(*({what: len(ids) for what, ids in each.items()} for each in (alone, together, outputs, beside)))
+
+
+def of_variant(name: str) -> str:
+    """`flax.mha[nnx]` has the calls of one variant."""
+    variant = name.partition("[")[2].removesuffix("]")
+    return f"variant {variant}" if variant else "operator sdpa or operator mha"
+
+
+def adapter_of(name: str) -> str:
+    """The adapter of an entry point."""
+    return name.partition("[")[0]
+
+
+def entries(surface: Mapping[str, Any], said: Mapping[str, Any]) -> list[Entry]:
+    """Every entry point of a surface, with what arguments.yaml says of it."""
+    reasons = said["reasons"]
+    return [
+        _entry(name, found, said["entry_points"].get(name, {}), reasons)
+        for name, found in surface["entry_points"].items()
+    ]
+
+
+def _entry(name: str, found: Mapping[str, Any], said: Mapping[str, Any], reasons: Mapping[str, str]) -> Entry:
+    def reason(text: str) -> str:
+        return reasons[text[1:]] if text.startswith("=") else text
+
+    adapter = adapters()[adapter_of(name)]
+    own = adapter.framework == "numpy"
+    variants = [Subject(adapter, variant) for variant in adapter.variants]
+    returned = dict.fromkeys(output for subject in variants for output in subject.outputs)
+    filled = _as_named(Subject(adapter)) if own else said.get("filled", {})
+    pairs = [(frozenset((one, each)), why) for one, others, why in said.get("pairs", ()) for each in _listed(others)]
+    beside = [
+        ((output, each), why)
+        for named, others, why in said.get("beside", ())
+        for output in _listed(named)
+        for each in _listed(others)
+    ]
+    return Entry(
+        name=name,
+        surface=found,
+        filled=filled,
+        left_out={each: reason(why) for each, why in said.get("left_out", {}).items()},
+        outputs=said.get("outputs", {each: f"output {each}" for each in returned}),
+        not_returned={each: reason(why) for each, why in said.get("not_returned", {}).items()},
+        pairs={pair: reason(why) for pair, why in pairs},
+        beside={pair: reason(why) for pair, why in beside},
+    )
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _as_named(subject: Subject) -> Mapping[str, str]:
+    """Our own reference has a slot or a requirement by the very name."""
+    slots = {name: f"slot {name}" for name in subject.slots}
+    return slots | {name: f"requirement {name}" for name in subject.capabilities if name != "mistakes"}
+
+
+@cache
+def said_of_arguments() -> dict[str, Any]:
+    """What arguments.yaml says."""
+    return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+
+
+def complaints(entry: Entry, counted: Asked) -> Iterator[str]:
+    """Everything that is silently absent, and every reason that nothing needs."""
+    for text in (*_unsaid(entry), *_alone(entry, counted), *_together(entry, counted), *_outputs(entry, counted)):
+        yield f"{entry.name}: {text}"
+
+
+def _unsaid(entry: Entry) -> Iterator[str]:
+    named = [*entry.filled, *entry.left_out]
+    for name, row in entry.arguments.items():
+        if "default" in row and name not in named:
+            yield f"nothing says what fills `{name}`, or why it is left out"
+    for name in named:
+        if name not in entry.arguments:
+            yield f"`{name}` is no argument or state of it"
+    for name in entry.surface["outputs"]:
+        if name not in (*entry.outputs, *entry.not_returned) and name != "output":
+            yield f"nothing says whether the output `{name}` is asked for"
+
+
+def _alone(entry: Entry, counted: Asked) -> Iterator[str]:
+    for name in entry.optional:
+        if not counted.alone.get(name):
+            yield f"no case asks `{name}`"
+
+
+def _together(entry: Entry, counted: Asked) -> Iterator[str]:
+    pairs = {frozenset(pair) for pair in combinations(entry.optional, 2)}
+    for pair in sorted(pairs | set(entry.pairs), key=sorted):
+        names = " and ".join(f"`{name}`" for name in sorted(pair))
+        if pair not in pairs:
+            yield f"a reason names {names}, which is no pair of it"
+        elif pair not in entry.pairs and not counted.together.get(pair):
+            yield f"no case asks {names} together"
+        elif pair in entry.pairs and counted.together.get(pair):
+            yield f"cases ask {names} together: its reason is not needed"
+
+
+def _outputs(entry: Entry, counted: Asked) -> Iterator[str]:
+    for output in entry.outputs:
+        if not counted.outputs.get(output):
+            yield f"no case asks for the output `{output}`"
+            continue
+        for name in entry.inputs:
+            sides = [counted.beside.get((output, name, present), 0) for present in (True, False)]
+            if not all(sides) and (output, name) not in entry.beside:
+                yield f"no case asks for the output `{output}` {'without' if sides[0] else 'with'} `{name}`"
+            if all(sides) and (output, name) in entry.beside:
+                yield f"cases ask for `{output}` with `{name}` and without: its reason is not needed"
