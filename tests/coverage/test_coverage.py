@@ -75,7 +75,7 @@ def test_an_argument_that_is_gone_is_told() -> None:
 
 def test_a_reason_for_a_pair_that_cases_ask_is_not_needed() -> None:
     surface, said, _, of = changed()
-    of["pairs"] = [["scale", "enable_gqa", "nobody would"]]
+    of["pairs"].append(["scale", "enable_gqa", "nobody would"])
     assert complaints_of(surface, said) == [
         f"{ENTRY}: cases ask `enable_gqa` and `scale` together: its reason is not needed"
     ]
@@ -83,7 +83,7 @@ def test_a_reason_for_a_pair_that_cases_ask_is_not_needed() -> None:
 
 def test_a_reason_for_no_pair_is_told() -> None:
     surface, said, _, of = changed()
-    of["pairs"] = [["scale", "dropout_p", "nobody would"]]
+    of["pairs"].append(["scale", "dropout_p", "nobody would"])
     assert complaints_of(surface, said) == [f"{ENTRY}: a reason names `dropout_p` and `scale`, which is no pair of it"]
 
 
