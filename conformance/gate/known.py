@@ -179,7 +179,8 @@ def _outcome(entry: Entry, cell: Judged) -> str:
 
 
 def _accepted(accept: Accept, cell: Judged) -> str:
-    if (accept.verdict == "fail") != (cell.problem.mistake is not None):
+    mistaken = cell.problem.mistake is not None
+    if accept.verdict != "inconclusive" and (accept.verdict == "fail") != mistaken:
         return "not covered"  # an error is what a call with a mistake is there for, and its reply what fails
     if cell.verdict in CONFORMING:
         return "conforms"
