@@ -125,6 +125,15 @@ def keras_evidence() -> dict[str, Any]:
         "backend": backend,
         "device": "cpu",
         "flash_attention": flash() if flash else False,
-        "libraries": libraries() if backend == "tensorflow" else {},
+        "libraries": _libraries(backend),
         "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS")},
     }
+
+
+def _libraries(backend: str) -> dict[str, str]:
+    """What computes, where replies depend on it."""
+    if backend == "torch":
+        import torch  # noqa: PLC0415 - only where it is the backend
+
+        return {"torch": torch.backends.cpu.get_cpu_capability()}
+    return libraries() if backend == "tensorflow" else {}

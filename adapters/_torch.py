@@ -138,7 +138,7 @@ def torch_evidence() -> dict[str, Any]:
         "versions": {"torch": torch.__version__, "numpy": np.__version__},
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "threads": torch.get_num_threads(),
-        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "libraries": {"torch": torch.backends.cpu.get_cpu_capability()},
         "mha_fastpath": torch.backends.mha.get_fastpath_enabled(),
         "tf32": torch.backends.cuda.matmul.allow_tf32 if cuda else False,
     }

@@ -45,7 +45,7 @@ class Tally:
         return {"reason": entry.reason, "link": entry.link, "entry": self.origin, **versions}
 
     def __str__(self) -> str:
-        return f"{self.origin} ({self.entry.subject}): {self.entry.reason}"
+        return f"{self.origin} ({' or '.join(self.entry.subject)}): {self.entry.reason}"
 
 
 class Known:
@@ -149,8 +149,7 @@ def versions_hold(conditions: Mapping[str, str], versions: Mapping[str, str]) ->
 
 def _applies(entry: Entry, cell: Judged) -> bool:
     return (
-        matches(entry.subject, cell.subject)
-        and matches(entry.cases, cell.case)
+        entry.concerns(cell.subject, cell.case)
         and matches(entry.platform, cell.platform)
         and versions_hold(entry.versions, cell.versions)
         and entry.machine.holds(cell.machine)

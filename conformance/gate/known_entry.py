@@ -3,17 +3,23 @@
 import dataclasses
 import datetime as dt
 import re
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from conformance.bridge.profile import Profile
 from conformance.engine.machine import FEATURES, Machine
 from conformance.judge.conditions import Condition, always
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import find
+from conformance.spec.glob import matches
 from conformance.spec.mistakes import nearest
+
+Globs = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given), Field(min_length=1)
+]
+"""A name or glob, or a list of them, of which any may match."""
 
 
 class Delta(BaseModel):
@@ -119,8 +125,8 @@ class Entry(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    subject: str
-    cases: str = "*"
+    subject: Globs
+    cases: Globs = ("*",)
     versions: dict[str, str] = Field(default_factory=dict)
     platform: str = "*"
     machine: MachineCondition = MachineCondition()
@@ -146,6 +152,10 @@ class Entry(BaseModel):
         if (self.delta is None) == (self.accept is None):
             raise ValueError("an entry has either a delta or accept")
         return self
+
+    def concerns(self, subject: str, case: str) -> bool:
+        """Whether the entry is about this subject and this case."""
+        return any(matches(glob, subject) for glob in self.subject) and any(matches(glob, case) for glob in self.cases)
 
 
 class KnownFile(BaseModel):

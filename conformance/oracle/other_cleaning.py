@@ -95,7 +95,7 @@ ROWS: tuple[Variation, ...] = (
     steps_row(
         DECISION,
         "nan_row_zeroed",
-        "returns zero for a query that attends nothing but keys that are NaN",
+        "returns zero for a query all of whose attended logits are NaN",
         "",
         _nan_rows_zeroed,
     ),

@@ -30,8 +30,8 @@ Native = Literal["causal", "window", "lengths", "short"]
 Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 """Numbers that are none in all keys, or values, that nobody attends."""
 
-Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value"]
-"""One such number in a key, or value, that is attended."""
+Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value", "nan_query"]
+"""One such number in a key, or value, that is attended, or in a query that attends."""
 
 Poison = Literal[Hidden, Attended]
 
@@ -93,7 +93,7 @@ class Inputs:
     """
     Where query, key and value come from.
 
-    clean: None where the case does not say. poison: which of keys and values are NaN or infinite: the number, and
+    clean: None where the case does not say. poison: what of query, key and value is NaN or infinite: the number, and
     where it stands. query, key, value: literal arrays in place of drawn ones; file: an npz with any of them, or of the
     parameters. layout: how the three lie in memory, one of `bridge.strides.LAYOUTS`.
     """

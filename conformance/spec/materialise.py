@@ -168,27 +168,30 @@ def _hidden_rows(problem: Problem) -> Array:
 
 
 def _poisoned(case: Case, problem: Problem) -> Problem:
-    """Put NaN or infinity in keys or values that nobody attends, or in one that is."""
+    """Put NaN or infinity in keys or values that nobody attends, in one that is, or in a query."""
     if case.inputs.poison is None:
         return problem
     number, _, where = case.inputs.poison.partition("_")
-    name = "key" if "key" in where else "value"
+    name = next(each for each in ("query", "key", "value") if each in where)
     array = getattr(problem, name)
-    rows = _hidden_rows(problem)[..., None] if case.inputs.poison in get_args(Hidden) else _one_attended(problem, array)
+    if case.inputs.poison in get_args(Hidden):
+        rows = _hidden_rows(problem)[..., None]
+    else:
+        rows = _one_number(problem, array, of_query=name == "query")
     return problem.but(**{name: np.where(rows, float(number), array)})
 
 
-def _one_attended(problem: Problem, array: Array) -> Array:
+def _one_number(problem: Problem, array: Array, *, of_query: bool) -> Array:
     """
     The first number of a row of the first item, in sdpa of the first head: True there, in the shape of `array`.
 
-    The row is that which most queries attend, the second of several, which no loop leaves out that begins late or ends
-    early: all do but under masks that hide something of each.
+    The row is that which most queries attend, or the query that attends most keys; the second of several, which no loop
+    leaves out that begins late or ends early: all do but under masks that hide something of each.
     """
-    seen = problem.attended()[0].sum(axis=1)
-    sharing = problem.num_heads if problem.operator == "mha" else problem.num_heads // problem.num_kv_heads
-    queries = seen[:sharing].sum(axis=0)
-    row = int(np.flatnonzero(queries == queries.max())[:2][-1])
+    heads = 1 if of_query else problem.num_heads // problem.num_kv_heads
+    sharing = problem.num_heads if problem.operator == "mha" else heads
+    seen = problem.attended()[0][:sharing].sum(axis=(0, 2 if of_query else 1))
+    row = int(np.flatnonzero(seen == seen.max())[:2][-1])
     chosen = np.zeros(array.shape, dtype=bool)
     chosen[(*(0,) * (array.ndim - 2), row, 0)] = True
     return chosen

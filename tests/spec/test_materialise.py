@@ -377,6 +377,16 @@ def test_one_number_of_what_every_query_of_the_first_item_attends_is_poisoned(
     assert problem.attended()[0, 0, :, row].all()
 
 
+@pytest.mark.parametrize("operator", ["sdpa", "mha"])
+@pytest.mark.parametrize(("mask", "row"), [(None, 1), ({"kind": "causal"}, 4)])
+def test_one_number_of_the_query_that_attends_most_is_poisoned(
+    make: Make, operator: str, mask: dict[str, Any] | None, row: int
+) -> None:
+    problem = materialise(make(operator=operator, masks=[mask] if mask else [], inputs={"poison": "nan_query"}))
+    assert np.argwhere(np.isnan(problem.query)).tolist() == [[0, row, 0] if operator == "mha" else [0, 0, row, 0]]
+    assert np.isfinite(problem.key).all()
+
+
 def test_of_heads_that_share_a_key_all_are_asked_which_row_most_queries_attend(make: Make) -> None:
     hidden = [[[1, 1, 0], [1, 1, 1]], [[0, 1, 1], [1, 1, 1]], [[0, 0, 0], [0, 0, 0]], [[0, 0, 0], [1, 1, 1]]]
     sizes = {"batch": 1, "num_heads": 4, "num_kv_heads": 2, "seq_len_q": 2, "seq_len_k": 3}
