@@ -119,7 +119,8 @@ class InputFields(Model):
     alias: Literal["none", "kv", "qkv"] = Field(default="none", description="Which arrays are the same object.")
     clean: bool | None = Field(default=None, description="true: masked keys and values are of ordinary size.")
     poison: Poison | None = Field(
-        default=None, description="What stands in keys or values that nobody attends, in one that is attended, or in a query."
+        default=None,
+        description="What stands in keys or values that nobody attends, in one that is attended, or in a query.",
     )
     gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0.0)
     query: Literals | None = None
