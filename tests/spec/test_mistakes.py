@@ -156,7 +156,7 @@ MASKS = {
     "{kind: window, left: 1, offset: «end}": "offset: 'end' is not valid; expected one of start, past, lengths",
     "{kind: causal, offset: «lengths}": "offset lengths needs one key_padding mask with lengths",
     "{kind: attention, pattern: all, short: «2}": "short 2: so many keys, the last, must be masked",
-    "{kind: attention, axes: [b, q], values: [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]], short: «2}": "short 2: of a mask over keys that is not verbatim",
+    "{kind: attention, axes: [b], values: [1, 1, 1], short: «2}": "short 2: of a mask over keys that is not verbatim",
     "{kind: window, left: «-1}": "left: expected at least 0",
     "«{kind: attention}": "the mask needs one of values, pattern or lengths",
     "«{kind: additive}": "the mask needs one of values, pattern or distribution",
