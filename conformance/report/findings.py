@@ -15,7 +15,7 @@ from conformance.engine.run import Run
 from conformance.judge.causes import fewest
 from conformance.judge.exceptions import root
 from conformance.judge.telling import UNSTEADY
-from conformance.judge.verdict import NOT_REFUSED
+from conformance.judge.verdict import LOST, NOT_REFUSED
 from conformance.oracle.variations import find
 from conformance.report.finding import Finding
 from conformance.report.most_said import most_said
@@ -206,7 +206,7 @@ def rejected_cells(run: Run) -> list[Cell]:
 
 
 def _cause(cell: Cell) -> tuple[str, str, str]:
-    if cell.error is not None:
+    if cell.error is not None and cell.verdict in LOST:
         return (cell.verdict, "", root(cell.error.message))
     if cell.verdict == "fail":
         return (cell.verdict, cell.fail_class, cell.mistake or "")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from conformance.engine.records import Cell
 from conformance.judge.exceptions import gist
-from conformance.judge.verdict import GRAVITY
+from conformance.judge.verdict import GRAVITY, LOST
 
 
 def kind_of(cell: Cell) -> str:
@@ -18,7 +18,7 @@ def kind_of(cell: Cell) -> str:
 
 def what_happened(cell: Cell) -> str:
     """One line on a cell: the exception, else the reason, else the verdict."""
-    if cell.error is not None:
+    if cell.error is not None and cell.verdict in LOST:
         return f"{cell.error.kind}: {gist(cell.error.message)}"
     return first_line(cell.reason) or kind_of(cell)
 
