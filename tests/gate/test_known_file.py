@@ -66,6 +66,39 @@ def test_an_entry_has_a_delta_or_accept_and_not_both(tmp_path: Path) -> None:
         read(tmp_path, both)
 
 
+def test_an_entry_may_be_about_several_subjects_and_cases(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+    several = GOOD.replace("torch.mha*", '["torch.mha[*", jax.sdpa]').replace("shapes/*", "[shapes/*, masks/one]")
+    path.write_text(several, encoding="utf-8")
+    (first, _), (second, _) = read_known([path])
+    assert [first.concerns(name, "any") for name in ("torch.mha[eval]", "jax.sdpa", "jax.sdpa[jit]")] == [1, 1, 0]
+    assert [second.concerns("keras.mha[jax]", case) for case in ("shapes/a", "masks/one", "masks/two")] == [1, 1, 0]
+
+
+def test_an_entry_about_no_subject_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaseFileErrors):
+        read(tmp_path, GOOD.replace("subject: torch.mha*", "subject: []"))
+
+
+def unconditional(path: Path) -> list[str]:
+    """Entries that hold for every call of a subject, and do not say above them why."""
+    rows = path.read_text(encoding="utf-8").splitlines()
+    found = []
+    for entry, origin in read_known([path]):
+        row = int(origin.rpartition(":")[2]) - 1
+        told = rows[row - 1].strip().startswith("# No condition:")
+        if not ({"when", "cases", "versions"} & entry.model_fields_set or told):
+            found.append(origin)
+    return found
+
+
+def test_every_packaged_entry_has_a_condition_or_says_why_it_has_none(tmp_path: Path) -> None:
+    assert unconditional(PACKAGED) == []
+    bare = tmp_path / "known.yaml"
+    bare.write_text(GOOD.replace("    when: {dead_row: true}\n", ""), encoding="utf-8")
+    assert unconditional(bare) == [f"{bare}:3"]
+
+
 def test_the_packaged_list_is_readable_and_every_entry_has_a_reason_and_a_link() -> None:
     for entry, _ in read_known([PACKAGED]):
         assert entry.reason
