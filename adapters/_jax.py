@@ -24,4 +24,5 @@ def jax_evidence(*others: Any) -> dict[str, Any]:
         "device": str(jax.devices()[0]),
         "x64": jax.config.jax_enable_x64,
         "threads": os.environ.get("OMP_NUM_THREADS"),
+        "environment": {"XLA_FLAGS": os.environ.get("XLA_FLAGS")},
     }

@@ -21,6 +21,9 @@ RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
 
 
+VARIABLES = ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS", "XLA_FLAGS")
+"""What of the worker's environment its replies may depend on."""
+
 UNUSED = "zeros"
 """The initializer of weights that are set before every call: JAX compiles a random one for each shape and dtype."""
 
@@ -126,7 +129,7 @@ def keras_evidence() -> dict[str, Any]:
         "device": "cpu",
         "flash_attention": flash() if flash else False,
         "libraries": _libraries(backend),
-        "environment": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS")},
+        "environment": {name: os.environ.get(name) for name in VARIABLES},
     }
 
 
