@@ -57,7 +57,7 @@ def _number_added(_: Problem, group: Group) -> Group:
 
 def _penalty(_: Problem, group: Group) -> Group:
     """Lengths are a flag, too; a causal flag and a window have an anchor of their own."""
-    if group.element == "float" or group.ordered:
+    if group.element == "float" or (group.element == "flag" and group.ordered):
         return group
     return replace(group, element="float", values=np.where(group.values != 0, 0.0, -1e4))
 

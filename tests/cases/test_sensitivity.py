@@ -429,8 +429,7 @@ OF_THE_OTHER = {
 """Variations that cannot change anything for an operator: it has no projections, or no scale or past to be given."""
 
 NOT_ASKED: dict[str, set[str]] = {
-    # one more shape of a padding mask is one more compilation for every sdpa subject: mha asks it
-    "sdpa": {"mask_axes[key_padding]=items_as_heads"},
+    "sdpa": set(),
     # lengths of several tiles are one more compilation for every mha subject: sdpa asks them
     "mha": {
         *(f"mask_axes[attention]=empty_tiles_of_first_head_{tile}" for tile in ("8x8", "16x16")),
