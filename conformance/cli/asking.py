@@ -93,6 +93,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             folder=folder,
             review=review,
             rerun=lambda key: rerun_command(key, offer, arguments),
+            plain=lambda: load_cases((), (), None),
             accepts=known.accepts,
             closeness=Closeness(reshape=True),
         )

@@ -49,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             accepts=known.accepts,
             rerun=lambda key: rerun_command(key, offer, arguments),
             suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
+            plain=lambda: load_cases((), (), None),
             done=done,
         )
         try:

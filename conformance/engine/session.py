@@ -55,7 +55,8 @@ class Session:
     done: records of a cut run that is resumed. records: all so far, in the order of verdicts. rerun: makes the command
     that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
     calls the second look made, by what for.
-    suite: every case that there is, for telling causes apart that the chosen ones do not.
+    suite: every case that there is, for telling causes apart that the chosen ones do not. plain: cases of which the
+    plainest are asked of a subject that has no reply so far.
     """
 
     cases: Sequence[Case]
@@ -65,6 +66,7 @@ class Session:
     review: Review
     rerun: Callable[[Key], str]
     suite: Cases = tuple
+    plain: Cases = tuple
     watch: Watch = field(default_factory=Watch)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
@@ -169,7 +171,7 @@ class Session:
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
         look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
         self._looks |= dict.fromkeys(plan.subjects, look)
-        controls = Controls([self._by_name[name] for name in plan.subjects], self.suite)
+        controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
         self._controls |= dict.fromkeys(plan.subjects, controls)
         for (_case, name), judged_before in self.done.items():
             if name in plan.subjects:
