@@ -30,7 +30,7 @@ from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.engine.watch import StopRun, Watch
 from conformance.judge.published import Finding, published_findings
-from conformance.judge.verdict import CONFORMING, is_green
+from conformance.judge.verdict import CONFORMING, LOST, is_green
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise
@@ -128,9 +128,17 @@ class Session:
 
     @property
     def not_working(self) -> dict[str, str]:
-        """Subject -> the sentence that tells it, for those of which no valid call had a reply."""
+        """
+        Subject -> the sentence that tells it, for those of which no valid call had a reply.
+
+        Not if a known deviation accepts every such error: then it is known what works, and what does not.
+        """
+        lost = {record["subject"] for record in self.records if record["verdict"] in LOST and "known" not in record}
+        forms = {replace(self._by_name[name], dense=False).name for name in lost}
         every = dict.fromkeys(self._controls.values())
-        return {name: said for controls in every for name, said in controls.not_working.items()}
+        found = {name: said for controls in every for name, said in controls.not_working.items()}
+        refused = {record["subject"] for record in self.records if record["verdict"] == "inconclusive"}
+        return {name: said for name, said in found.items() if name in forms or name in refused}
 
     @property
     def contradicted(self) -> list[str]:
