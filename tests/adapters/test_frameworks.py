@@ -63,12 +63,23 @@ DEAD_ITEM = {**WITHOUT_SCORES, "mha/dead_item[outputs=output+weights]": UNIFORM}
 NO_CAUSAL = "use[use_causal_mask]=ignored"
 AXES = {f"mha/{case}": NO_CAUSAL for case in ("causal[seq_len_q=5]", "causal[seq_len_q=7]", "causal_and_padding")}
 FIRST_ROW = {"sdpa/causal_and_padding": "causal_alignment=first_row"}
+NO_FLOAT16 = "F16_F16_F32' is not supported by dot_general on CPU"
+COMPILED = {**FINITE_FILL, "sdpa/plain[dtype=float16]": NO_FLOAT16, "sdpa/additive[dtype=float16]": NO_FLOAT16}
+NO_BFLOAT16 = {"sdpa/plain[dtype=bfloat16]": "NOT_IMPLEMENTED"}
 DEVIATIONS: dict[str, dict[str, str]] = {
     "flax.mha[linen]": DEAD_ITEM,
-    "flax.mha[nnx]": DEAD_ITEM,
+    "flax.mha[nnx]": {
+        **DEAD_ITEM,
+        "mha/plain[dtype=float16]": NO_FLOAT16,
+        "mha/weights[dtype=float16,outputs=output+weights_mean]": NO_FLOAT16,
+    },
     "jax.sdpa[eager]": FINITE_FILL,
-    "jax.sdpa[jit]": FINITE_FILL,
-    "jax.sdpa[lengths]": FINITE_FILL,
+    "jax.sdpa[jit]": COMPILED,
+    "jax.sdpa[lengths]": COMPILED,
+    **dict.fromkeys(
+        ("ort.attention[opset23]", "ort.attention[opset23-optimised]", "ort.attention[opset24]"), NO_BFLOAT16
+    ),
+    "torch.sdpa[flash]": {"sdpa/wider_values": "No available kernel"},
     "keras.grouped_mha[jax]": WITHOUT_SCORES,
     "keras.grouped_mha[tensorflow]": WITHOUT_SCORES,
     "keras.grouped_mha[torch]": WITHOUT_SCORES,
@@ -79,7 +90,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "keras.sdpa[jax]": FINITE_FILL,
     "keras.sdpa[tensorflow]": FINITE_FILL,
     "keras.sdpa[torch]": {"sdpa/dead_row": UNIFORM},
-    **{f"onnx.attention[reference{which}]": FIRST_ROW for which in ("", "-23", "-24", "-3d")},
+    **{f"onnx.attention[reference{which}]": FIRST_ROW for which in ("-23", "-3d")},
     "onnx.keras_mha[torch]": WITHOUT_SCORES,
     "onnx.torch_mha[dynamo]": {
         "mha/dead_item[outputs=output]": NAN,
@@ -97,7 +108,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "torch.mha[train]": WITH_WEIGHTS,
     "torch.mha[unbatched]": WITH_WEIGHTS,
 }
-"""What today's frameworks do without documenting it: all that may fail here."""
+"""What today's frameworks do without documenting it, or refuse in these words: all that may fail here."""
 
 Cells = Mapping[str, Mapping[str, dict[str, Any]]]
 
@@ -132,7 +143,7 @@ def test_it_does_what_it_declares_but_for_known_deviations(cells: Cells, subject
     }
     expected = DEVIATIONS.get(subject, {})
     assert failed.keys() == expected.keys()
-    assert {case: names for case, names in failed.items() if expected[case] not in names} == {}
+    assert {case: names for case, names in failed.items() if not any(expected[case] in name for name in names)} == {}
 
 
 def explained_by(cell: Mapping[str, Any]) -> list[str]:
