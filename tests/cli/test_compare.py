@@ -26,7 +26,7 @@ cases:
 
 
 MINE = "mine.sdpa:"
-# Three calls of the suite, and plain ones of the shipped cases: as many as have other features and no slot more.
+# Three calls of the suite, and six plain ones that are made besides.
 BROKEN = "does not work here: every one of its 9 calls ended in an error: ValueError: bad shape (3, 5)"
 BEFORE = "before it conformed"
 

@@ -112,16 +112,20 @@ def _lines(settings: Sequence[Setting], arguments: Namespace) -> Iterator[bool]:
     """Print a line for each run as it ends; whether each conforms."""
     for group in dict.fromkeys(each.group for each in settings):
         base = arguments.out / f"base_{group}"
-        yield _print(f"{group}, without a setting", judged(Setting("base", {}, group), arguments, base) == 0, "")
+        yield _print(
+            f"{group}, without a setting", "", conforms=judged(Setting("base", {}, group), arguments, base) == 0
+        )
         for setting in (each for each in settings if each.group == group):
             lacking = [feature for feature in setting.needs if feature not in cpu_features()]
             if lacking:
                 print(f"not tried         {setting.name}: this CPU has no {', '.join(lacking)}", flush=True)
             else:
-                yield _print(setting.name, *told(setting, base, arguments))
+                conforms, said = told(setting, base, arguments)
+                yield _print(setting.name, said, conforms=conforms)
 
 
-def _print(name: str, conforms: bool, said: str) -> bool:  # noqa: FBT001 - a column of the table
+def _print(name: str, said: str, *, conforms: bool) -> bool:
+    """One line of the table; gives back whether the run conforms."""
     print(f"{'conforms' if conforms else 'DOES NOT CONFORM':16}  {name}{said and f': {said}'}", flush=True)
     return conforms
 
