@@ -29,6 +29,12 @@ PADDING = {"nonfinite_key": "keys", "nonfinite_value": "values"}
 
 DEAD = "the rows of the output that attend no key"
 
+WRITTEN_OUT = {
+    "causal": ("order", "after the query", "not after the query"),
+    "window": ("window", "outside of it", "inside of it"),
+}
+"""Role of an argument -> what a mask says in its stead, the keys that it ignores, the keys that it attends."""
+
 
 @dataclass(frozen=True)
 class Destination:
@@ -76,11 +82,12 @@ def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | No
 
 
 def _written_out(here: Slot, there: Slot) -> str:
-    """The causal flag of the old side where the new one has none."""
-    if here.role != "causal" or there.role != "mask":
+    """The causal flag or the window of the old side where the new one has none."""
+    if here.role not in WRITTEN_OUT or there.role != "mask":
         return ""
-    where = "after" if there.meaning("bool") == "ignore" else "not after"
-    return f"write the order out for {there.name}: True where the key is {where} the query"
+    what, ignored, attended = WRITTEN_OUT[here.role]
+    where = ignored if there.meaning("bool") == "ignore" else attended
+    return f"write the {what} out for {there.name}: True where the key is {where}"
 
 
 def _shaped(here: Slot, there: Slot) -> str:

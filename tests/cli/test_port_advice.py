@@ -44,8 +44,12 @@ SAID = {
 """Direction -> decision -> what is to be changed."""
 
 HINTS = {
-    "from torch": "use_causal_mask=True suffices: leave out the attn_mask that only repeats it",
-    "from keras": "pass the causal mask itself as attn_mask; is_causal=True beside it is only a hint that it is causal",
+    "from torch": ["use_causal_mask=True suffices: leave out the attn_mask that only repeats it"],
+    "from keras": [
+        "pass the causal mask itself as attn_mask; is_causal=True beside it is only a hint that it is causal",
+        "write the window out for attn_mask: True where the key is outside of it",
+        "beside attention_mask, combine the two: booleans by |, numbers by +",
+    ],
 }
 FOLLOWED = {
     "from torch": {*SAID["from torch"], "is_causal"} - {"nonfinite_key"},
@@ -84,7 +88,7 @@ def read(records: Mapping[str, Path], direction: str) -> Any:
 def test_every_difference_comes_with_what_to_change(direction: str, records: Mapping[str, Path]) -> None:
     told = read(records, direction)
     assert {each["decision"]["from"]: each["changes"] for each in told["differences"]} == SAID[direction]
-    assert [change for each in told["arguments"] for change in each["changes"]] == [HINTS[direction]]
+    assert [change for each in told["arguments"] for change in each["changes"]] == HINTS[direction]
 
 
 @pytest.mark.frameworks
@@ -134,9 +138,12 @@ SHAPED = {
         "beside key_padding_mask, combine the two: booleans by &",
         "write the order out for mask: True where the key is not after the query",
     },
-    ("jax.sdpa", "torch.sdpa"): {"beside mask, combine the two: booleans by &, numbers by +"},
+    ("jax.sdpa", "torch.sdpa"): {
+        "beside mask, combine the two: booleans by &, numbers by +",
+        "write the window out for attn_mask: True where the key is inside of it",
+    },
 }
-"""Pair -> what is said of its arguments; shapes and the order are followed as well."""
+"""Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not."""
 
 
 @pytest.mark.frameworks

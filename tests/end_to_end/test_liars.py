@@ -144,7 +144,8 @@ def test_the_honest_one_passes_every_case_in_every_dtype(conformance_run: Callab
     assert done.code == 0, done.stdout
     assert len(passed) > 300
     assert len(passed) + len(declined) == len(done.cells)
-    assert all(why.startswith(("does not honour: ", "returns none of gradients")) for why in declined), declined
+    honest = ("does not honour: ", "returns none of gradients")
+    assert all(why.startswith(honest) or why.endswith("the mistake cannot be made") for why in declined), declined
 
 
 SUITE = """\

@@ -92,6 +92,24 @@ def test_a_causal_flag_that_is_only_a_hint_needs_its_mask() -> None:
     assert told(plain, plain) == told(None, plain) == ()
 
 
+def test_a_window_is_written_out_where_the_new_side_takes_only_a_mask() -> None:
+    slots = parse_slots(
+        {
+            "local_window_size": {"role": "window"},
+            "attn_mask": {"role": "mask", "axes": [["q", "k"]], "bool": "ignore"},
+            "mask": {"role": "mask", "axes": [["q", "k"]], "bool": "attend"},
+        }
+    )
+    window = slots["local_window_size"]
+
+    def told(there: Slot) -> tuple[str, ...]:
+        return argument_changes("window", {"window": (window, there)})
+
+    assert told(slots["attn_mask"]) == ("write the window out for attn_mask: True where the key is outside of it",)
+    assert told(slots["mask"]) == ("write the window out for mask: True where the key is inside of it",)
+    assert told(window) == ()
+
+
 def test_two_masks_that_become_one_are_shaped_and_combined() -> None:
     slots = parse_slots(
         {
