@@ -4,16 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from conformance.bridge.profile import UNIT
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
+from conformance.judge.bits import of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
-from conformance.judge.explanation import CANONICAL, Way, ways
-from conformance.oracle.variations import FITTED, find
+from conformance.judge.explanation import CANONICAL, Way, plain_ways, ways
+from conformance.judge.solving import solved
+from conformance.oracle.variations import find, has_row
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
 KEPT = 8
 """So many pairs that explain one cell are tried on all: those that explain most of the smallest."""
+SOLVED = 2
+"""So many of the simplest cells of a kind are asked for a number,"""
+TELLING = 8
+"""and so many in all."""
 MEASURED = 5
 """From so many cells it is read which arithmetic it is."""
 
@@ -28,6 +35,11 @@ class Candidate:
     def explains(self, cell: Evidence) -> bool:
         """Whether a failing cell lies within its bound under it."""
         return self.arithmetic.explains(cell) if self.arithmetic else cell.explained_by(self.change)
+
+    @property
+    def bits(self) -> float:
+        """What it costs, without a condition."""
+        return of_change(self.change, coarser=self.arithmetic is not None)
 
     def contradicts(self, cell: Evidence, taken: "Candidate | None" = None) -> bool:
         """Whether a cell that conforms, by itself or under `taken`, would not under this."""
@@ -50,6 +62,11 @@ class Cause:
     cells: tuple[Evidence, ...]
     ties: tuple["Cause", ...] = ()
 
+    @property
+    def bits(self) -> float:
+        """What it costs, without its condition."""
+        return self.candidate.bits
+
 
 def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Each once; two decisions are the same pair in either order."""
@@ -65,6 +82,32 @@ def singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
         for way in ways(cell.problem, cell.declared.dialect):
             if cell.explained_by((way,)):
                 yield Candidate((way,))
+
+
+def plain_singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
+    """The single decisions that explain some of these cells, of those that people take every day, or frameworks."""
+    for cell in cells:
+        for way in plain_ways(cell.problem, cell.declared.dialect):
+            if cell.explained_by((way,)):
+                yield Candidate((way,))
+
+
+def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
+    """The decisions that explain some of these cells when a number is put in, with the number, each once."""
+    told: dict[Way, None] = {}
+    for cell in _most_telling(cells):
+        told |= dict.fromkeys(way for way in solved(cell.suspect()) if way not in cell.found)
+    yield from (Candidate((way,)) for way in told)
+
+
+def _most_telling(cells: Sequence[Evidence]) -> list[Evidence]:
+    """Some of the simplest cells, with and without a mask, of the finest dtypes first: they tell a number best."""
+    kinds: dict[tuple[str, bool, bool], list[Evidence]] = {}
+    for cell in cells:
+        biased = any(group.element == "float" for group in cell.problem.groups)
+        kinds.setdefault((cell.facts.dtype, bool(cell.facts.masks), biased), []).append(cell)
+    found = [cell for same in kinds.values() for cell in same[:SOLVED]]
+    return sorted(found, key=lambda cell: UNIT[cell.facts.dtype])[:TELLING]
 
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
@@ -91,7 +134,7 @@ def _is_coarse(way: Way) -> bool:
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
     """The pairs with a decision that was found before, of which the other is another answer beside it."""
     others = (other for other in every if other[0] != one[0])
-    taken = one in every or one[0] in FITTED
+    taken = one in every or (one[1] != CANONICAL and not has_row(*one))
     return ((one, other) for other in others if taken and cell.tells_apart((one, other), (one,)))
 
 

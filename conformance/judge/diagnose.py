@@ -7,8 +7,9 @@ import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.judge.bits import of_change
 from conformance.judge.expectation import Expectation
-from conformance.judge.explanation import Explanation, Way, alternatives
+from conformance.judge.explanation import Explanation, Way, alternatives, plain_ways
 from conformance.judge.suspect import Suspect
 from conformance.spec.problem import Problem
 
@@ -27,7 +28,7 @@ def explain(
     among: Collection[Way] | None = None,
 ) -> tuple[Explanation, ...]:
     """
-    Every single decision that explains `actual`: declared ones taken back first, then in the table's order.
+    Every single decision that explains `actual`: declared ones taken back first, then the likeliest first (`bits`).
 
     Where it is not finite, and should be, what is about such numbers comes first: any NaN explains a NaN.
 
@@ -39,6 +40,7 @@ def explain(
         budget = suspect.budget(dialect)
         if budget is not None and budget <= 1.0:
             found.append(replace(explanation, budget=budget))
+    found.sort(key=lambda each: of_change((each.way,)))
     if is_unexpectedly_infinite(declared, actual):
         found.sort(key=lambda each: each.decision not in OF_NONFINITE)
     return tuple(found)
@@ -74,11 +76,17 @@ class Likely:
         *,
         thorough: bool = False,
     ) -> tuple[Explanation, ...]:
-        """As the function; what never explained anything is tried too if `thorough`, or not in vain before."""
+        """
+        As the function, but that what only kernels do is tried if `thorough` alone; the diagnosis tries it on few cells.
+
+        What frameworks and people do is tried unless that was in vain for long.
+        """
         found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
-        self.searched = bool(found) or thorough or self._fruitless < FRUITLESS
-        if not found and self.searched:
-            found = explain(problem, declared, profile, actual)
+        self.searched = bool(found) or thorough
+        if not found and (thorough or self._fruitless < FRUITLESS):
+            among = None if thorough else plain_ways(problem, declared.dialect)
+            found = explain(problem, declared, profile, actual, among)
             self._fruitless = 0 if found else self._fruitless + 1
+            self.searched = self.searched or bool(found)
         self._ways.update(dict.fromkeys(each.way for each in found))
         return found

@@ -84,6 +84,17 @@ class Evidence:
             return False
         return Suspect(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
 
+    def suspect(self) -> Suspect:
+        """
+        The failing reply, to be held against dialects.
+
+        Raises:
+            ValueError: the cell conforms.
+        """
+        if self.actual is None:
+            raise ValueError(f"{self.case} conforms: there is no reply to be explained")
+        return Suspect(self.problem, self.declared, self.profile, self.actual)
+
     def held_by(self, change: Change) -> bool:
         """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):

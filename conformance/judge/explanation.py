@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from conformance.oracle.priors import FRAMEWORK_BITS, prior
 from conformance.oracle.variation import Dialect
-from conformance.oracle.variations import CANONICAL_NAMES, FITTED, candidates, find
+from conformance.oracle.variations import CANONICAL_NAMES, candidates, find, has_row
 from conformance.spec.problem import Problem
 
 CANONICAL = "canonical"
@@ -59,7 +60,7 @@ def taking(dialect: Dialect, way: Way) -> dict[str, str]:
 def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
     """A way in words, for a call under a declared dialect; None where the call cannot take it."""
     found = next((each for each, _ in alternatives(problem, declared) if each.way == way), None)
-    return _fitted(way) if found is None and way[0] in FITTED else found
+    return _fitted(way) if found is None and way[1] != CANONICAL and not has_row(*way) else found
 
 
 def _fitted(way: Way) -> Explanation:
@@ -71,6 +72,13 @@ def _fitted(way: Way) -> Explanation:
 def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
     """Every single way in which a call could be taken otherwise than declared, and which changes something."""
     return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
+
+
+def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
+    """What takes a declared way back, then the ways that people take every day, or a framework takes."""
+    every = (way_of(each.decision, each.name) for each in candidates(problem))
+    plain = (way for way in every if prior(*way) <= FRAMEWORK_BITS)
+    return dict.fromkeys((*((decision, CANONICAL) for decision in declared), *plain))
 
 
 def alternatives(

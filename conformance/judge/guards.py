@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from conformance.bridge.contract import Facts
+from conformance.judge.bits import of_condition
 from conformance.judge.conditions import DIMENSIONS, Condition, always
 from conformance.spec.counting import counted
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
@@ -129,13 +130,13 @@ MOST = 20
 @dataclass(frozen=True)
 class Fit:
     """
-    Guards that fit equally well, the plainest first and denials last, and how many conditions each has.
+    Guards that fit equally well, the plainest first and denials last, and what one of them costs in bits.
 
     No guard where none fits. shows: the cells in which they hold, of those in which they should.
     """
 
     guards: tuple[Condition, ...] = ()
-    depth: int = 0
+    bits: float = 0.0
     shows: tuple[int, ...] = ()
 
 
@@ -176,7 +177,7 @@ class Guards:
         Without anything to keep out it is the condition that always holds; a second condition must gain cells.
         """
         if not not_there:
-            return Fit((always(),), 0, tuple(shows))
+            return Fit((always(),), 0.0, tuple(shows))
         named, holds = self._table
         seen, kept = holds[:, np.array(shows)], holds[:, np.array(not_there)]
         best = Fit()
@@ -192,7 +193,8 @@ class Guards:
             guards = (
                 named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
             )
-            best = Fit(tuple(guards), depth, tuple(n for n, there in zip(shows, inside, strict=True) if there))
+            there = tuple(n for n, holds_there in zip(shows, inside, strict=True) if holds_there)
+            best = Fit(tuple(guards), of_condition(depth, len(named)), there)
         return best
 
     def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:

@@ -9,12 +9,23 @@ What explains little where much stays unexplained is chance, and is not told.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from conformance.judge.candidates import SEARCHED, Candidate, Cause, arithmetic, pairs, singles
+from conformance.judge.bits import BESIDE
+from conformance.judge.candidates import (
+    SEARCHED,
+    Candidate,
+    Cause,
+    arithmetic,
+    numbers,
+    pairs,
+    plain_singles,
+    singles,
+)
 from conformance.judge.chance import standing
 from conformance.judge.evidence import Evidence
 from conformance.judge.fitted import fitted
 from conformance.judge.search import Search
 from conformance.judge.whereabouts import Whereabouts
+from conformance.oracle.priors import KERNEL_BITS, USUAL_BITS
 
 
 @dataclass(frozen=True)
@@ -36,11 +47,14 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search = Search(cells)
     search.confirm(suspects)
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
-    search.take(seen, alone=True)
-    search.take(singles(search.open_cells()[:SEARCHED]), alone=True)
+    simplest = search.open_cells()[:SEARCHED]
+    search.take([*seen, *plain_singles(simplest), *numbers(search.open_cells())], alone=True)
+    search.take([*singles(search.open_cells()[:SEARCHED]), *numbers(search.open_cells())], alone=True)
     search.extend()
-    search.take(fitted(search.open_cells(), search.conforming_cells()))
-    search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
+    if search.can_pay(KERNEL_BITS):
+        search.take(fitted(search.open_cells(), search.conforming_cells()))
+    if search.can_pay(USUAL_BITS + BESIDE):
+        search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()

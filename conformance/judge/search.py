@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
+from conformance.judge.bits import ALIKE, SHOWN, saved
 from conformance.judge.candidates import Candidate, Cause, beside, different
 from conformance.judge.conditions import Condition
 from conformance.judge.diagnose import OF_NONFINITE
@@ -18,8 +20,6 @@ MOST = 0.5
 """Arithmetic that explains a smaller part of the cells that fail where it shows is no cause."""
 SEVERAL = 2
 """So many causes, of which some need a condition, may be one that needs none."""
-PRICE = 0.1
-"""A condition must gain so much more of the cells."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,20 @@ class _Rated:
 
     @property
     def worth(self) -> float:
-        """How many cells it explains, less what it forfeits."""
-        return len(self.shows) * (1.0 - PRICE * self.fit.depth)
+        """By how many bits it makes the explanation of everything shorter."""
+        return saved(len(self.shows), self.candidate.bits + self.fit.bits)
 
-    def like(self, other: "_Rated") -> bool:
-        """Whether nothing tells the two apart."""
-        return self.shows == other.shows and self.worth == other.worth
+    def like(self, best: "_Rated") -> bool:
+        """Whether it explains the same, is hardly dearer than the best, and no form of it."""
+        return self.shows == best.shows and best.worth - self.worth < ALIKE and not self._is_form(best)
+
+    def _is_form(self, other: "_Rated") -> bool:
+        """Whether one of the two is the other under a condition of its own, as `ignored_beside_others`."""
+        mine, others = (each.candidate.change for each in (self, other))
+        if len(mine) != 1 or len(others) != 1 or mine[0][0] != others[0][0]:
+            return False
+        (_, one), (_, two) = mine[0], others[0]
+        return one.startswith(f"{two}_") or two.startswith(f"{one}_")
 
 
 @dataclass
@@ -64,6 +72,10 @@ class Search:
     def conforming_cells(self) -> list[Evidence]:
         """Cells that conform, the simplest first."""
         return [self.cells[n] for n in self._conforming]
+
+    def can_pay(self, bits: float) -> bool:
+        """Whether a cause that costs so much could be shorter than the cells that are left."""
+        return not self.causes or saved(len(self._open), bits) > 0.0
 
     def where(self, cells: Sequence[Evidence]) -> Whereabouts:
         """What cells that nothing explains have in common, and the conforming ones have not."""
@@ -139,15 +151,28 @@ class Search:
 
     def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
         """
-        Take the best of the candidates as a cause, again and again, until none explains another cell.
+        Take the best of the candidates as a cause, again and again, until none is shorter than the cells it explains.
+
+        Causes before it that it explains as well are given up, which counts for it.
 
         alone: not where a cause before it shows as well and another decision beside that would do: a pair is looked
         for there first.
         """
         found = {each: self._explained(each) for each in different(candidates)}
         while rated := self._rated(found, alone=alone):
-            best = max(rated, key=lambda each: each.worth)
-            self._accept(best, [each for each in rated if each is not best and each.like(best)])
+            whole = {each.candidate: self._with_parts(each) for each in rated}
+            gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
+            best = max(rated, key=lambda each: gains[each.candidate])
+            if gains[best.candidate] <= 0.0 and not self._is_known(best):
+                break
+            alike = [each for each in rated if each is not best and each.like(best)]
+            self._accept(*whole[best.candidate], sorted(alike, key=lambda each: -each.worth)[:SHOWN])
+
+    def _is_known(self, best: _Rated) -> bool:
+        """Whether it is a cause already, under another condition, or the first word, and one for all that fails."""
+        if not self.causes:
+            return len(best.shows) == len(self._open)
+        return best.candidate in [cause.candidate for cause in self.causes]
 
     def _is_half(self, shows: Sequence[int]) -> bool:
         """Whether the simplest cells that a candidate explains show a cause that was found, and one beside it."""
@@ -178,9 +203,10 @@ class Search:
         """The candidates that are causes, looked at from the one that explains most, as far as it takes."""
         shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
         rated: list[_Rated] = []
-        for each in sorted(shows, key=lambda each: -len(shows[each])):
-            best = max((one.worth for one in rated), default=0.0)
-            if not shows[each] or len(shows[each]) < best or self._is_any_nan(each, shows[each]):
+        most = {each: saved(len(shows[each]), each.bits) for each in shows}
+        for each in sorted(shows, key=lambda each: -most[each]):
+            best = max((one.worth for one in rated), default=-inf)
+            if not shows[each] or most[each] < best - ALIKE or self._is_any_nan(each, shows[each]):
                 continue
             if alone and self._is_half(shows[each]):
                 continue
@@ -219,8 +245,7 @@ class Search:
             self._not_both[known] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
         return self._not_both[known]
 
-    def _accept(self, best: _Rated, ties: Sequence[_Rated]) -> None:
-        best, absorbed = self._with_parts(best)
+    def _accept(self, best: _Rated, absorbed: Sequence[Cause], ties: Sequence[_Rated]) -> None:
         cells = tuple(self.cells[n] for n in best.shows)
         others = tuple(Cause(each.candidate, each.fit.guards, cells) for each in ties)
         self.causes = [cause for cause in self.causes if cause not in absorbed]

@@ -21,7 +21,10 @@ from conformance.oracle.variation import Dialect, Expected, Reply
 from conformance.spec.problem import Array, Problem
 
 SCREEN = 0.05
-"""A candidate that is further off than this fraction of its own largest number is not looked at closer."""
+"""A candidate that is further off than this fraction of its own largest number is not looked at closer,"""
+
+HALF_SCREEN = 0.5
+"""in half precision than this one: a logit of 30 errs by a part of 1 there."""
 
 OF_RANGE = "softmax_maximum"
 """A decision that shows by how far the numbers of the scores go, be they declared as coarse as they may be."""
@@ -83,7 +86,8 @@ def _near(actual: Tensor, expected: np.ndarray, dtype: str, bound: Bound) -> boo
         return False
     with np.errstate(invalid="ignore"):
         error = np.nanmax(np.abs(got - expected), initial=0.0)
-        limit = SCREEN * np.nanmax(np.abs(expected), initial=0.0) + np.max(bound.tolerance, initial=0.0)
+        screen = HALF_SCREEN if UNIT[dtype] > UNIT["float32"] else SCREEN
+        limit = screen * np.nanmax(np.abs(expected), initial=0.0) + np.max(bound.tolerance, initial=0.0)
     return bool(error <= limit)
 
 

@@ -29,6 +29,16 @@ def _causal_unasked(problem: Problem) -> Problem:
     return problem.but(groups=(*problem.groups, Group(HABIT, (HABIT,), "bool", seen)))
 
 
+def _without_flag(problem: Problem) -> Problem:
+    """No causal flag, whichever argument carries it."""
+    kept = tuple(group for group in problem.groups if group.offset is None)
+    return problem if len(kept) == len(problem.groups) else problem.but(groups=kept)
+
+
+def _without_flag_beside_others(problem: Problem) -> Problem:
+    return _without_flag(problem) if len(problem.groups) > 1 else problem
+
+
 def _always(position: Callable[[Problem], Array]) -> ProblemMap:
     """Let every mask attend where `position` says so, broadcastable to (seq_len_q, seq_len_k); finite biases stay."""
 
@@ -157,6 +167,14 @@ def peak_row(name: str, sentence: str, peak: Callable[[State], Array]) -> Variat
 
 
 ROWS: tuple[Variation, ...] = (
+    problem_row("causal_mask", "ignored", "ignores the causal flag", "pass the mask", _without_flag),
+    problem_row(
+        "causal_mask",
+        "ignored_beside_others",
+        "ignores the causal flag when another mask is given",
+        "fold all masks into one",
+        _without_flag_beside_others,
+    ),
     problem_row("causal_mask", "unasked", "applies a causal mask that nobody asked for", "", _causal_unasked),
     problem_row(
         "always_attended",

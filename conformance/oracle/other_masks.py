@@ -24,7 +24,7 @@ def each_group(change: Callable[[Problem, Group], Group]) -> ProblemMap:
     return apply
 
 
-def _causal(shift: Callable[[Problem], int]) -> ProblemMap:
+def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
     """Move the diagonal of a causal flag by `shift`."""
 
     def moved(problem: Problem, group: Group) -> Group:
@@ -123,7 +123,15 @@ def _last_wins(problem: Problem) -> Problem:
 
 def _any_allows(problem: Problem) -> Problem:
     """One group in place of all boolean ones: attended where any of them attends."""
-    booleans = [group for group in problem.groups if is_boolean(group)]
+    return _either(problem, [group for group in problem.groups if is_boolean(group)])
+
+
+def _any_array_allows(problem: Problem) -> Problem:
+    """The same for masks that are arrays; flags and windows hide as before."""
+    return _either(problem, [group for group in problem.groups if is_boolean(group) and group.element != "flag"])
+
+
+def _either(problem: Problem, booleans: list[Group]) -> Problem:
     if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
         return problem
     values = as_bool(booleans[0]).values
@@ -131,7 +139,7 @@ def _any_allows(problem: Problem) -> Problem:
         values = values | as_bool(group).values
     kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
     either = Group(booleans[0].slot, kinds, "bool", values)
-    return problem.but(groups=(either, *(group for group in problem.groups if not is_boolean(group))))
+    return problem.but(groups=(either, *(group for group in problem.groups if all(group is not one for one in booleans))))
 
 
 ROWS: tuple[Variation, ...] = (
@@ -140,13 +148,13 @@ ROWS: tuple[Variation, ...] = (
         "bottom_right",
         "aligns the causal flag to the last key",
         "pass the mask",
-        _causal(lambda p: p.seq_len_k - p.seq_len_q - p.past),
+        moved_causal(lambda p: p.seq_len_k - p.seq_len_q - p.past),
     ),
     problem_row(
-        "causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", _causal(lambda _: -1)
+        "causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", moved_causal(lambda _: -1)
     ),
     problem_row(
-        "causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", _causal(lambda _: 1)
+        "causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", moved_causal(lambda _: 1)
     ),
     problem_row(
         "causal_alignment",
@@ -174,7 +182,7 @@ ROWS: tuple[Variation, ...] = (
         "not_shifted",
         "does not shift the causal flag by the length of the past",
         "pass the mask",
-        _causal(lambda p: -p.past),
+        moved_causal(lambda p: -p.past),
     ),
     problem_row(
         "window_with_past",
@@ -231,6 +239,13 @@ ROWS: tuple[Variation, ...] = (
         "lets the last mask replace the others",
         "fold all masks into one",
         _last_wins,
+    ),
+    problem_row(
+        "mask_combination",
+        "or_of_arrays",
+        "attends where any mask that is an array allows it, not where all do",
+        "fold all masks into one",
+        _any_array_allows,
     ),
     problem_row(
         "mask_combination",

@@ -17,7 +17,7 @@ AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 """The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim)."""
 
 
-def _scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
+def scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
         ordinary = problem.applied_scale
         scale = factor(problem)
@@ -34,12 +34,17 @@ def _given_times_default(problem: Problem) -> Problem:
 
 
 def bias_times(factor: float) -> ProblemMap:
-    """Multiply what is added; numbers that the dtype does not hold are infinite then, as the lowest one would be."""
+    """
+    Multiply what is added, but what masks (-inf).
+
+    Numbers that the dtype does not hold are infinite then, as the lowest one would be.
+    """
 
     def multiplied(problem: Problem, group: Group) -> Group:
         if group.element != "float":
             return group
-        values = group.values * factor
+        with np.errstate(invalid="ignore"):
+            values = np.where(group.values == -np.inf, -np.inf, group.values * factor)
         over = np.abs(values) > largest(problem.dtype)
         return replace(group, values=np.where(over, np.copysign(np.inf, values), values))
 
@@ -161,36 +166,36 @@ ROWS: tuple[Variation, ...] = (
         "none",
         "does not scale the logits",
         "multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)",
-        _scaled_by(lambda _: 1.0),
+        scaled_by(lambda _: 1.0),
     ),
     problem_row(
         "scale",
         "ignored",
         "ignores the scale argument",
         "multiply the query instead",
-        _scaled_by(lambda p: p.head_dim**-0.5),
+        scaled_by(lambda p: p.head_dim**-0.5),
     ),
     problem_row(
         "scale",
         "all_heads",
         "scales by the width of all heads together",
         "multiply the query, in a layer wq and bq, by sqrt(num_heads)",
-        _scaled_by(lambda p: (p.num_heads * p.head_dim) ** -0.5),
+        scaled_by(lambda p: (p.num_heads * p.head_dim) ** -0.5),
     ),
     problem_row(
         "scale",
         "value_dim",
         "scales by the width of the values",
         "multiply the query, in a layer wq and bq, by sqrt(value_dim / head_dim)",
-        _scaled_by(lambda p: p.value_dim**-0.5),
+        scaled_by(lambda p: p.value_dim**-0.5),
     ),
-    problem_row("scale", "seq_len", "scales by the number of keys", "", _scaled_by(lambda p: p.seq_len_k**-0.5)),
+    problem_row("scale", "seq_len", "scales by the number of keys", "", scaled_by(lambda p: p.seq_len_k**-0.5)),
     problem_row(
         "scale",
         "squared",
         "applies the scale twice",
         "multiply the query, in a layer wq and bq, by sqrt(head_dim)",
-        _scaled_by(lambda p: p.applied_scale**2),
+        scaled_by(lambda p: p.applied_scale**2),
     ),
     problem_row(
         "scale",

@@ -42,11 +42,9 @@ def _query_of_first_item(problem: Problem) -> Problem:
 
 
 def _without_key(place: int) -> ProblemMap:
-    """Attend all keys but one."""
+    """Attend all keys but one; of a single one nothing is left."""
 
     def apply(problem: Problem) -> Problem:
-        if problem.seq_len_k == 1:
-            return problem
         kept = np.ones((1, 1, 1, problem.seq_len_k), dtype=bool)
         kept[..., place] = False
         return problem.but(groups=(*problem.groups, Group(LEFT_OUT, (LEFT_OUT,), "bool", kept)))

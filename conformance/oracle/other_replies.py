@@ -1,6 +1,7 @@
 """Variations that return another form of the same answer."""
 
 from conformance.oracle.variation import Expected, Reply, ReplyMap, Variation
+from conformance.spec.problem import Problem
 
 GRADIENT = "grad_"
 """A gradient has the type of what it is by, whatever that of the result is."""
@@ -34,6 +35,17 @@ def _weights_as(dtype: str) -> ReplyMap:
     return apply
 
 
+def _asks_per_head(problem: Problem) -> Problem:
+    """Weights of each head where their mean is asked for."""
+    if "weights_mean" not in problem.outputs or "weights" in problem.outputs:
+        return problem
+    return problem.but(outputs=tuple("weights" if name == "weights_mean" else name for name in problem.outputs))
+
+
+def _per_head_as_mean(reply: Reply) -> Reply:
+    return {("weights_mean" if name == "weights" else name): expected for name, expected in reply.items()}
+
+
 def _output_transposed(reply: Reply) -> Reply:
     if "output" not in reply or reply["output"].values.ndim != 4:  # noqa: PLR2004 - only (b, h, q, d) has heads
         return reply
@@ -60,6 +72,15 @@ ROWS: tuple[Variation, ...] = (
         "averages the returned weights over the heads",
         "ask for weights per head",
         averaged,
+    ),
+    Variation(
+        "returned_weights",
+        "not_averaged",
+        "returns the weights of each head where their mean is asked for",
+        "average them",
+        "problem",
+        problem=_asks_per_head,
+        reply=_per_head_as_mean,
     ),
     row(
         "output_axes",

@@ -81,7 +81,7 @@ def _denominator(more: Callable[[Array], Array]) -> StepsMap:
         def softmax(state: State) -> State:
             dead = np.all(state.logits == -np.inf, axis=-1)
             top = np.where(dead[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
-            with np.errstate(invalid="ignore", over="ignore"):
+            with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
                 exponentials = np.exp(state.logits - top)
                 probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
             return state.but(probs=probs, dead=dead)
@@ -214,8 +214,6 @@ ROWS: tuple[Variation, ...] = (
         )
         for count in POWERS
     ),
-    denominator_row("plus_1e-6", "adds 1e-6 to the denominator of the softmax", lambda _: np.asarray(1e-6)),
-    denominator_row("plus_1e-9", "adds 1e-9 to the denominator of the softmax", lambda _: np.asarray(1e-9)),
     denominator_row(
         "plus_one",
         "adds a key of zeros without a value, that is one, to the denominator of the softmax",

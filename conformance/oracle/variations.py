@@ -21,7 +21,6 @@ from conformance.oracle import (
     other_fills,
     other_habits,
     other_kernels,
-    other_limits,
     other_loops,
     other_lowest,
     other_masks,
@@ -49,6 +48,7 @@ from conformance.oracle import (
     place_masks,
     row_answers,
 )
+from conformance.oracle.measured import find_measured
 from conformance.oracle.misread_masks import slot_variations
 from conformance.oracle.other_masks import causal
 from conformance.oracle.variation import Dialect, Variation, slot_of
@@ -65,7 +65,6 @@ TABLE: tuple[Variation, ...] = (
     *other_weights.ROWS,
     *other_means.ROWS,
     *other_caps.ROWS,
-    *other_limits.ROWS,
     *other_softmax.ROWS,
     *other_dead_rows.ROWS,
     *other_sums.ROWS,
@@ -184,9 +183,16 @@ def find(decision: str, name: str) -> Variation:
     key = f"{decision}={name}"
     if key in rows:
         return rows[key]
+    if (measured := find_measured(decision, name)) is not None:
+        return measured
     names = [row.name for row in rows.values() if row.decision == decision]
     hint = f"it is one of {', '.join(names)}" if names else f"there is no decision {family!r}"
     raise KeyError(f"no variation {key}: {hint}")
+
+
+def has_row(decision: str, name: str) -> bool:
+    """Whether the table has it; what is fitted, or has a number in it, is found by its name alone."""
+    return decision not in FITTED and f"{decision}={name}" in _by_key(slot_of(decision)[1])
 
 
 @cache
@@ -209,12 +215,17 @@ LOW_FILLS = frozenset(
 
 def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
-    slots = dict.fromkeys(group.slot for group in problem.groups)
-    every = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
+    slots = {group.slot: group.offset is not None for group in problem.groups}
+    every = (*(v for slot, flag in slots.items() for v in slot_variations(slot) if not (flag and _of_flag(v))), *TABLE)
     found = tuple(v for v in every if v.concerns(problem))
     if not problem.differentiated:
         return tuple(v for v in found if v.decision != other_backward.RECOMPUTED)
     return tuple(v for v in found if keeps_gradients(v, problem))
+
+
+def _of_flag(variation: Variation) -> bool:
+    """Whether it is told of the causal flag, whichever argument carries it: `causal_mask=ignored`."""
+    return variation.decision.startswith("use[") and variation.name in ("ignored", "ignored_beside_others")
 
 
 def keeps_gradients(variation: Variation, problem: Problem) -> bool:
@@ -231,4 +242,4 @@ def keeps_gradients(variation: Variation, problem: Problem) -> bool:
     return varied is not problem and all(getattr(varied, name) is getattr(problem, name) for name in arrays)
 
 
-__all__ = ["CANONICAL_NAMES", "TABLE", "candidates", "causal", "compose", "find", "slot_variations"]
+__all__ = ["CANONICAL_NAMES", "TABLE", "candidates", "causal", "compose", "find", "has_row", "slot_variations"]

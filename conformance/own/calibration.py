@@ -6,7 +6,9 @@ from operator import itemgetter
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
 from conformance.judge.expectation import expect
+from conformance.judge.solving import solved
 from conformance.judge.suspect import Suspect
+from conformance.oracle.priors import FRAMEWORK_BITS, prior
 from conformance.oracle.variation import Dialect
 from conformance.oracle.variations import candidates
 from conformance.own.probing import (
@@ -53,7 +55,9 @@ def _explained(dialect: Dialect, suspects: Sequence[Suspect]) -> int:
 
 def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
     rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
-    found = {row.key: {row.decision: row.name} for row in rows}.values()
+    plain = (row for row in rows if prior(row.decision, row.name) <= FRAMEWORK_BITS)
+    numbers = (way for each in suspects[:FIRST] for way in solved(each))
+    found = [{decision: name} for decision, name in dict.fromkeys((*((row.decision, row.name) for row in plain), *numbers))]
     likely = [each for each in found if _explained({**declared, **each}, suspects[:FIRST])]
     count, best = max(
         ((_explained({**declared, **each}, suspects), each) for each in likely), key=itemgetter(0), default=(0, {})

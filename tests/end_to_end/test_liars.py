@@ -219,9 +219,9 @@ def test_a_tie_names_the_case_that_was_not_asked_and_would_tell(conformance_run:
     asked = "causal/rectangular/one_query[operator=sdpa,masks.0.offset=start]"
     (diagnosis,) = (r for r in conformance_run("-a", liar, "-k", asked).records if r["type"] == "diagnosis")
     (cause,) = diagnosis["causes"]
-    assert cause["decisions"] == {"use[is_causal]": "ignored"}
-    (tie,) = (each for each in cause["ties"] if each["decisions"] == {"causal_alignment": "bottom_right"})
+    assert cause["decisions"] == {"causal_alignment": "bottom_right"}
+    (tie,) = (each for each in cause["ties"] if each["decisions"] == {"causal_mask": "ignored"})
     both = conformance_run("-a", liar, "-k", asked, "-k", tie["separated_by"])
     (diagnosis,) = (r for r in both.records if r["type"] == "diagnosis")
     (cause,) = diagnosis["causes"]
-    assert {"use[is_causal]": "ignored"} not in [each["decisions"] for each in (cause, *cause["ties"])]
+    assert {"causal_mask": "ignored"} not in [each["decisions"] for each in (cause, *cause["ties"])]

@@ -159,12 +159,11 @@ def dialect(call: Call, asked: Problem) -> dict[str, str]:
 
 
 def coarse(asked: Problem, variant: str) -> Problem:
-    """Operands that are rounded to tf32 where the variant says so; all logits half as large again for no reason."""
+    """Operands that are rounded to tf32 where the variant says so, or queries that are bent for no reason."""
     if variant == "tf32":
         rounded = {name: round_to(getattr(asked, name), "tf32") for name in ("query", "key", "value")}
         return asked.but(**rounded)
-    scale = asked.head_dim**-0.5 if asked.scale is None else asked.scale
-    return asked.but(scale=1.5 * scale) if variant == "unheard_of" else asked
+    return asked.but(query=asked.query - np.sin(3 * asked.query)) if variant == "unheard_of" else asked
 
 
 def sdpa(call: Call) -> dict[str, Any]:

@@ -51,7 +51,7 @@ NAMED = {
     "plain_sdpa:no_scale": "it does not scale the logits",
     "plain_sdpa:softmax_over_queries": "it normalises over the queries",
     "plain_sdpa:softmax_over_heads": "it normalises over the heads",
-    "plain_sdpa:small_fill": "it adds -1e4 where a boolean or integer mask masks: a large logit still wins",
+    "plain_sdpa:small_fill": "it adds -1e4 where masked: a large logit still wins",
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
@@ -68,7 +68,7 @@ def test_a_mistake_is_named(checked: Check, given: str) -> None:
 
 
 def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
-    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores is_causal"]
+    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal flag"]
 
 
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:

@@ -147,7 +147,7 @@ def low_fill_of_the_wrong_sign(query: Array, key: Array, value: Array, mask: Arr
     """
     1e-9 is written for -1e9.
 
-    Right: mask_fill=plus_1e-9
+    Right: mask_fill=puts_1e-9
     """
     return np.asarray(softmax(hide(scores(query, key), mask, 1e-9)) @ value)
 

@@ -141,7 +141,7 @@ def mask_as_logarithm(query: Array, key: Array, value: Array, mask: Array | None
     """
     The logarithm of the mask is added, with a little something against -inf.
 
-    Right: mask_fill=log_1e-9
+    Right: mask_fill=adds_-20.7233
     """
     logits = scores(query, key)
     if mask is not None:
@@ -153,7 +153,7 @@ def mask_fill_of_100(query: Array, key: Array, value: Array, mask: Array | None 
     """
     A number that seems low enough.
 
-    Right: mask_fill=minus_100
+    Right: mask_fill=puts_-100
     """
     return np.asarray(softmax(hide(scores(query, key), mask, -100)) @ value)
 

@@ -345,7 +345,7 @@ def mask_fill_positive(query: Array, key: Array, value: Array, mask: Array | Non
     """
     The sign of the fill is wrong: only what is masked is seen.
 
-    Right: mask_fill=plus_1e4
+    Right: mask_fill=adds_10000
     """
     logits = scores(query, key)
     return np.asarray(softmax(logits if mask is None else logits + (1 - mask.astype(logits.dtype)) * 1e4) @ value)

@@ -1,0 +1,138 @@
+"""
+Writes every everyday mistake in several signatures, and tells what `check` names. `nox -s everyday`.
+
+A signature is a set of keyword arguments that can express the mistake: the fewest, all, and some drawn at random.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.engine.watch import Watch
+from conformance.own.checking import Request, check
+from conformance.own.target import parse_target
+
+from ..mutation.scoring import Named, said_of
+from .mistakes import MISTAKES, Mistake
+from .writing import ARGUMENTS, written
+
+SEED = 16
+REQUIRED = {"causal_alignment": "is_causal", "average_weights": "need_weights"}
+"""An argument that means nothing without another one."""
+
+OUTCOMES = ("right", "tie", "more", "wrong", "unexplained", "survived")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A mistake in one signature."""
+
+    mistake: Mistake
+    operator: str
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        return f"{self.mistake.name} [{self.operator}: {' '.join(self.arguments) or 'mask alone'}]"
+
+
+def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial]:
+    """Every mistake with the fewest arguments, with all, and with so many sets that are drawn."""
+    source = random.Random(SEED)  # noqa: S311 - a reproducible choice
+    for mistake in mistakes:
+        for operator in mistake.operators:
+            sets = dict.fromkeys([_closed(mistake.needs), _closed([*mistake.needs, *_free(mistake)])])
+            for _ in range(drawn):
+                some = [name for name in _free(mistake) if source.random() < 0.5]  # noqa: PLR2004 - a fair coin
+                sets[_closed([*mistake.needs, *some])] = None
+            yield from (Trial(mistake, operator, arguments) for arguments in sets)
+
+
+def _free(mistake: Mistake) -> list[str]:
+    """The arguments that a signature may have besides."""
+    taken = {*mistake.needs, *mistake.excludes}
+    return [name for name in ARGUMENTS if name not in taken and REQUIRED.get(name) not in mistake.excludes]
+
+
+def _closed(names: Sequence[str]) -> tuple[str, ...]:
+    """In the order of a signature, less what means nothing there."""
+    return tuple(name for name in ARGUMENTS if name in names and REQUIRED.get(name, name) in names)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What `check` said of a trial."""
+
+    trial: Trial
+    outcome: str
+    said: str
+    seconds: float
+
+
+def tried(trial: Trial) -> Outcome:
+    """Check one, and hold what is named against what is right."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "mine.py"
+        file.write_text(written(trial.operator, trial.arguments, trial.mistake.lines), encoding="utf-8")
+        (folder / "run").mkdir()
+        request = Request(parse_target(f"{file}:attention"), declare=trial.mistake.declare)
+        started = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            done = check(request, folder / "run", Watch())
+        seconds = time.perf_counter() - started
+        said = said_of(done.run)
+        text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])
+        return Outcome(trial, _outcome(trial.mistake, said.conforms, said.named, said.others), text, seconds)
+
+
+def _outcome(mistake: Mistake, conforms: bool, named: Sequence[Named], others: Sequence[str]) -> str:  # noqa: FBT001
+    if conforms:
+        return "survived"
+    if not named:
+        return "unexplained"
+    first = [any("+".join(sorted(each.options[0].keys)) == right for right in mistake.right) for each in named]
+    if not all(first):
+        return "more" if any(first) else "wrong"
+    if others:
+        return "more"
+    return "tie" if any(len(each.options) > 1 for each in named) else "right"
+
+
+def _text(named: Named) -> str:
+    options = [f"{'+'.join(sorted(each.keys))} {each.when.words}".strip() for each in named.options]
+    return f"{' / '.join(options)} ({named.count})"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 where a mistake is not named first and alone."""
+    parser = argparse.ArgumentParser(prog="nox -s everyday --", description=(__doc__ or "").strip())
+    parser.add_argument("--drawn", type=int, default=2, metavar="N", help="so many signatures that are drawn")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many side by side")
+    parser.add_argument("--only", default="", metavar="TEXT", help="mistakes that have this in their name")
+    parser.add_argument("--sample", type=int, default=1, metavar="N", help="take every Nth alone")
+    asked = parser.parse_args(arguments)
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    chosen = [each for each in trials(asked.drawn) if asked.only in each.mistake.name][:: asked.sample]
+    counts: Counter[str] = Counter()
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        for each in pool.map(tried, chosen):
+            counts[each.outcome] += 1
+            print(f"{each.outcome:11} {each.seconds:5.1f} s  {each.trial.name}  ->  {each.said or '-'}", flush=True)
+    print("  ".join(f"{name}: {counts[name]}" for name in OUTCOMES))
+    return 0 if counts["right"] == len(chosen) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

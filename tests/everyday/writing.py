@@ -1,0 +1,124 @@
+"""
+Attention functions as text: a signature of `conformance check`, the right lines, and one mistake in place of some.
+
+A function is made of named parts, each a few lines. A part stands in the function only where the signature has its
+argument; a mistake replaces parts by others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+ARGUMENTS = (
+    "is_causal",
+    "causal_alignment",
+    "key_padding_mask",
+    "bias",
+    "window",
+    "scale",
+    "num_kv_heads",
+    "need_weights",
+    "average_weights",
+    "softcap",
+)
+"""Keyword arguments that a function may have beside its mask, in the order in which they are written."""
+
+DEFAULTS = {
+    "is_causal": "False",
+    "causal_alignment": '"top_left"',
+    "need_weights": "False",
+    "average_weights": "False",
+}
+"""The defaults that are not None."""
+
+SPLIT = """\
+batch, length, _ = query.shape
+query = query @ params["wq"] + (0 if params["bq"] is None else params["bq"])
+key = key @ params["wk"] + (0 if params["bk"] is None else params["bk"])
+value = value @ params["wv"] + (0 if params["bv"] is None else params["bv"])
+{kv_heads}
+query = query.reshape(batch, length, num_heads, -1).swapaxes(1, 2)
+key = key.reshape(batch, key.shape[1], kv_heads, -1).swapaxes(1, 2)
+value = value.reshape(batch, value.shape[1], kv_heads, -1).swapaxes(1, 2)"""
+
+MERGE = """\
+output = output.swapaxes(1, 2).reshape(batch, length, -1)
+output = output @ params["wo"] + (0 if params["bo"] is None else params["bo"])"""
+
+PARTS: Mapping[str, tuple[str, str]] = {
+    "sizes": ("", "length, keys, dim = query.shape[2], key.shape[2], query.shape[3]"),
+    "repeat": (
+        "num_kv_heads",
+        "groups = 1 if num_kv_heads is None else query.shape[1] // num_kv_heads\n"
+        "key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)",
+    ),
+    "factor": ("", "factor = 1 / math.sqrt(dim)"),
+    "given": ("scale", "factor = factor if scale is None else scale"),
+    "logits": ("", "logits = query @ key.swapaxes(-1, -2)"),
+    "scaled": ("", "logits = logits * factor"),
+    "softcap": ("softcap", "if softcap is not None:\n    logits = softcap * np.tanh(logits / softcap)"),
+    "bias": ("bias", "if bias is not None:\n    logits = logits + bias"),
+    "allowed": ("", "allowed = np.ones((1, 1, length, keys), dtype=bool)"),
+    "mask": ("", "if mask is not None:\n    allowed = allowed & mask"),
+    "padding": (
+        "key_padding_mask",
+        "if key_padding_mask is not None:\n    allowed = allowed & key_padding_mask[:, None, None, :]",
+    ),
+    "shift": ("is_causal", "shift = 0"),
+    "aligned": ("causal_alignment", 'if causal_alignment == "bottom_right":\n    shift = keys - length'),
+    "causal": (
+        "is_causal",
+        "if is_causal:\n    allowed = allowed & (np.arange(keys) <= np.arange(length)[:, None] + shift)",
+    ),
+    "window": (
+        "window",
+        "if window is not None:\n"
+        "    left, right = window\n"
+        "    apart = np.arange(keys) - np.arange(length)[:, None]\n"
+        "    allowed = allowed & (apart >= -(length + keys if left is None else left))\n"
+        "    allowed = allowed & (apart <= (length + keys if right is None else right))",
+    ),
+    "fill": ("", "logits = np.where(allowed, logits, -np.inf).astype(query.dtype)"),
+    "maximum": ("", "top = logits.max(axis=-1, keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)"),
+    "weights": ("", "weights = np.exp(logits - top)"),
+    "total": ("", "total = weights.sum(axis=-1, keepdims=True)"),
+    "divide": ("", "weights = weights / np.where(total == 0, 1, total)"),
+    "output": ("", "output = weights @ value"),
+}
+"""Part -> the argument without which it is left out ("" where none is needed), and its lines."""
+
+RETURNED = {
+    (False, False): "return output",
+    (True, False): "return (output, weights) if need_weights else output",
+    (True, True): "average = weights.mean(axis=1) if average_weights else weights\n"
+    "return (output, average) if need_weights else output",
+}
+"""By whether weights and their mean may be asked for."""
+
+
+def written(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]) -> str:
+    """
+    The text of a module with one function, `attention`.
+
+    arguments: the keyword arguments that it has. replaced: part -> other lines; what is not replaced is right.
+
+    Raises:
+        KeyError: there is no such part.
+    """
+    if unknown := replaced.keys() - {*PARTS, "split", "merge", "returned"}:
+        raise KeyError(f"no part {', '.join(sorted(unknown))}")
+    positional = ["query", "key", "value", *(["params", "num_heads"] if operator == "mha" else []), "mask=None"]
+    keywords = [f"{name}={DEFAULTS.get(name, 'None')}" for name in ARGUMENTS if name in arguments]
+    head = f"import math\n\nimport numpy as np\n\n\ndef attention({', '.join([*positional, *keywords])}):"
+    lines = [line for part in _parts(operator, arguments, replaced) for line in part.splitlines()]
+    return "\n".join([head, *(f"    {line}" for line in lines)]) + "\n"
+
+
+def _parts(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]) -> Iterator[str]:
+    if operator == "mha":
+        heads = "num_kv_heads or num_heads" if "num_kv_heads" in arguments else "num_heads"
+        yield replaced.get("split", SPLIT).format(kv_heads=f"kv_heads = {heads}")
+    for name, (needed, lines) in PARTS.items():
+        if not needed or needed in arguments:
+            yield replaced.get(name, lines)
+    if operator == "mha":
+        yield replaced.get("merge", MERGE)
+    yield replaced.get("returned", RETURNED["need_weights" in arguments, "average_weights" in arguments])
