@@ -116,6 +116,13 @@ def mutation(session: nox.Session) -> None:
 
 
 @nox.session
+def everyday(session: nox.Session) -> None:
+    """Write the everyday mistakes in many signatures; `check` names each: `nox -s everyday -- --only fill`."""
+    install(session, "-e", ".")
+    session.run("python", "-m", "tests.everyday.measure", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def benchmark(session: nox.Session) -> None:
     """Print where the time of a full run goes: the frameworks' own, and ours."""
     install_frameworks(session, "all")

@@ -1,8 +1,8 @@
 """
 What an explanation costs, in bits: the explanation with the fewest bits is told.
 
-A cause costs what it is a priori, and its condition; a failing cell that stays without a cause costs as well. So a cause
-is worth the cells that it explains, less what it costs.
+A cause costs what it is a priori, and its condition; a failing cell that stays without a cause costs as well. So a
+cause is worth the cells that it explains, less what it costs.
 """
 
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ from math import log2
 from conformance.judge.explanation import CANONICAL, Way
 from conformance.oracle.priors import FRAMEWORK_BITS, bits_of
 
-UNEXPLAINED = 6.0
-"""A failing cell without a cause."""
+UNEXPLAINED = 8.0
+"""A failing cell without a cause: enough for a second everyday mistake beside a first, in that cell alone."""
 
 BESIDE = 4.0
 """A further decision of a pair."""

@@ -77,7 +77,7 @@ class Likely:
         thorough: bool = False,
     ) -> tuple[Explanation, ...]:
         """
-        As the function, but that what only kernels do is tried if `thorough` alone; the diagnosis tries it on few cells.
+        As the function, but what only kernels do is tried only if `thorough`: the diagnosis tries it on few cells.
 
         What frameworks and people do is tried unless that was in vain for long.
         """

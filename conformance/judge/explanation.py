@@ -4,9 +4,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from conformance.oracle.priors import FRAMEWORK_BITS, prior
-from conformance.oracle.variation import Dialect
+from conformance.oracle.variation import Dialect, Variation
 from conformance.oracle.variations import CANONICAL_NAMES, candidates, find, has_row
 from conformance.spec.problem import Problem
+
+OF_FLAGS = frozenset({"causal_mask=ignored", "causal_mask=ignored_beside_others"})
+"""What is told of the causal flag, and not of the argument that carries it."""
 
 CANONICAL = "canonical"
 Way = tuple[str, str]
@@ -74,9 +77,21 @@ def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
     return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
 
 
+def likely(problem: Problem) -> Iterator[Variation]:
+    """
+    Every variation that the problem could show, each told once.
+
+    That a causal flag is ignored is told of the flag, whichever argument carries it: `causal_mask=ignored`.
+    """
+    flags = {f"use[{group.slot}]" for group in problem.groups if group.offset is not None}
+    for variation in candidates(problem):
+        if variation.decision not in flags or f"causal_mask={variation.name}" not in OF_FLAGS:
+            yield variation
+
+
 def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
     """What takes a declared way back, then the ways that people take every day, or a framework takes."""
-    every = (way_of(each.decision, each.name) for each in candidates(problem))
+    every = (way_of(each.decision, each.name) for each in likely(problem))
     plain = (way for way in every if prior(*way) <= FRAMEWORK_BITS)
     return dict.fromkeys((*((decision, CANONICAL) for decision in declared), *plain))
 
@@ -96,7 +111,7 @@ def alternatives(
         sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
         rest = {d: n for d, n in declared.items() if d != decision}
         yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
-    for variation in candidates(problem):
+    for variation in likely(problem):
         if among is not None and way_of(variation.decision, variation.name) not in among:
             continue
         if declared.get(variation.decision) == variation.name:

@@ -30,8 +30,8 @@ STEP = 1e-6
 """The part of a number by which it is moved to see what that changes."""
 CLOSE = 1e-10
 """A step of a smaller part of the number is the last."""
-FAR = 1e12
-"""Errors of so many tolerances are told apart no further."""
+FAR = 1e100
+"""Errors of so many tolerances are told apart no further: their squares are numbers."""
 
 
 def solved(suspect: Suspect) -> Iterator[Way]:

@@ -100,7 +100,9 @@ ROWS: tuple[Variation, ...] = (
         "keep logits small",
         filled_with(_NUMBERS["minus_1e4"]),
     ),
-    steps_row("mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", filled_with(_NUMBERS["minus_1e9"])),
+    steps_row(
+        "mask_fill", "minus_1e9", "adds -1e9 where masked", "keep logits small", filled_with(_NUMBERS["minus_1e9"])
+    ),
     steps_row(
         "mask_fill",
         "minus_65504",

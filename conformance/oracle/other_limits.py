@@ -6,6 +6,7 @@ from conformance.oracle.pipeline import Step, insert_after
 from conformance.oracle.state import State
 from conformance.oracle.variation import StepsMap
 
+
 def before_bias(limit: float) -> StepsMap:
     """Cut off what the scale and a softcap leave; a mask hides as before."""
 

@@ -139,7 +139,9 @@ def _either(problem: Problem, booleans: list[Group]) -> Problem:
         values = values | as_bool(group).values
     kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
     either = Group(booleans[0].slot, kinds, "bool", values)
-    return problem.but(groups=(either, *(group for group in problem.groups if all(group is not one for one in booleans))))
+    return problem.but(
+        groups=(either, *(group for group in problem.groups if all(group is not one for one in booleans)))
+    )
 
 
 ROWS: tuple[Variation, ...] = (
@@ -154,7 +156,11 @@ ROWS: tuple[Variation, ...] = (
         "causal_alignment", "strict", "hides the diagonal of a causal mask", "pass the mask", moved_causal(lambda _: -1)
     ),
     problem_row(
-        "causal_alignment", "one_ahead", "shows one future key to each query", "pass the mask", moved_causal(lambda _: 1)
+        "causal_alignment",
+        "one_ahead",
+        "shows one future key to each query",
+        "pass the mask",
+        moved_causal(lambda _: 1),
     ),
     problem_row(
         "causal_alignment",

@@ -18,6 +18,8 @@ AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 
 
 def scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
+    """Put another scale in place of that of the problem."""
+
     def apply(problem: Problem) -> Problem:
         ordinary = problem.applied_scale
         scale = factor(problem)

@@ -215,17 +215,12 @@ LOW_FILLS = frozenset(
 
 def candidates(problem: Problem) -> tuple[Variation, ...]:
     """Every variation that this problem could show: those of the arguments it uses, then the table."""
-    slots = {group.slot: group.offset is not None for group in problem.groups}
-    every = (*(v for slot, flag in slots.items() for v in slot_variations(slot) if not (flag and _of_flag(v))), *TABLE)
+    slots = dict.fromkeys(group.slot for group in problem.groups)
+    every = (*(v for slot in slots for v in slot_variations(slot)), *TABLE)
     found = tuple(v for v in every if v.concerns(problem))
     if not problem.differentiated:
         return tuple(v for v in found if v.decision != other_backward.RECOMPUTED)
     return tuple(v for v in found if keeps_gradients(v, problem))
-
-
-def _of_flag(variation: Variation) -> bool:
-    """Whether it is told of the causal flag, whichever argument carries it: `causal_mask=ignored`."""
-    return variation.decision.startswith("use[") and variation.name in ("ignored", "ignored_beside_others")
 
 
 def keeps_gradients(variation: Variation, problem: Problem) -> bool:

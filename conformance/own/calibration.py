@@ -57,7 +57,9 @@ def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
     rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
     plain = (row for row in rows if prior(row.decision, row.name) <= FRAMEWORK_BITS)
     numbers = (way for each in suspects[:FIRST] for way in solved(each))
-    found = [{decision: name} for decision, name in dict.fromkeys((*((row.decision, row.name) for row in plain), *numbers))]
+    found = [
+        {decision: name} for decision, name in dict.fromkeys((*((row.decision, row.name) for row in plain), *numbers))
+    ]
     likely = [each for each in found if _explained({**declared, **each}, suspects[:FIRST])]
     count, best = max(
         ((_explained({**declared, **each}, suspects), each) for each in likely), key=itemgetter(0), default=(0, {})

@@ -431,10 +431,7 @@ OF_THE_OTHER = {
 NOT_ASKED: dict[str, set[str]] = {
     "sdpa": set(),
     # lengths of several tiles are one more compilation for every mha subject: sdpa asks them
-    # a causal flag is told whole, whichever argument carries it: causal_mask=ignored
     "mha": {
-        "use[causal]=ignored",
-        "use[causal]=ignored_beside_others",
         *(f"mask_axes[attention]=empty_tiles_of_first_head_{tile}" for tile in ("8x8", "16x16")),
         *(f"mask_axes[key_padding]=empty_tiles_of_first_item_and_head_{tile}" for tile in (8, 16)),
     },

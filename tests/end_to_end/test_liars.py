@@ -220,8 +220,8 @@ def test_a_tie_names_the_case_that_was_not_asked_and_would_tell(conformance_run:
     (diagnosis,) = (r for r in conformance_run("-a", liar, "-k", asked).records if r["type"] == "diagnosis")
     (cause,) = diagnosis["causes"]
     assert cause["decisions"] == {"causal_alignment": "bottom_right"}
-    (tie,) = (each for each in cause["ties"] if each["decisions"] == {"causal_mask": "ignored"})
+    tie = cause["ties"][0]
     both = conformance_run("-a", liar, "-k", asked, "-k", tie["separated_by"])
     (diagnosis,) = (r for r in both.records if r["type"] == "diagnosis")
     (cause,) = diagnosis["causes"]
-    assert {"causal_mask": "ignored"} not in [each["decisions"] for each in (cause, *cause["ties"])]
+    assert tie["decisions"] not in [each["decisions"] for each in (cause, *cause["ties"])]

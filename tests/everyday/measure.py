@@ -7,6 +7,7 @@ A signature is a set of keyword arguments that can express the mistake: the fewe
 import argparse
 import contextlib
 import io
+import math
 import os
 import random
 import sys
@@ -19,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.engine.watch import Watch
+from conformance.judge.bits import of_change
 from conformance.own.checking import Request, check
 from conformance.own.target import parse_target
+from tests.mutation.scoring import Named, Option, Said, said_of
 
-from ..mutation.scoring import Named, said_of
 from .mistakes import MISTAKES, Mistake
 from .writing import ARGUMENTS, written
 
@@ -54,7 +56,7 @@ def trials(drawn: int, mistakes: Sequence[Mistake] = MISTAKES) -> Iterator[Trial
         for operator in mistake.operators:
             sets = dict.fromkeys([_closed(mistake.needs), _closed([*mistake.needs, *_free(mistake)])])
             for _ in range(drawn):
-                some = [name for name in _free(mistake) if source.random() < 0.5]  # noqa: PLR2004 - a fair coin
+                some = [name for name in _free(mistake) if source.random() < 0.5]
                 sets[_closed([*mistake.needs, *some])] = None
             yield from (Trial(mistake, operator, arguments) for arguments in sets)
 
@@ -94,20 +96,35 @@ def tried(trial: Trial) -> Outcome:
         seconds = time.perf_counter() - started
         said = said_of(done.run)
         text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])
-        return Outcome(trial, _outcome(trial.mistake, said.conforms, said.named, said.others), text, seconds)
+        return Outcome(trial, outcome_of(trial.mistake, said), text, seconds)
 
 
-def _outcome(mistake: Mistake, conforms: bool, named: Sequence[Named], others: Sequence[str]) -> str:  # noqa: FBT001
-    if conforms:
+def outcome_of(mistake: Mistake, said: Said) -> str:
+    """
+    One of OUTCOMES.
+
+    right: every cause is ours, and no alternative is rarer than it. tie: one is. more: something is said besides.
+    wrong: no cause is ours.
+    """
+    if said.conforms:
         return "survived"
-    if not named:
+    if not said.named:
         return "unexplained"
-    first = [any("+".join(sorted(each.options[0].keys)) == right for right in mistake.right) for each in named]
-    if not all(first):
-        return "more" if any(first) else "wrong"
-    if others:
-        return "more"
-    return "tie" if any(len(each.options) > 1 for each in named) else "right"
+    ours = [_key(each.options[0]) in mistake.right for each in said.named]
+    if not all(ours) or said.others:
+        return "more" if any(ours) else "wrong"
+    rarer = any(_bits(other) > _bits(each.options[0]) for each in said.named for other in each.options[1:])
+    return "tie" if rarer else "right"
+
+
+def _key(option: Option) -> str:
+    return "+".join(sorted(option.keys))
+
+
+def _bits(option: Option) -> float:
+    """What an option costs; an arithmetic is dearer than any decision."""
+    ways = [(decision, name) for decision, _, name in (key.partition("=") for key in option.keys)]
+    return of_change(ways) if all(name for _, name in ways) else math.inf
 
 
 def _text(named: Named) -> str:

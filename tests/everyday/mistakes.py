@@ -57,7 +57,9 @@ def _merged(old: str, new: str) -> dict[str, str]:
 
 MISTAKES: tuple[Mistake, ...] = (
     # ---- masks
-    Mistake("mask inverted", ("polarity[mask]=ignore",), {"mask": "if mask is not None:\n    allowed = allowed & ~mask"}),
+    Mistake(
+        "mask inverted", ("polarity[mask]=ignore",), {"mask": "if mask is not None:\n    allowed = allowed & ~mask"}
+    ),
     Mistake("mask ignored", ("use[mask]=ignored",), {"mask": "pass"}),
     Mistake(
         "padding inverted",
@@ -65,9 +67,7 @@ MISTAKES: tuple[Mistake, ...] = (
         {"padding": f"if key_padding_mask is not None:\n    {PAD.replace('key_p', '~key_p')}"},
         needs=("key_padding_mask",),
     ),
-    Mistake(
-        "padding ignored", ("use[key_padding_mask]=ignored",), {"padding": "pass"}, needs=("key_padding_mask",)
-    ),
+    Mistake("padding ignored", ("use[key_padding_mask]=ignored",), {"padding": "pass"}, needs=("key_padding_mask",)),
     Mistake(
         "mask of the first item",
         ("mask_axes[mask]=first_item",),
@@ -175,7 +175,7 @@ MISTAKES: tuple[Mistake, ...] = (
         ("mask_fill=zero_after_softmax",),
         {
             "fill": "",
-            "divide": "weights = weights / np.where(total == 0, 1, total)\nweights = weights * allowed.astype(query.dtype)",
+            "divide": "weights = weights / np.where(total == 0, 1, total) * allowed.astype(query.dtype)",
         },
     ),
     # ---- scale
@@ -183,7 +183,10 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("scale twice", ("scale=squared",), {"scaled": "logits = logits * factor * factor"}),
     Mistake("scale 1/d", ("scale=squared",), {"factor": "factor = 1 / dim"}, excludes=("scale",)),
     Mistake(
-        "scale sqrt(d)", ("scale=inverted", "scale=square_root"), {"factor": "factor = math.sqrt(dim)"}, excludes=("scale",)
+        "scale sqrt(d)",
+        ("scale=inverted", "scale=square_root"),
+        {"factor": "factor = math.sqrt(dim)"},
+        excludes=("scale",),
     ),
     Mistake("scale by length", ("scale=seq_len",), {"factor": "factor = 1 / math.sqrt(keys)"}, excludes=("scale",)),
     Mistake(
@@ -192,9 +195,7 @@ MISTAKES: tuple[Mistake, ...] = (
         {"factor": "factor = 1 / math.sqrt(value.shape[-1])"},
         excludes=("scale",),
     ),
-    Mistake(
-        "given scale ignored", ("scale=ignored",), {"given": "pass"}, needs=("scale",), operators=(SDPA,)
-    ),
+    Mistake("given scale ignored", ("scale=ignored",), {"given": "pass"}, needs=("scale",), operators=(SDPA,)),
     Mistake(
         "given scale times the default",
         ("scale=given_times_default",),
@@ -250,7 +251,10 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         "softmax in float16",
         ("scores_and_softmax_in_float16", "softmax_in_float16"),
-        {"fill": "logits = np.where(allowed, logits, -np.inf).astype(np.float16)", "output": "output = weights.astype(query.dtype) @ value"},
+        {
+            "fill": "logits = np.where(allowed, logits, -np.inf).astype(np.float16)",
+            "output": "output = weights.astype(query.dtype) @ value",
+        },
         excludes=("need_weights",),
     ),
     # ---- additive masks
@@ -258,7 +262,10 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         "bias before the scale",
         ("bias_scale=scaled",),
-        {"bias": "", "logits": "logits = query @ key.swapaxes(-1, -2)\nif bias is not None:\n    logits = logits + bias"},
+        {
+            "bias": "",
+            "logits": "logits = query @ key.swapaxes(-1, -2)\nif bias is not None:\n    logits = logits + bias",
+        },
         needs=("bias",),
         excludes=("softcap",),
     ),
@@ -283,13 +290,20 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake(
         "finite part of the bias dropped",
         ("bias_scale=infinities_only", "bias_scale=times_0"),
-        {"bias": "", "fill": "if bias is not None:\n    allowed = allowed & (bias != -np.inf)\n" + _fill("-np.inf")["fill"]},
+        {
+            "bias": "",
+            "fill": "if bias is not None:\n    allowed = allowed & (bias != -np.inf)\n" + _fill("-np.inf")["fill"],
+        },
         needs=("bias",),
     ),
     # ---- values, keys and heads
     Mistake("keys as values", ("value_path=key",), {"output": "output = weights @ key"}, operators=(SDPA,)),
     Mistake("values reversed", ("value_path=reversed",), {"output": "output = weights @ value[:, :, ::-1]"}),
-    Mistake("last key dropped", ("key_tail=last_dropped",), {"allowed": "allowed = np.broadcast_to(np.arange(keys) < keys - 1, (1, 1, length, keys))"}),
+    Mistake(
+        "last key dropped",
+        ("key_tail=last_dropped",),
+        {"allowed": "allowed = np.broadcast_to(np.arange(keys) < keys - 1, (1, 1, length, keys))"},
+    ),
     Mistake(
         "grouped heads tiled",
         ("grouped_heads=tile",),
@@ -334,8 +348,25 @@ MISTAKES: tuple[Mistake, ...] = (
         ),
         operators=(MHA,),
     ),
-    Mistake("heads not transposed back", ("head_merge=untransposed",), _merged(".swapaxes(1, 2)", ""), operators=(MHA,)),
-    Mistake("output bias missing", ("projection_bias=without_bo",), _merged(' + (0 if params["bo"] is None else params["bo"])', ""), operators=(MHA,)),
-    Mistake("query bias missing", ("projection_bias=without_bq",), _projected(' + (0 if params["bq"] is None else params["bq"])', ""), operators=(MHA,)),
-    Mistake("value bias missing", ("projection_bias=without_bv",), _projected(' + (0 if params["bv"] is None else params["bv"])', ""), operators=(MHA,)),
+    Mistake(
+        "heads not transposed back", ("head_merge=untransposed",), _merged(".swapaxes(1, 2)", ""), operators=(MHA,)
+    ),
+    Mistake(
+        "output bias missing",
+        ("projection_bias=without_bo",),
+        _merged(' + (0 if params["bo"] is None else params["bo"])', ""),
+        operators=(MHA,),
+    ),
+    Mistake(
+        "query bias missing",
+        ("projection_bias=without_bq",),
+        _projected(' + (0 if params["bq"] is None else params["bq"])', ""),
+        operators=(MHA,),
+    ),
+    Mistake(
+        "value bias missing",
+        ("projection_bias=without_bv",),
+        _projected(' + (0 if params["bv"] is None else params["bv"])', ""),
+        operators=(MHA,),
+    ),
 )

@@ -47,8 +47,9 @@ PARTS: Mapping[str, tuple[str, str]] = {
     "sizes": ("", "length, keys, dim = query.shape[2], key.shape[2], query.shape[3]"),
     "repeat": (
         "num_kv_heads",
-        "groups = 1 if num_kv_heads is None else query.shape[1] // num_kv_heads\n"
-        "key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)",
+        """\
+groups = 1 if num_kv_heads is None else query.shape[1] // num_kv_heads
+key, value = np.repeat(key, groups, axis=1), np.repeat(value, groups, axis=1)""",
     ),
     "factor": ("", "factor = 1 / math.sqrt(dim)"),
     "given": ("scale", "factor = factor if scale is None else scale"),
@@ -70,11 +71,12 @@ PARTS: Mapping[str, tuple[str, str]] = {
     ),
     "window": (
         "window",
-        "if window is not None:\n"
-        "    left, right = window\n"
-        "    apart = np.arange(keys) - np.arange(length)[:, None]\n"
-        "    allowed = allowed & (apart >= -(length + keys if left is None else left))\n"
-        "    allowed = allowed & (apart <= (length + keys if right is None else right))",
+        """\
+if window is not None:
+    left, right = window
+    apart = np.arange(keys) - np.arange(length)[:, None]
+    allowed = allowed & (apart >= -(length + keys if left is None else left))
+    allowed = allowed & (apart <= (length + keys if right is None else right))""",
     ),
     "fill": ("", "logits = np.where(allowed, logits, -np.inf).astype(query.dtype)"),
     "maximum": ("", "top = logits.max(axis=-1, keepdims=True)\ntop = np.where(np.isfinite(top), top, 0)"),

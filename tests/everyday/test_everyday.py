@@ -1,0 +1,72 @@
+"""A sample of what `nox -s everyday` measures, and that what measures can fail."""
+
+import pytest
+
+from conformance.judge.conditions import Condition, always
+from tests.mutation.scoring import Named, Option, Said
+
+from .measure import Trial, outcome_of, trials, tried
+from .mistakes import MISTAKES, SDPA, Mistake
+from .writing import ARGUMENTS, written
+
+IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
+
+SAMPLE = (
+    ("causal ignored", ("is_causal", "causal_alignment")),
+    ("causal only when square", ("is_causal", "causal_alignment", "key_padding_mask")),
+    ("causal ignored beside padding", ("is_causal", "key_padding_mask")),
+    ("filled with -10", ()),
+    ("filled with -1e4", ("scale",)),
+    ("epsilon of 1e-3", ("bias",)),
+    ("scale off by 1e-4", ("need_weights",)),
+    ("finite part of the bias dropped", ("bias", "is_causal")),
+)
+"""Those that were told as something exotic before numbers were read off replies, each in one signature."""
+
+
+def option(key: str, when: Condition | None = None) -> Option:
+    return Option(frozenset({key}), when or always())
+
+
+def said(*options: Option, others: tuple[str, ...] = (), conforms: bool = False) -> Said:
+    return Said(conforms, (Named(options, 7),) if options else (), others)
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (said(conforms=True), "survived"),
+        (said(others=("precision",)), "unexplained"),
+        (said(option("causal_mask=ignored")), "right"),
+        (said(option("causal_mask=ignored"), option("causal_alignment=bottom_right")), "right"),
+        (said(option("causal_mask=ignored"), option("causal_query_tile=last_128")), "tie"),
+        (said(option("causal_query_tile=last_128"), option("causal_mask=ignored")), "wrong"),
+        (said(option("causal_mask=ignored"), others=("precision",)), "more"),
+    ],
+    ids=["survived", "unexplained", "right", "as likely", "rarer", "second", "more"],
+)
+def test_what_is_said_is_held_against_the_mistake(told: Said, expected: str) -> None:
+    assert outcome_of(IGNORED, told) == expected
+
+
+@pytest.mark.parametrize(("name", "arguments"), SAMPLE, ids=[name for name, _ in SAMPLE])
+def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tuple[str, ...]) -> None:
+    mistake = next(each for each in MISTAKES if each.name == name)
+    found = tried(Trial(mistake, SDPA, arguments))
+    assert found.outcome == "right", found.said
+
+
+@pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ())])
+def test_what_has_no_mistake_conforms(operator: str, arguments: tuple[str, ...]) -> None:
+    assert tried(Trial(Mistake("none", (), {}), operator, arguments)).outcome == "survived"
+
+
+def test_every_mistake_changes_the_text_in_every_signature() -> None:
+    for trial in trials(1):
+        right = written(trial.operator, trial.arguments, {})
+        assert written(trial.operator, trial.arguments, trial.mistake.lines) != right, trial.name
+
+
+def test_a_part_that_there_is_not_is_refused() -> None:
+    with pytest.raises(KeyError, match="no part softmx"):
+        written(SDPA, (), {"softmx": ""})

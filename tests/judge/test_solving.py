@@ -1,0 +1,135 @@
+"""Numbers are read off replies: what was put in comes out, in the fewest digits that the reply tells."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conformance.bridge.profile import Profile
+from conformance.judge.expectation import expect
+from conformance.judge.joint import diagnose
+from conformance.judge.solving import solved
+from conformance.judge.suspect import Suspect
+from conformance.oracle.evaluate import evaluate
+from conformance.oracle.measured import MEASURED, text
+from conformance.oracle.other_masks import causal
+from conformance.spec.problem import Group, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+from .test_joint import SIZES, asked, cell
+
+B, H, Q, K, D = 2, 3, 5, 7, 11
+EVERY = settings(max_examples=12, deadline=None)
+
+
+def problem(*groups: Group, dtype: str = "float64") -> Problem:
+    rng = np.random.default_rng(13)
+    shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
+    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
+    return Problem("sdpa", dtype, H, H, D, D, query, key, value, groups=groups)
+
+
+def padding() -> Group:
+    allowed = np.ones((B, 1, 1, K), dtype=bool)
+    allowed[..., -2:] = False
+    return Group("padding", ("key_padding",), "bool", allowed)
+
+
+def bias() -> Group:
+    values = np.random.default_rng(17).normal(size=(1, H, Q, K))
+    values[..., 0] = -np.inf
+    return Group("bias", ("additive",), "float", values)
+
+
+def flag() -> Group:
+    return Group("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+
+
+def told(asked_of: Problem, decision: str, name: str) -> dict[str, str]:
+    """What is read off the reply of an implementation that takes a decision in this way: decision -> name."""
+    profile = Profile.ordinary(asked_of.dtype)
+    answer = evaluate(asked_of, {decision: name}, profile.score).reply
+    actual = {each: to_tensor(round_to(made.values, made.dtype), made.dtype) for each, made in answer.items()}
+    suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
+    return {f"{found} {way.rstrip('-.e0123456789')}": way for found, way in solved(suspect)}
+
+
+def near(name: str, prefix: str, number: float) -> bool:
+    """Whether a name has this number in it, as far as the digits of a name go."""
+    return float(name.removeprefix(prefix)) == pytest.approx(number, rel=1e-5)
+
+
+@given(st.floats(-12.0, 9.0).map(lambda number: round(number, 3)))
+@EVERY
+def test_what_masked_logits_are_filled_with(number: float) -> None:
+    found = told(problem(padding()), "mask_fill", f"puts_{text(number)}")
+    assert near(found["mask_fill puts_"], "puts_", number)
+
+
+@given(st.floats(-12.0, -0.1).map(lambda number: round(number, 3)))
+@EVERY
+def test_what_is_added_to_masked_logits(number: float) -> None:
+    found = told(problem(padding()), "mask_fill", f"adds_{text(number)}")
+    assert near(found["mask_fill adds_"], "adds_", number)
+
+
+@given(st.floats(0.02, 30.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: float(f"{number:.4g}")))
+@EVERY
+def test_by_what_the_logits_are_scaled(number: float) -> None:
+    found = told(problem(), "scale", f"times_{text(number)}")
+    assert near(found["scale times_"], "times_", number)
+
+
+@given(st.floats(-9.0, 1.0).map(lambda power: float(f"{10.0**power:.4g}")))
+@EVERY
+def test_what_is_added_to_the_denominator(number: float) -> None:
+    found = told(problem(), "softmax_denominator", f"plus_{text(number)}")
+    assert near(found["softmax_denominator plus_"], "plus_", number)
+
+
+@given(st.floats(-4.0, 4.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: round(number, 3)))
+@EVERY
+def test_how_often_an_additive_mask_counts(number: float) -> None:
+    found = told(problem(bias()), "bias_scale", f"times_{text(number)}")
+    assert near(found["bias_scale times_"], "times_", number)
+
+
+@pytest.mark.parametrize("shift", [-4, -2, 2, 3])
+def test_by_how_many_keys_a_causal_flag_is_shifted(shift: int) -> None:
+    assert (
+        told(problem(flag()), "causal_alignment", f"shifted_{shift}")["causal_alignment shifted_"] == f"shifted_{shift}"
+    )
+
+
+def test_in_float32_the_fewest_digits_are_told() -> None:
+    found = told(problem(padding(), dtype="float32"), "mask_fill", "puts_-10")
+    assert found["mask_fill puts_"] == "puts_-10"
+
+
+def test_what_is_right_has_no_number() -> None:
+    assert told(problem(padding()), "fully_masked_row", "nan") == {}
+
+
+def test_a_reply_of_another_form_has_no_number() -> None:
+    asked_of, profile = problem(padding()), Profile.ordinary("float64")
+    actual = {"output": to_tensor(np.ones((B, H, Q, D + 1)), "float64")}
+    assert list(solved(Suspect(asked_of, expect(asked_of, {}, profile), profile, actual))) == []
+
+
+@pytest.mark.parametrize(
+    ("decision", "name"),
+    [("mask_fill", "puts_-3.7"), ("scale", "times_1.3"), ("softmax_denominator", "plus_0.02"), ("scale", "is_0.4567")],
+)
+def test_a_number_is_a_cause_of_all_that_fails(decision: str, name: str) -> None:
+    cells = [cell(each, {decision: name}) for size in SIZES for each in asked(*size, "float32")]
+    found = diagnose(cells)
+    assert [dict(cause.candidate.change) for cause in found.causes] == [{decision: name}]
+    assert found.causes[0].ties == ()
+    assert found.unexplained == ()
+
+
+def test_every_kind_has_a_name_for_its_numbers() -> None:
+    for kind in MEASURED:
+        for number in kind.guesses:
+            assert kind.number(kind.name(number)) == pytest.approx(number, rel=1e-5)
+        assert kind.number(kind.name(kind.guesses[0]) + "_or_so") is None
