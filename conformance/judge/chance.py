@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from conformance.judge.candidates import Cause
-from conformance.judge.conditions import SHOWN
 from conformance.judge.evidence import Evidence
 from conformance.oracle.variations import FITTED
 
@@ -15,6 +14,10 @@ RARE = 0.05
 
 VAGUE = 0.5
 """So much where its condition is vague: one is found for any few calls."""
+
+
+MANY = 3
+"""A condition is vague where more than so many fit."""
 
 
 def standing(
@@ -53,7 +56,7 @@ def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
 def _is_vague(cause: Cause) -> bool:
     """Whether its condition could be another one, or it is one of hundreds and needs any: whatever fails has such."""
     fitted = any(decision in FITTED for decision, _ in cause.candidate.change)
-    return len(cause.guards) > SHOWN or (fitted and bool(cause.guards[0].words))
+    return len(cause.guards) > MANY or (fitted and bool(cause.guards[0].words))
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:

@@ -10,8 +10,8 @@ from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 Names = list[str]
 
-SHOWN = 3
-"""So many conditions that fit as well are named; of more it is said how many there are."""
+SHOWN = 2
+"""So many conditions that fit equally well are named; where there are more, none is known to be the condition."""
 
 Dimension = Literal["batch", "num_heads", "seq_len_q", "seq_len_k"]
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
@@ -212,8 +212,8 @@ def always() -> Condition:
 
 
 def condition_text(guards: Sequence[Condition]) -> str:
-    """The condition in words, and what it is not told from."""
+    """The condition in words, and what it is not told from; of many that fit, what all calls have in common."""
     first, *rest = (guard.words for guard in guards)
-    if len(rest) >= SHOWN:
-        return f"only {first}, or under one of {len(rest)} other conditions that the cases do not tell from it"
+    if len(guards) > SHOWN:
+        return f"only in some calls, all of them {first}"
     return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")

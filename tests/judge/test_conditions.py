@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.judge.conditions import Condition, always
+from conformance.judge.conditions import Condition, always, condition_text
 
 WORDS = [
     ({}, ""),
@@ -49,3 +49,10 @@ def test_two_conditions_together_ask_for_both() -> None:
 def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
     assert always().record() == {}
     assert Condition(sizes={"batch": 1}, dead_row=False).record() == {"sizes": {"batch": 1}, "dead_row": False}
+
+
+def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() -> None:
+    fit = [Condition(dtype=["float16"]), Condition(sizes={"batch": 1}), Condition(masks=True)]
+    assert condition_text(fit[:1]) == "only in float16"
+    assert condition_text(fit[:2]) == "only in float16, or with batch = 1: the cases do not tell which"
+    assert condition_text(fit) == "only in some calls, all of them in float16"
