@@ -30,8 +30,8 @@ CALLS = 60
 LARGEST = 400
 """So many logits at most."""
 SLOTS = ("attention", "key_padding", "additive", "causal")
-STAND_INS = {"nan": 7.0, "posinf": 11.0, "neginf": -13.0}
-"""What is no number counts as one."""
+NAN = 7.0
+"""What stands for NaN; infinities are the ends of the hyperbolic tangent."""
 
 
 def problems() -> dict[str, Problem]:
@@ -83,7 +83,7 @@ def _number(name: str, problem: Problem, variation: Variation) -> float:
 
 
 def _of_output(name: str, reply: Reply, output: str) -> float:
-    values = np.nan_to_num(reply[output].values, **STAND_INS)
+    values = np.where(np.isnan(reply[output].values), NAN, reply[output].values)
     weights = np.random.default_rng(zlib.crc32(name.encode())).uniform(0.5, 1.5, size=values.size)
     return float(np.tanh(values.ravel()) @ weights)
 
