@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import inf
 
 from conformance.bridge.profile import UNIT
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
-from conformance.judge.bits import of_change
+from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
 from conformance.judge.explanation import CANONICAL, Way, plain_ways, ways
 from conformance.judge.solving import solved
+from conformance.oracle.priors import USUAL_BITS
 from conformance.oracle.variations import find, has_row
 
 SEARCHED = 12
@@ -111,14 +113,21 @@ def _most_telling(cells: Sequence[Evidence]) -> list[Evidence]:
 
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
-    """Pairs of decisions that explain some of these cells: with one that was found before, else of any two."""
+    """
+    Pairs of decisions that explain some of these cells: with one that was found before, else of any two.
+
+    Beside causes that were found before, only pairs that are shorter than all of these cells.
+    """
     known = [change[0] for change in taken if len(change) == 1]
+    most = UNEXPLAINED * len(cells) if taken else inf
     simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
     for cell in simplest.values():
-        every = [way for way in ways(cell.problem, cell.declared.dialect) if not _is_coarse(way)]
-        single = [way for way in every if cell.tells_apart((way,), ())]
-        more = (pair for one in known for pair in beside(cell, one, every))
-        for among in (more, combinations(single, 2)):
+        cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect) if not _is_coarse(way)}
+        every = [way for way in cost if BESIDE + cost[way] < most]
+        single = [way for way in every if USUAL_BITS + BESIDE + cost[way] < most and cell.tells_apart((way,), ())]
+        more = (pair for one in known for pair in beside(cell, one, [*dict.fromkeys((one, *every))]))
+        twos = (pair for pair in combinations(single, 2) if sum(cost[way] for way in pair) + BESIDE < most)
+        for among in (more, twos):
             found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
             likely = sorted(found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:SEARCHED]))
             yield from (Candidate(pair) for pair in likely[:KEPT])
