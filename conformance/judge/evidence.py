@@ -151,7 +151,7 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if slot is not None and all(group.slot != slot for group in problem.groups):
         return False
     variation = find(decision, name)
-    changed = problem if variation.problem is None else variation.problem(problem)
+    changed = variation.posed(problem)
     if problem.differentiated and problem.params.keys() - changed.params.keys():
         return False
     return (variation.problem is None or changed is not problem) and variation.concerns(problem)

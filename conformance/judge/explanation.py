@@ -116,7 +116,7 @@ def alternatives(
             continue
         if declared.get(variation.decision) == variation.name:
             continue
-        if variation.problem is not None and variation.problem(problem) is problem:
+        if variation.problem is not None and variation.posed(problem) is problem:
             continue
         before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, CANONICAL))
         yield (

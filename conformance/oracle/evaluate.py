@@ -1,6 +1,7 @@
 """The oracle: the answer to a routed problem under a dialect."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,10 +36,19 @@ def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float
 
 
 def evaluate_variations(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
-    """Answer `problem` under variations that are already in order; those that leave the problem as it is drop out."""
+    """
+    Answer `problem` under variations that are already in order; those that leave the problem as it is drop out.
+
+    Variations overflow, divide by zero and make NaN on purpose, so NumPy warns of that only where there are none.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore") if variations else nullcontext():
+        return _answer(problem, variations, score)
+
+
+def _answer(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
     reached = []
     for variation in variations:
-        changed = problem if variation.problem is None else variation.problem(problem)
+        changed = variation.posed(problem)
         if variation.problem is None or changed is not problem:
             reached.append(variation)
         problem = changed

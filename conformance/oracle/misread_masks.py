@@ -96,9 +96,8 @@ def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
                 return ordinary(state)
             extra = state.scaled.shape[-1] - state.problem.seq_len_k
             bias = widened(whole_rows(bias, state.problem.seq_len_k), extra, fill=0.0)
-            with np.errstate(invalid="ignore"):
-                logits = round_to(state.capped + bias, score)
-                return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.capped, bias, score))
+            logits = round_to(state.capped + bias, score)
+            return state.but(bias=bias, logits=logits, absorbed=_swallowed(state.capped, bias, score))
 
         ordinary = next(step.apply for step in steps if step.name == "bias")
         return replace_step(steps, "bias", add)
@@ -108,8 +107,7 @@ def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
 
 def _swallowed(scaled: Array, bias: Array, score: str) -> Array:
     """Rows that a bias leaves with one number as their logits, even if those were twice as large, of either sign."""
-    with np.errstate(invalid="ignore"):
-        kept = [(round_to(bias + factor * scaled, score) == bias).all(axis=-1) for factor in (-2.0, 2.0)]
+    kept = [(round_to(bias + factor * scaled, score) == bias).all(axis=-1) for factor in (-2.0, 2.0)]
     finite = np.isfinite(bias)
     lowest, highest = np.where(finite, bias, np.inf).min(axis=-1), np.where(finite, bias, -np.inf).max(axis=-1)
     return np.asarray(kept[0] & kept[1] & (lowest == highest))
@@ -124,8 +122,7 @@ def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:
         for group in problem.groups
         if group.element == "float"
     ]
-    with np.errstate(invalid="ignore"):
-        return np.asarray(sum(added[1:], start=added[0]))
+    return np.asarray(sum(added[1:], start=added[0]))
 
 
 @cache

@@ -54,8 +54,7 @@ def _as(bend: Callable[[Array, float], Array]) -> StepsMap:
     def apply(steps: Steps, _: str) -> Steps:
         def cap(state: State) -> State:
             limit = state.problem.softcap
-            with np.errstate(invalid="ignore"):
-                return _uncapped(state) if limit is None else state.but(capped=bend(state.scaled, limit))
+            return _uncapped(state) if limit is None else state.but(capped=bend(state.scaled, limit))
 
         return replace_step(steps, "softcap", cap)
 

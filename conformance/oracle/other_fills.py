@@ -17,8 +17,7 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
-            with np.errstate(invalid="ignore"):
-                under = fill if replaces else state.logits + fill
+            under = fill if replaces else state.logits + fill
             filled = round_to(np.where(state.allowed, state.logits, under), score)
             return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
 
@@ -40,8 +39,7 @@ def _times_mask(steps: Steps, _: str) -> Steps:
     """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
 
     def mask(state: State) -> State:
-        with np.errstate(invalid="ignore"):
-            filled = np.where(state.allowed, state.logits, 0.0 * state.logits)
+        filled = np.where(state.allowed, state.logits, 0.0 * state.logits)
         return state.but(logits=filled, absorbed=_absorbed(state, filled))
 
     return replace_step(steps, "mask", mask)
@@ -67,10 +65,9 @@ def _before_scale(amount: Callable[[str], float], *, replaces: bool = False) -> 
     def apply(steps: Steps, score: str) -> Steps:
         def scale(state: State) -> State:
             fill = amount(score)
-            with np.errstate(invalid="ignore"):
-                under = np.asarray(fill) if replaces else state.products + fill
-                products = np.where(state.allowed, state.products, round_to(under, score))
-                return state.but(scaled=products * state.scale)
+            under = np.asarray(fill) if replaces else state.products + fill
+            products = np.where(state.allowed, state.products, round_to(under, score))
+            return state.but(scaled=products * state.scale)
 
         def mask(state: State) -> State:
             return state.but(absorbed=_absorbed(state, state.logits))

@@ -89,8 +89,7 @@ def _unit_length(state: State) -> State:
 def _normalised(rows: Array) -> Array:
     """Rows of length one; a row of zeros stays."""
     length = np.sqrt((rows**2).sum(axis=-1, keepdims=True))
-    with np.errstate(invalid="ignore"):
-        return np.asarray(rows / np.where(length == 0, 1.0, length))
+    return np.asarray(rows / np.where(length == 0, 1.0, length))
 
 
 def _root_mean_square(names: tuple[str, ...], epsilon: float) -> Callable[[State], State]:
@@ -103,9 +102,8 @@ def _root_mean_square(names: tuple[str, ...], epsilon: float) -> Callable[[State
 
 
 def _by_root_mean_square(rows: Array, epsilon: float) -> Array:
-    with np.errstate(invalid="ignore", over="ignore"):
-        root = np.sqrt((rows**2).mean(axis=-1, keepdims=True) + epsilon)
-        return np.asarray(rows / np.where(root == 0, 1.0, root))
+    root = np.sqrt((rows**2).mean(axis=-1, keepdims=True) + epsilon)
+    return np.asarray(rows / np.where(root == 0, 1.0, root))
 
 
 def _root_mean_square_row(names: tuple[str, ...], epsilon: str) -> Variation:
@@ -149,11 +147,10 @@ def _subtracting(peak: Callable[[State], Array]) -> Callable[[Steps, str], Steps
             top = peak(state)
             if np.all(top == state.logits.max(axis=-1, keepdims=True)):
                 return done
-            with np.errstate(invalid="ignore", over="ignore"):
-                taken = np.where(np.isinf(top), 0.0, top)  # NaN is the greatest of all, and makes NaN of every logit
-                exponentials = round_to(np.exp(state.logits - taken), score)
-                total = exponentials.sum(axis=-1, keepdims=True)
-                return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
+            taken = np.where(np.isinf(top), 0.0, top)  # NaN is the greatest of all, and makes NaN of every logit
+            exponentials = round_to(np.exp(state.logits - taken), score)
+            total = exponentials.sum(axis=-1, keepdims=True)
+            return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
 
         ordinary = next(step.apply for step in steps if step.name == "softmax")
         return replace_step(steps, "softmax", softmax)

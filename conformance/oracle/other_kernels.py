@@ -43,11 +43,11 @@ def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMa
         def weigh(state: State) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
-            with np.errstate(invalid="ignore"):  # a weight of zero times a maximum that rose beyond all numbers
-                grown = state.probs * _grown(state.logits, block, kept)
-                probs = grown if output else state.probs
-                if total:
-                    probs = probs / np.where(state.dead[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
+            # a weight of zero times a maximum that rose beyond all numbers
+            grown = state.probs * _grown(state.logits, block, kept)
+            probs = grown if output else state.probs
+            if total:
+                probs = probs / np.where(state.dead[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
             return ordinary(state.but(probs=probs)).but(probs=state.probs)
 
         ordinary = next(step.apply for step in steps if step.name == "weigh")
@@ -64,8 +64,7 @@ def _weights_of_running_maximum(block: int) -> StepsMap:
             done = ordinary(state)
             if state.logits.shape[-1] <= block:
                 return done
-            with np.errstate(invalid="ignore"):
-                return done.but(weights=done.weights * _grown(state.logits, block, _risen))
+            return done.but(weights=done.weights * _grown(state.logits, block, _risen))
 
         ordinary = next(step.apply for step in steps if step.name == "weights")
         return replace_step(steps, "weights", answer)
@@ -76,8 +75,7 @@ def _weights_of_running_maximum(block: int) -> StepsMap:
 def _grown(logits: Array, block: int, kept: Kept) -> Array:
     """By how much too large the weight of a key is for what is kept of its block."""
     tops = np.stack([logits[..., start : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)])
-    with np.errstate(invalid="ignore", over="ignore"):
-        grown = np.exp(np.nan_to_num(kept(tops), nan=0.0, posinf=0.0, neginf=0.0))
+    grown = np.exp(np.nan_to_num(kept(tops), nan=0.0, posinf=0.0, neginf=0.0))
     return np.asarray(np.repeat(np.moveaxis(grown, 0, -1), block, axis=-1)[..., : logits.shape[-1]])
 
 

@@ -16,8 +16,7 @@ def _of_mean_logits(steps: Steps, _: str) -> Steps:
         done = ordinary(state)
         if not _has_mean(state.problem):
             return done
-        with np.errstate(invalid="ignore"):
-            logits = state.logits.mean(axis=1, keepdims=True)
+        logits = state.logits.mean(axis=1, keepdims=True)
         mean = settle_dead_rows(softmax(state.but(logits=logits))).probs
         return done.but(weights=np.broadcast_to(mean, done.weights.shape))
 

@@ -25,8 +25,7 @@ def _no_maximum(underflown: float) -> StepsMap:
             done = softmax(state)
             top = state.logits.max(axis=-1, keepdims=True)
             over = state.logits > most
-            with np.errstate(invalid="ignore"):
-                total = top + np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
+            total = top + np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
             probs = np.where(total > most, np.where(over, np.nan, 0.0), done.probs)
             return done.but(probs=np.where(top < least, underflown, probs))
 

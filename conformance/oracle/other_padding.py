@@ -33,8 +33,7 @@ def _zeroed(*names: str) -> Callable[[Problem], Problem]:
 def _times(array: Array, kept: Array) -> Array:
     """kept: (batch or 1, 1, 1, seq_len_k); an array of mha has no axis of heads."""
     by_row = kept.swapaxes(-1, -2)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(array * (by_row if array.ndim == by_row.ndim else by_row[:, 0]))
+    return np.asarray(array * (by_row if array.ndim == by_row.ndim else by_row[:, 0]))
 
 
 def _of_own_half(problem: Problem) -> Problem:

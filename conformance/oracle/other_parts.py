@@ -40,8 +40,7 @@ def _reweighed(part_of: Callable[[int], int], weights: Callable[[State, int], Ar
             part = part_of(length)
             if length <= part:
                 return done
-            with np.errstate(invalid="ignore", divide="ignore"):
-                probs = weights(done, part)
+            probs = weights(done, part)
             return done.but(probs=np.where(state.dead[..., None], done.probs, probs))
 
         ordinary = next(step.apply for step in steps if step.name == "dead_rows")
@@ -61,8 +60,8 @@ def _by_power(power: float) -> Callable[[State, int], Array]:
 
     def weights(state: State, part: int) -> Array:
         sums = np.add.reduceat(state.probs, _parts(state.probs.shape[-1], part), axis=-1)
-        with np.errstate(over="ignore"):  # of sums that another variation has left unnormalised
-            return _combined(state, part, sums**power)
+        # of sums that another variation has left unnormalised
+        return _combined(state, part, sums**power)
 
     return weights
 
@@ -129,13 +128,12 @@ def _carried(state: State) -> Array:
     anchors = np.where(np.isfinite(tops), tops, 0.0)
     context = np.empty_like(state.context)
     total, values = np.zeros_like(tops[:, 0]), np.zeros_like(state.context[:, 0])
-    with np.errstate(invalid="ignore", over="ignore"):
-        weights = np.exp(state.logits - anchors)
-        shrinks = np.exp(np.concatenate([tops[:, :1], tops[:, :-1]], axis=1) - anchors)
-        for head in range(context.shape[1]):
-            total = total * shrinks[:, head] + weights[:, head].sum(axis=-1, keepdims=True)
-            values = values * shrinks[:, head] + weights[:, head] @ state.value[:, head]
-            context[:, head] = values / np.where(total == 0.0, 1.0, total)
+    weights = np.exp(state.logits - anchors)
+    shrinks = np.exp(np.concatenate([tops[:, :1], tops[:, :-1]], axis=1) - anchors)
+    for head in range(context.shape[1]):
+        total = total * shrinks[:, head] + weights[:, head].sum(axis=-1, keepdims=True)
+        values = values * shrinks[:, head] + weights[:, head] @ state.value[:, head]
+        context[:, head] = values / np.where(total == 0.0, 1.0, total)
     return context
 
 

@@ -45,8 +45,7 @@ def bias_times(factor: float) -> ProblemMap:
     def multiplied(problem: Problem, group: Group) -> Group:
         if group.element != "float":
             return group
-        with np.errstate(invalid="ignore"):
-            values = np.where(group.values == -np.inf, -np.inf, group.values * factor)
+        values = np.where(group.values == -np.inf, -np.inf, group.values * factor)
         over = np.abs(values) > largest(problem.dtype)
         return replace(group, values=np.where(over, np.copysign(np.inf, values), values))
 
@@ -58,11 +57,9 @@ def _bias_scaled(problem: Problem) -> Problem:
     scale = problem.applied_scale
     if scale == 1.0 or problem.bias() is None:
         return problem
-    with np.errstate(invalid="ignore"):
-        groups = [
-            replace(group, values=group.values * scale) if group.element == "float" else group
-            for group in problem.groups
-        ]
+    groups = [
+        replace(group, values=group.values * scale) if group.element == "float" else group for group in problem.groups
+    ]
     return problem.but(groups=tuple(groups))
 
 

@@ -112,8 +112,7 @@ def _values_summed(steps: Steps, _: str) -> Steps:
 
     def weigh(state: State) -> State:
         total: Array = state.probs.sum(axis=-1, keepdims=True)
-        with np.errstate(invalid="ignore"):
-            return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
+        return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
 
     return replace_step(steps, "weigh", weigh)
 

@@ -64,9 +64,8 @@ def _softmax_over(axis: int | tuple[int, ...]) -> Callable[[Steps, str], Steps]:
             dead = np.all(state.logits == -np.inf, axis=-1)
             top = state.logits.max(axis=axis, keepdims=True)
             exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
-            with np.errstate(invalid="ignore"):
-                total = exponentials.sum(axis=axis, keepdims=True)
-                probs = np.where(total == 0.0, 0.0, exponentials / total)
+            total = exponentials.sum(axis=axis, keepdims=True)
+            probs = np.where(total == 0.0, 0.0, exponentials / total)
             return state.but(probs=probs, dead=dead)
 
         return replace_step(steps, "softmax", softmax)
@@ -81,9 +80,8 @@ def _denominator(more: Callable[[Array], Array]) -> StepsMap:
         def softmax(state: State) -> State:
             dead = np.all(state.logits == -np.inf, axis=-1)
             top = np.where(dead[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
-            with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-                exponentials = np.exp(state.logits - top)
-                probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
+            exponentials = np.exp(state.logits - top)
+            probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
             return state.but(probs=probs, dead=dead)
 
         return replace_step(steps, "softmax", softmax)
@@ -124,10 +122,9 @@ def _power(count: int) -> StepsMap:
     def apply(steps: Steps, _: str) -> Steps:
         def softmax(state: State) -> State:
             dead = np.all(state.logits == -np.inf, axis=-1)
-            with np.errstate(invalid="ignore"):
-                below = state.logits - state.logits.max(axis=-1, keepdims=True)
-                powers = np.maximum(1.0 + below / count, 0.0) ** count
-                return state.but(probs=powers / powers.sum(axis=-1, keepdims=True), dead=dead)
+            below = state.logits - state.logits.max(axis=-1, keepdims=True)
+            powers = np.maximum(1.0 + below / count, 0.0) ** count
+            return state.but(probs=powers / powers.sum(axis=-1, keepdims=True), dead=dead)
 
         return replace_step(steps, "softmax", softmax)
 

@@ -59,8 +59,7 @@ def _tile_heads(steps: Steps, _: str) -> Steps:
 
 def _values_leak(steps: Steps, _: str) -> Steps:
     def weigh(state: State) -> State:
-        with np.errstate(invalid="ignore"):
-            return state.but(context=state.probs @ state.value)
+        return state.but(context=state.probs @ state.value)
 
     return replace_step(steps, "weigh", weigh)
 
@@ -74,8 +73,7 @@ def _values_leak_where_added(steps: Steps, _: str) -> Steps:
 def _keys_leak(steps: Steps, _: str) -> Steps:
     def mask(state: State) -> State:
         masked = ordinary(state)
-        with np.errstate(invalid="ignore"):
-            leaking = state.logits + np.where(masked.logits == -np.inf, -np.inf, 0.0)
+        leaking = state.logits + np.where(masked.logits == -np.inf, -np.inf, 0.0)
         return masked.but(logits=np.where(np.isnan(leaking), leaking, masked.logits))
 
     ordinary = next(step.apply for step in steps if step.name == "mask")

@@ -18,8 +18,7 @@ def _of_every_other_key(steps: Steps, score: str) -> Steps:
         exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
         exponentials[exponentials <= smallest_subnormal(score) / 2.0] = 0.0
         total = exponentials[..., ::2].sum(axis=-1, keepdims=True)
-        with np.errstate(over="ignore"):
-            return done.but(probs=exponentials / np.where(total == 0.0, np.inf, total))
+        return done.but(probs=exponentials / np.where(total == 0.0, np.inf, total))
 
     ordinary = next(step.apply for step in steps if step.name == "softmax")
     return replace_step(steps, "softmax", halved)
@@ -33,10 +32,9 @@ def _of_the_row_of_the_key(steps: Steps, _: str) -> Steps:
         if state.logits.shape[-2] != state.logits.shape[-1]:
             return done
         top = state.logits.max(axis=-1, keepdims=True)
-        with np.errstate(invalid="ignore"):
-            exponentials = np.exp(state.logits - np.where(top == -np.inf, 0.0, top))
-            total = exponentials.sum(axis=-1)
-            return done.but(probs=exponentials / np.where(total == 0.0, 1.0, total)[..., None, :])
+        exponentials = np.exp(state.logits - np.where(top == -np.inf, 0.0, top))
+        total = exponentials.sum(axis=-1)
+        return done.but(probs=exponentials / np.where(total == 0.0, 1.0, total)[..., None, :])
 
     ordinary = next(step.apply for step in steps if step.name == "softmax")
     return replace_step(steps, "softmax", crossed)

@@ -86,10 +86,9 @@ def _recomputed(kept: Callable[[Group], bool]) -> StepsMap:
 def _of_logsumexp(state: State) -> Array:
     """Weights of keys, attended or not, by the sum of those that are attended; zero where there are none."""
     top = state.logits.max(axis=-1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        total = np.exp(state.logits - top).sum(axis=-1, keepdims=True)
-        logits = state.capped if state.bias is None else state.capped + state.bias
-        return np.where(state.dead[..., None], 0.0, np.exp(logits - top) / total)
+    total = np.exp(state.logits - top).sum(axis=-1, keepdims=True)
+    logits = state.capped if state.bias is None else state.capped + state.bias
+    return np.where(state.dead[..., None], 0.0, np.exp(logits - top) / total)
 
 
 def _halved_from_head_to_head(weights: Array) -> Array:

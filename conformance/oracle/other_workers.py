@@ -19,9 +19,8 @@ def _state_kept(tile: int, workers: int) -> StepsMap:
 
     def keep(state: State) -> State:
         own = _logsumexp(state.logits)
-        with np.errstate(invalid="ignore"):
-            share = np.exp(own - _summed_in_turn(own, tile, workers))
-            probs = state.probs * share[..., None]
+        share = np.exp(own - _summed_in_turn(own, tile, workers))
+        probs = state.probs * share[..., None]
         return state.but(probs=np.where(state.dead[..., None], state.probs, probs))
 
     return lambda steps, _: insert_after(steps, "dead_rows", Step("state_kept", keep))
@@ -30,9 +29,8 @@ def _state_kept(tile: int, workers: int) -> StepsMap:
 def _logsumexp(logits: Array) -> Array:
     """Of every row, (batch, num_heads, seq_len_q); -inf where nothing is attended."""
     top = logits.max(axis=-1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        total = np.exp(logits - np.where(top == -np.inf, 0.0, top)[..., None]).sum(axis=-1)
-        return np.asarray(np.log(total) + top)
+    total = np.exp(logits - np.where(top == -np.inf, 0.0, top)[..., None]).sum(axis=-1)
+    return np.asarray(np.log(total) + top)
 
 
 def _summed_in_turn(logarithms: Array, tile: int, workers: int) -> Array:

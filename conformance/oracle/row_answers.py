@@ -33,8 +33,7 @@ def _mean_of_attended(state: State) -> Array:
 def _unmasked(state: State) -> Array:
     """The softmax of the logits before the mask."""
     logits = state.capped if state.bias is None else state.capped + np.where(np.isfinite(state.bias), state.bias, 0.0)
-    with np.errstate(invalid="ignore"):
-        raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from conformance.oracle.pipeline import Steps
 from conformance.oracle.state import State
 from conformance.spec.problem import Array, Problem
@@ -87,6 +89,13 @@ class Variation:
     def key(self) -> str:
         """`decision=name`, as it is written in dialects and printed."""
         return f"{self.decision}={self.name}"
+
+    def posed(self, problem: Problem) -> Problem:
+        """The problem that is solved in place of `problem`; the same object where this one is not concerned."""
+        if self.problem is None:
+            return problem
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self.problem(problem)
 
 
 def problem_row(decision: str, name: str, sentence: str, remedy: str, problem: ProblemMap) -> Variation:

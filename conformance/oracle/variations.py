@@ -232,7 +232,7 @@ def keeps_gradients(variation: Variation, problem: Problem) -> bool:
     """
     if variation.problem is None:
         return variation.decision in ("fully_masked_row", other_backward.RECOMPUTED) or variation.key in LOW_FILLS
-    varied = variation.problem(problem)
+    varied = variation.posed(problem)
     arrays = ("query", "key", "value", "params", "num_heads", "num_kv_heads")
     return varied is not problem and all(getattr(varied, name) is getattr(problem, name) for name in arrays)
 

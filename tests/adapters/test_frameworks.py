@@ -60,7 +60,7 @@ FINITE_FILL = {"sdpa/dead_row": UNIFORM, "sdpa/dead_row_minus_infinity": NAN}
 WITHOUT_SCORES = {"mha/dead_item[outputs=output]": UNIFORM, "mha/dead_item_one_tensor": UNIFORM}
 WITH_WEIGHTS = {"mha/dead_item[outputs=output+weights]": NAN}
 DEAD_ITEM = {**WITHOUT_SCORES, "mha/dead_item[outputs=output+weights]": UNIFORM}
-NO_CAUSAL = "use[use_causal_mask]=ignored"
+NO_CAUSAL = "causal_mask=ignored"
 AXES = {f"mha/{case}": NO_CAUSAL for case in ("causal[seq_len_q=5]", "causal[seq_len_q=7]", "causal_and_padding")}
 FIRST_ROW = {"sdpa/causal_and_padding": "causal_alignment=first_row"}
 NO_FLOAT16 = "F16_F16_F32' is not supported by dot_general on CPU"
