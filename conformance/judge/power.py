@@ -14,7 +14,6 @@ from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.misread_tiles import CORNERS, EMPTY, SKIPPED
 from conformance.oracle.variation import Reply, Variation
 from conformance.oracle.variations import TABLE, candidates, slot_variations
 from conformance.spec.masks import KINDS
@@ -28,34 +27,17 @@ SHARP = ("float64", "float32")
 
 _BOOLEAN = "it is boolean wherever it stands"
 _NUMBERS = "its numbers are added: they have no polarity and are no truth values"
-_EXACT = "its numbers are 0 and -inf"
-_ROUNDED = tuple(f"rounded_to_{dtype}" for dtype in ("float32", "float16", "bfloat16"))
 _ONE_FOR_ALL = "it is the same for all items and heads"
-_BY_KEYS = "it has no axis of heads"
 _BY_QUERIES = "it has an axis of queries"
-_FLAG = "it is a flag, of which nothing is read"
-_OF_KERNELS = (
-    *("bits_reversed", "empty_tiles_of_first_item_4"),
-    *(f"{name}_{tile}" for name in ("corners", "map_of_first_item", "map_of_first_head") for tile in CORNERS),
-)
-_EMPTY = tuple(f"empty_tiles_of_first_item_and_head_{tile}" for tile in EMPTY)
-_OF_HEADS = tuple(f"empty_tiles_of_first_head_{queries}x{keys}" for queries, keys in SKIPPED)
 
 INVISIBLE: Mapping[str, str] = {
     "mask_axes[key_padding]=first_query": "it has no axis of queries",
-    "use[key_padding]=ignored_if_last_row_allows": "it has no axis of queries",
     "mask_axes[attention]=items_as_queries": _BY_QUERIES,
     "mask_axes[additive]=items_as_queries": _BY_QUERIES,
-    "mask_axes[key_padding]=first_head": _BY_KEYS,
-    **{f"mask_axes[additive]={name}": _NUMBERS for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)},
-    **{f"mask_axes[key_padding]={name}": _BY_KEYS for name in _OF_HEADS},
-    **{f"float_mask[{kind}]={name}": _EXACT for kind in ("attention", "key_padding") for name in _ROUNDED},
+    "mask_axes[key_padding]=first_head": "it has no axis of heads",
     "polarity[additive]=ignore": _NUMBERS,
     "number_mask[additive]=added": _NUMBERS,
     "penalty[additive]=minus_1e4": _NUMBERS,
-    "mask_axes[key_padding]=heads_tiled": _BY_KEYS,
-    "mask_axes[key_padding]=of_shared_head": _BY_KEYS,
-    "mask_axes[key_padding]=of_first_in_group": _BY_KEYS,
     **{
         f"mask_axes[{kind}]=padding_of_queries": "it is no padding"
         for kind in ("attention", "causal", "window", "additive")
@@ -70,19 +52,11 @@ INVISIBLE: Mapping[str, str] = {
             ("float_mask", "above_half", _BOOLEAN),
             ("float_mask", "one_minus", _BOOLEAN),
             ("float_mask", "subtracted", _BOOLEAN),
-            *(("float_mask", name, _BOOLEAN) for name in _ROUNDED),
             ("mask_axes", "first_item", _ONE_FOR_ALL),
-            ("mask_axes", "last_item", _ONE_FOR_ALL),
             ("mask_axes", "first_head", _ONE_FOR_ALL),
             ("mask_axes", "items_as_heads", _ONE_FOR_ALL),
             ("mask_axes", "items_as_queries", _ONE_FOR_ALL),
             ("mask_axes", "items_tiled", _ONE_FOR_ALL),
-            ("mask_axes", "heads_major", _ONE_FOR_ALL),
-            ("mask_axes", "heads_tiled", _ONE_FOR_ALL),
-            ("mask_axes", "of_shared_head", _ONE_FOR_ALL),
-            ("mask_axes", "of_first_in_group", _ONE_FOR_ALL),
-            ("use", "ignored_if_first_allows", _ONE_FOR_ALL),
-            *(("mask_axes", name, _FLAG) for name in (*_OF_KERNELS, *_OF_HEADS, *_EMPTY)),
         )
     },
 }
@@ -196,7 +170,7 @@ def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
 
 def _reaches(variation: Variation, problem: Problem) -> bool:
     """Whether the variation can change anything: what leaves the problem as it is needs no oracle."""
-    return variation.problem is None or variation.problem(problem) is not problem
+    return variation.problem is None or variation.posed(problem) is not problem
 
 
 def apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:

@@ -120,13 +120,16 @@ def key_loops() -> Iterator[KeyLoop]:
                 yield KeyLoop(queries, keys, COUNT, anchored, masks=masks)
 
 
+def is_flag(group: Group) -> bool:
+    """Whether it is a causal flag, of which a loop can take the end."""
+    return group.offset is not None and group.element == "flag"
+
+
 def key_loop(loop: KeyLoop) -> Variation:
     """The loop as a variation of every causal flag."""
 
     def cut(problem: Problem, group: Group) -> Group:
-        if group.offset is None or group.element != "flag":
-            return group
-        return changed(group, loop.seen(problem, group))
+        return changed(group, loop.seen(problem, group)) if is_flag(group) else group
 
     return problem_row(DECISION, loop.name, loop.sentence, "pass the mask", each_group(cut))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.variation import Variation
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Group, Problem
 
 
 def on_slot(slot: str, change: Callable[[Problem, Group], Group | None]) -> Callable[[Problem], Problem]:
@@ -35,32 +35,12 @@ def _first_item(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:1]) if group.values.shape[0] > 1 else group
 
 
-def _last_item(_: Problem, group: Group) -> Group:
-    return replace(group, values=group.values[-1:]) if group.values.shape[0] > 1 else group
-
-
 def _first_head(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, :1]) if group.values.shape[1] > 1 else group
 
 
 def _first_query(_: Problem, group: Group) -> Group:
     return replace(group, values=group.values[:, :, :1]) if group.values.shape[2] > 1 else group
-
-
-def _first_item_alone(problem: Problem, group: Group) -> Group:
-    return _alone(group, np.arange(problem.batch)[:, None, None, None] == 0)
-
-
-def _first_head_alone(problem: Problem, group: Group) -> Group:
-    return _alone(group, np.arange(problem.num_heads)[:, None, None] == 0)
-
-
-def _alone(group: Group, first: Array) -> Group:
-    """Where not `first`, broadcastable to the logits, nothing is masked, and nothing added."""
-    if first.all():
-        return group
-    neutral = 0 if group.element == "float" else 1
-    return replace(group, values=np.where(first, group.values, neutral).astype(group.values.dtype))
 
 
 def _items_tiled(problem: Problem, group: Group) -> Group:
@@ -88,16 +68,6 @@ def _items_as_heads(problem: Problem, group: Group) -> Group:
     return replace(group, values=group.values.swapaxes(0, 1))
 
 
-def _heads_major(problem: Problem, group: Group) -> Group:
-    """Take row b * num_heads + h of a folded axis for that of head (b * num_heads + h) // batch."""
-    batch, heads = problem.batch, problem.num_heads
-    if batch == 1 or heads == 1 or group.values.shape[:2] == (1, 1):
-        return group
-    full = np.broadcast_to(group.values, (batch, heads, *group.values.shape[2:]))
-    folded = full.reshape(heads, batch, *full.shape[2:])
-    return replace(group, values=folded.swapaxes(0, 1))
-
-
 def _padding_of_queries(problem: Problem, group: Group) -> Group:
     """The outer product of padding with itself, where there are as many queries as keys: it hides queries too."""
     if problem.seq_len_q != problem.seq_len_k or "key_padding" not in group.kinds or group.values.shape[2] > 1:
@@ -106,32 +76,6 @@ def _padding_of_queries(problem: Problem, group: Group) -> Group:
     if group.element == "float":
         return replace(group, values=np.where(turned == -np.inf, -np.inf, group.values))
     return replace(group, element="bool", values=(group.values != 0) & (turned != 0))
-
-
-def _heads_tiled(problem: Problem, group: Group) -> Group:
-    """Give a head the mask of the one whose place it has where key and value heads are shared in turn (tile)."""
-    shared, heads = problem.num_kv_heads, problem.num_heads
-    if group.values.shape[1] == 1 or shared in (1, heads):
-        return group
-    order = np.arange(heads).reshape(heads // shared, shared).T.ravel()
-    return replace(group, values=group.values[:, order])
-
-
-def _of_shared_head(problem: Problem, group: Group) -> Group:
-    """Give a head the mask of the one whose number is that of its key and value head."""
-    shared, heads = problem.num_kv_heads, problem.num_heads
-    if group.values.shape[1] == 1 or shared == heads:
-        return group
-    return replace(group, values=group.values[:, np.arange(heads) // (heads // shared)])
-
-
-def _of_first_in_group(problem: Problem, group: Group) -> Group:
-    """Give all heads that share keys the mask of the first of them."""
-    shared, heads = problem.num_kv_heads, problem.num_heads
-    if group.values.shape[1] == 1 or shared == heads:
-        return group
-    members = heads // shared
-    return replace(group, values=group.values[:, np.arange(heads) // members * members])
 
 
 def _as_lengths(_: Problem, group: Group) -> Group:
@@ -157,21 +101,8 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             "call once per item",
             _first_item,
         ),
-        row(
-            "last_item",
-            f"applies {slot} of the last item of the batch to every item",
-            "call once per item",
-            _last_item,
-        ),
         row("first_head", f"applies {slot} of the first head to every head", "", _first_head),
         row("first_query", f"applies {slot} of the first query to every query", "", _first_query),
-        row(
-            "first_item_alone",
-            f"applies {slot} to the first item of the batch alone",
-            "call once per item",
-            _first_item_alone,
-        ),
-        row("first_head_alone", f"applies {slot} to the first head alone", "", _first_head_alone),
         row(
             "items_tiled",
             f"tiles the items of {slot} over the axis batch * num_heads, where each is to be repeated",
@@ -191,34 +122,10 @@ def axis_variations(slot: str) -> tuple[Variation, ...]:
             _items_as_heads,
         ),
         row(
-            "heads_major",
-            f"unfolds the axis batch * num_heads of {slot} with the heads first",
-            f"repeat {slot} in the order of heads, then items",
-            _heads_major,
-        ),
-        row(
             "padding_of_queries",
             f"hides the queries, too, at positions that {slot} hides as keys, when there are as many",
             "give the padding an axis of queries",
             _padding_of_queries,
-        ),
-        row(
-            "heads_tiled",
-            f"takes the heads of {slot} in the order of tile, where heads share keys consecutively (repeat)",
-            f"permute the heads of {slot}",
-            _heads_tiled,
-        ),
-        row(
-            "of_shared_head",
-            f"applies to each head the {slot} of the one that has the number of its key and value head",
-            "repeat keys and values",
-            _of_shared_head,
-        ),
-        row(
-            "of_first_in_group",
-            f"applies the {slot} of the first of the heads that share keys to all of them",
-            "repeat keys and values",
-            _of_first_in_group,
         ),
         row(
             "as_lengths",

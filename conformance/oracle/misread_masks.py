@@ -7,8 +7,6 @@ from functools import cache
 import numpy as np
 
 from conformance.oracle.misread_axes import axis_variations, on_slot
-from conformance.oracle.misread_tiles import tile_variations
-from conformance.oracle.other_tiles import changed
 from conformance.oracle.pipeline import Steps, replace_step
 from conformance.oracle.state import State
 from conformance.oracle.steps import whole_rows, widened
@@ -42,13 +40,6 @@ def _float_subtracted(_: Problem, group: Group) -> Group:
     return replace(group, values=-group.values) if group.element == "float" else group
 
 
-def _float_rounded(dtype: str) -> Callable[[Problem, Group], Group]:
-    def rounded(_: Problem, group: Group) -> Group:
-        return changed(group, round_to(group.values, dtype)) if group.element == "float" else group
-
-    return rounded
-
-
 def _number_added(_: Problem, group: Group) -> Group:
     if group.element not in ("int", "bool"):
         return group
@@ -72,18 +63,6 @@ def _ignored_beside_others(problem: Problem, group: Group) -> Group | None:
 
 def _ignored_with_weights(problem: Problem, group: Group) -> Group | None:
     return None if any(name in problem.outputs for name in WEIGHTS) else group
-
-
-def _ignored_if_first_allows(_: Problem, group: Group) -> Group | None:
-    """Whether anything is masked is looked up in the mask of the first item and head."""
-    neutral = group.values == 0 if group.element == "float" else group.values != 0
-    return None if neutral[0, 0].all() and not neutral.all() else group
-
-
-def _ignored_if_last_row_allows(_: Problem, group: Group) -> Group | None:
-    """Whether anything is masked is looked up in the row of the last query, which a square causal mask shows all."""
-    neutral = group.values == 0 if group.element == "float" else group.values != 0
-    return None if neutral[:, :, -1].all() and not neutral.all() else group
 
 
 def _one_minus(slot: str) -> Callable[[Steps, str], Steps]:
@@ -164,16 +143,6 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             f"pass -{slot}",
             _float_subtracted,
         ),
-        *(
-            row(
-                "float_mask",
-                f"rounded_to_{dtype}",
-                f"rounds a float {slot} to {dtype} before it is added",
-                f"pass a {slot} of numbers that {dtype} has",
-                _float_rounded(dtype),
-            )
-            for dtype in ("float32", "float16", "bfloat16")
-        ),
         row(
             "number_mask",
             "added",
@@ -203,20 +172,5 @@ def slot_variations(slot: str) -> tuple[Variation, ...]:
             "do not ask for weights",
             _ignored_with_weights,
         ),
-        row(
-            "use",
-            "ignored_if_first_allows",
-            f"ignores {slot} where that of the first item and head masks nothing",
-            "call once per item",
-            _ignored_if_first_allows,
-        ),
-        row(
-            "use",
-            "ignored_if_last_row_allows",
-            f"ignores {slot} where it masks nothing for the last query",
-            "append a query that something is masked for",
-            _ignored_if_last_row_allows,
-        ),
         *axis_variations(slot),
-        *tile_variations(slot),
     )

@@ -1,6 +1,5 @@
 """Variations of the softcap: where it stands among scale, bias and mask, and what it does."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -22,11 +21,6 @@ def _before_scale(problem: Problem) -> Problem:
     if problem.softcap is None or scale in (0.0, 1.0):
         return problem
     return problem.but(softcap=problem.softcap * scale)
-
-
-def _in_log2_units(problem: Problem) -> Problem:
-    """Cap logits that log2(e) multiplies already: the cap of the logits is ln 2 times the one that is given."""
-    return problem if problem.softcap is None else problem.but(softcap=problem.softcap * math.log(2))
 
 
 def _uncapped(state: State) -> State:
@@ -76,14 +70,6 @@ ROWS: tuple[Variation, ...] = (
         "problem",
         problem=_before_scale,
     ),
-    Variation(
-        "softcap",
-        "log2_units",
-        "caps logits that are in units of log2, so that the cap counts ln 2 times",
-        "multiply softcap by log2(e)",
-        "problem",
-        problem=_in_log2_units,
-    ),
     row("after_bias", "caps the logits after the bias is added", "", _after("bias")),
     row(
         "after_mask",
@@ -91,7 +77,6 @@ ROWS: tuple[Variation, ...] = (
         "",
         _after("mask"),
     ),
-    row("clipped", "cuts the logits off at softcap", "", _as(lambda x, cap: np.clip(x, -cap, cap))),
     row(
         "unmultiplied",
         "takes tanh(logits / softcap) without multiplying by softcap",

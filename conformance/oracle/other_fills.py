@@ -26,15 +26,6 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
     return apply
 
 
-def _dead_rows_zero(fill: StepsMap) -> StepsMap:
-    """The same fill, and zeros for rows with nothing to attend."""
-
-    def settle(state: State) -> State:
-        return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
-
-    return lambda steps, score: insert_after(fill(steps, score), "dead_rows", Step("zero_dead_rows", settle))
-
-
 def _times_mask(steps: Steps, _: str) -> Steps:
     """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
 
@@ -57,24 +48,6 @@ def _zero_after_softmax(steps: Steps, _: str) -> Steps:
 
     unmasked = replace_step(steps, "mask", lambda state: state)
     return insert_after(unmasked, "softmax", Step("zero", zero))
-
-
-def _before_scale(amount: Callable[[str], float], *, replaces: bool = False) -> StepsMap:
-    """Masked products get a number, added or put in place, which is scaled too; an additive mask still masks."""
-
-    def apply(steps: Steps, score: str) -> Steps:
-        def scale(state: State) -> State:
-            fill = amount(score)
-            under = np.asarray(fill) if replaces else state.products + fill
-            products = np.where(state.allowed, state.products, round_to(under, score))
-            return state.but(scaled=products * state.scale)
-
-        def mask(state: State) -> State:
-            return state.but(absorbed=_absorbed(state, state.logits))
-
-        return replace_step(replace_step(steps, "scale", scale), "mask", mask)
-
-    return apply
 
 
 _NUMBERS: dict[str, Callable[[str], float]] = {
@@ -135,16 +108,6 @@ ROWS: tuple[Variation, ...] = (
         "",
         filled_with(_NUMBERS["zero"], replaces=True),
     ),
-    *(
-        steps_row(
-            "mask_fill",
-            f"{name}_but_dead_rows",
-            f"puts {number} where masked, which is a logit like others, but returns zeros for a fully masked row",
-            "",
-            _dead_rows_zero(filled_with(_NUMBERS[name], replaces=True)),
-        )
-        for name, number in (("zero", "zero"), ("minus_1e-9", "-1e-9"))
-    ),
     steps_row(
         "mask_fill",
         "times_mask",
@@ -158,23 +121,5 @@ ROWS: tuple[Variation, ...] = (
         "zeroes masked weights after the softmax, so that rows do not sum to one",
         "",
         _zero_after_softmax,
-    ),
-    Variation(
-        "mask_fill",
-        "minus_1e9_before_scale",
-        "adds -1e9 where masked before it scales: a small or negative scale loses the mask",
-        "multiply the query, in a layer wq and bq, by the scale",
-        "steps",
-        steps=_before_scale(_NUMBERS["minus_1e9"]),
-        bounded=False,
-    ),
-    Variation(
-        "mask_fill",
-        "infinity_before_scale",
-        "puts -inf where masked before it scales: a scale of zero or less gives NaN",
-        "multiply the query, in a layer wq and bq, by the scale",
-        "steps",
-        steps=_before_scale(lambda _: -np.inf, replaces=True),
-        bounded=False,
     ),
 )

@@ -5,35 +5,24 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_tiles import BLOCKS, over_runs
+from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
 from conformance.oracle.state import State
 from conformance.oracle.variation import (
     StepsMap,
     Variation,
-    asks_for_weights,
     more_keys_than,
     unbounded_row,
 )
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array
 
 Kept = Callable[[Array], Array]
 """The maximum of every block of keys (blocks, ...) -> the logarithm of how much too large its weights are kept."""
 
-LAZY = {"lazily_rescaled": 8 * math.log(2.0), "lazily_rescaled_by_e": 8.0}
-"""A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2, or of logits."""
-
-LESS_LAZY = {"lazily_rescaled_to_4": 4.0}
-"""A rise that is forgotten by each query for itself alone, in units of logits."""
-
-TOGETHER = tuple((queries, keys) for queries in (16, 32, 64, 128) for keys in (16, 32, 64, 128))
-"""Queries that are rescaled, or not, together, and the keys of a block: what a warp or a thread block takes at once."""
+LAZY = 8 * math.log(2.0)
+"""A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2."""
 
 BOTH = "the weighted values and the sum of exponentials"
-
-
-def _weights_of_more_keys_than(count: int) -> Callable[[Problem], bool]:
-    return lambda problem: asks_for_weights(problem) and more_keys_than(count)(problem)
 
 
 def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMap:
@@ -56,22 +45,6 @@ def _unrescaled(block: int, kept: Kept, *, output: bool, total: bool) -> StepsMa
     return apply
 
 
-def _weights_of_running_maximum(block: int) -> StepsMap:
-    """What is returned keeps the maximum of its time, and is divided by the last sum."""
-
-    def apply(steps: Steps, _: str) -> Steps:
-        def answer(state: State) -> State:
-            done = ordinary(state)
-            if state.logits.shape[-1] <= block:
-                return done
-            return done.but(weights=done.weights * _grown(state.logits, block, _risen))
-
-        ordinary = next(step.apply for step in steps if step.name == "weights")
-        return replace_step(steps, "weights", answer)
-
-    return apply
-
-
 def _grown(logits: Array, block: int, kept: Kept) -> Array:
     """By how much too large the weight of a key is for what is kept of its block."""
     tops = np.stack([logits[..., start : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)])
@@ -89,13 +62,12 @@ def _risen_next(tops: Array) -> Array:
     return np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
 
 
-def _risen_in_small_steps(most: float, queries: int = 1) -> Kept:
-    """The same, of the rises after blocks that are at most so large alone, for each of so many queries."""
+def _risen_in_small_steps(most: float) -> Kept:
+    """The same, of the rises after blocks that are at most so large alone."""
 
     def kept(tops: Array) -> Array:
         steps = _risen_next(tops)
-        followed = over_runs(steps > most, queries, np.logical_or, axis=-1)
-        small = np.where((steps <= most) & ~followed, steps, 0.0)
+        small = np.where(steps <= most, steps, 0.0)
         return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
 
     return kept
@@ -132,20 +104,6 @@ def _first_head(steps: Steps, _: str) -> Steps:
     return insert_after(steps, "weigh", Step("head_result", first))
 
 
-def _members_first(steps: Steps, _: str) -> Steps:
-    """Results (num_kv_heads, members of a group) are stored as (members, num_kv_heads)."""
-
-    def stored(state: State) -> State:
-        heads, shared = state.problem.num_heads, state.problem.num_kv_heads
-        return state.but(context=state.context[:, np.arange(heads).reshape(shared, -1).T.ravel()])
-
-    return insert_after(steps, "weigh", Step("head_result", stored))
-
-
-def _has_several_groups(problem: Problem) -> bool:
-    return 1 < problem.num_kv_heads < problem.num_heads
-
-
 ROWS: tuple[Variation, ...] = (
     *(
         unbounded_row(
@@ -167,31 +125,15 @@ ROWS: tuple[Variation, ...] = (
             ),
             ("total_not_rescaled", "the sum of exponentials so far when the maximum rises", _risen, False, True),
             ("nothing_rescaled", f"{BOTH} so far when the maximum rises", _risen, True, True),
-            *(
-                (
-                    name,
-                    f"{BOTH} so far when the maximum rises by {most:.3g} at most",
-                    _risen_in_small_steps(most),
-                    True,
-                    True,
-                )
-                for name, most in (LESS_LAZY | LAZY).items()
+            (
+                "lazily_rescaled",
+                f"{BOTH} so far when the maximum rises by {LAZY:.3g} at most",
+                _risen_in_small_steps(LAZY),
+                True,
+                True,
             ),
         )
         for block in BLOCKS
-    ),
-    *(
-        unbounded_row(
-            "online_softmax",
-            f"{name}_{queries}x{block}",
-            f"does not rescale {BOTH} so far after a block of {block} keys "
-            f"when the maximum rises by {most:.3g} at most for each of {queries} queries",
-            "",
-            _unrescaled(block, _risen_in_small_steps(most, queries), output=True, total=True),
-            more_keys_than(block),
-        )
-        for name, most in LAZY.items()
-        for queries, block in TOGETHER
     ),
     *(
         unbounded_row(
@@ -201,17 +143,6 @@ ROWS: tuple[Variation, ...] = (
             "",
             _unrescaled(block, _below_all, output=True, total=True),
             more_keys_than(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        unbounded_row(
-            "returned_weights",
-            f"running_maximum_{block}",
-            f"returns weights under the maximum that was known after their block of {block} keys",
-            "",
-            _weights_of_running_maximum(block),
-            _weights_of_more_keys_than(block),
         )
         for block in BLOCKS
     ),
@@ -228,12 +159,4 @@ ROWS: tuple[Variation, ...] = (
     ),
     unbounded_row("query_tail", "zero", "leaves the last query at zero", "", _last_query_zero),
     unbounded_row("head_result", "first", "returns the result of the first head for every head", "", _first_head),
-    unbounded_row(
-        "head_result",
-        "members_first",
-        "stores the results of grouped heads in the order (member, group), not (group, member)",
-        "permute the heads of the output, in a layer the rows of wo",
-        _members_first,
-        _has_several_groups,
-    ),
 )

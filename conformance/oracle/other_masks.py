@@ -36,17 +36,6 @@ def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
     return each_group(moved)
 
 
-def _end_reversed(problem: Problem) -> Problem:
-    """Shift the diagonal of a causal flag by seq_len_q - seq_len_k, whatever is asked for."""
-    return each_group(lambda each, group: _aligned(each, group, each.seq_len_q - each.seq_len_k))(problem)
-
-
-def _aligned(problem: Problem, group: Group, offset: int) -> Group:
-    if group.offset in (None, offset):
-        return group
-    return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, offset), offset=offset)
-
-
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
     """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
     return (np.arange(seq_len_k)[None, :] <= np.arange(seq_len_q)[:, None] + offset)[None, None]
@@ -175,13 +164,6 @@ ROWS: tuple[Variation, ...] = (
         "does not apply the causal flag to the last query, which matters where there are more keys than queries",
         "pass the mask",
         _rows(_opened, lambda _: True),
-    ),
-    problem_row(
-        "causal_alignment",
-        "end_reversed",
-        "aligns the causal flag to the last key with the sign reversed: it shifts it by seq_len_q - seq_len_k",
-        "pass the mask",
-        _end_reversed,
     ),
     problem_row(
         "causal_with_past",

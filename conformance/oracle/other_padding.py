@@ -1,7 +1,6 @@
 """Variations that put zeros for what is padded, before attention or after it, or take the padding of other keys."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -34,20 +33,6 @@ def _times(array: Array, kept: Array) -> Array:
     """kept: (batch or 1, 1, 1, seq_len_k); an array of mha has no axis of heads."""
     by_row = kept.swapaxes(-1, -2)
     return np.asarray(array * (by_row if array.ndim == by_row.ndim else by_row[:, 0]))
-
-
-def _of_own_half(problem: Problem) -> Problem:
-    """The first half of the queries takes the padding of the first half of the keys for both halves, and so on."""
-    queries, keys = problem.seq_len_q, problem.seq_len_k
-    if queries % 2 or keys % 2 or not any(map(_is_padding, problem.groups)):
-        return problem
-
-    def local(group: Group) -> Group:
-        halves = np.tile(group.values.reshape(-1, 2, keys // 2), 2)
-        return replace(group, values=np.repeat(halves, queries // 2, axis=1)[:, None])
-
-    groups = tuple(local(group) if _is_padding(group) else group for group in problem.groups)
-    return problem.but(groups=groups)
 
 
 def _padded_queries(problem: Problem) -> Array | None:
@@ -91,13 +76,6 @@ ROWS: tuple[Variation, ...] = (
         "puts zeros for keys and values that are padded, and does not mask them",
         "pass the padding as a mask of each query",
         _zeroed("key", "value"),
-    ),
-    problem_row(
-        "padded_keys",
-        "of_own_half",
-        "takes, for either half of an even number of queries, the padding of that half of the keys for all of them",
-        "pass the padding as a mask of each query",
-        _of_own_half,
     ),
     unbounded_row(
         "padded_queries",

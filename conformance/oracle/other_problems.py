@@ -1,6 +1,5 @@
 """Variations that solve another problem: other scales, exchanged arguments and axes."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -209,20 +208,6 @@ ROWS: tuple[Variation, ...] = (
         "scales an additive mask too: it is added before the scale",
         "divide the mask by the scale",
         _bias_scaled,
-    ),
-    problem_row(
-        "bias_scale",
-        "times_ln2",
-        "adds an additive mask to logits that are in units of log2, so that it counts ln 2 times",
-        "multiply the mask by log2(e)",
-        bias_times(math.log(2)),
-    ),
-    problem_row(
-        "bias_scale",
-        "times_log2e",
-        "multiplies an additive mask by log2(e), and takes powers of e",
-        "multiply the mask by ln 2",
-        bias_times(math.log2(math.e)),
     ),
     problem_row("arguments", "query_key", "exchanges query and key", "exchange query and key", _query_key),
     problem_row("arguments", "key_value", "exchanges key and value", "exchange key and value", _key_value),

@@ -74,13 +74,6 @@ def _without(names: Mapping[str, str]) -> ProblemMap:
     return apply
 
 
-def _all_or_none(problem: Problem) -> Problem:
-    """Drop the biases of query, key and value where one of them has none."""
-    packed = {f"b{letter}" for letter in PACKED}
-    found = packed & problem.params.keys()
-    return problem if found in (set(), packed) else _without(dict.fromkeys(packed, ""))(problem)
-
-
 def _packed(order: tuple[str, ...]) -> ProblemMap:
     """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
     moved = tuple(zip(order, PACKED, strict=True))
@@ -127,20 +120,6 @@ ROWS: tuple[Variation, ...] = (
         _interleaved_split("qkv"),
     ),
     problem_row(
-        "head_split",
-        "query_and_key_interleaved",
-        "gives head h every num_heads-th column of the projected query and key, and consecutive ones of the value",
-        "permute the columns of wq and wk",
-        _interleaved_split("qk"),
-    ),
-    problem_row(
-        "head_split",
-        "value_interleaved",
-        "gives head h every num_heads-th column of the projected value, and consecutive ones of query and key",
-        "permute the columns of wv",
-        _interleaved_split("v"),
-    ),
-    problem_row(
         "weight_orientation",
         "transposed",
         "multiplies by the transposed weights",
@@ -184,13 +163,6 @@ ROWS: tuple[Variation, ...] = (
             _without({name: what}),
         )
         for name, what in BIASES.items()
-    ),
-    problem_row(
-        "projection_bias",
-        "all_or_none",
-        "drops the biases of query, key and value where one of them has none",
-        "pass zeros for a bias that is missing",
-        _all_or_none,
     ),
     *(
         problem_row(

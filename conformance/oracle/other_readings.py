@@ -19,11 +19,6 @@ LEFT_OUT = "left_out"
 """What stands for the mask of keys that are left out."""
 
 
-def _half_of_one_over(problem: Problem) -> Problem:
-    scale = 0.5 / problem.head_dim
-    return problem if scale == problem.applied_scale else problem.but(scale=scale)
-
-
 def _taken_for(source: str, targets: tuple[str, ...]) -> ProblemMap:
     """Take one argument for others too, where all are of one shape."""
 
@@ -35,10 +30,6 @@ def _taken_for(source: str, targets: tuple[str, ...]) -> ProblemMap:
         return problem.but(**dict.fromkeys(targets, array))
 
     return apply
-
-
-def _query_of_first_item(problem: Problem) -> Problem:
-    return problem if problem.batch == 1 else problem.but(query=np.repeat(problem.query[:1], problem.batch, axis=0))
 
 
 def _without_key(place: int) -> ProblemMap:
@@ -118,13 +109,6 @@ def _values_summed(steps: Steps, _: str) -> Steps:
 
 
 ROWS: tuple[Variation, ...] = (
-    problem_row(
-        "scale",
-        "half_of_one_over",
-        "scales by half of 1 / head_dim, as head_dim ** -1 / 2 without brackets does",
-        "multiply the query, in a layer wq and bq, by 2 sqrt(head_dim)",
-        _half_of_one_over,
-    ),
     problem_row("arguments", "query_as_key", "takes the query for the key too", "", _taken_for("query", ("key",))),
     problem_row("arguments", "value_as_key", "takes the value for the key too", "", _taken_for("value", ("key",))),
     problem_row(
@@ -133,13 +117,6 @@ ROWS: tuple[Variation, ...] = (
         "takes the query for key and value too",
         "",
         _taken_for("query", ("key", "value")),
-    ),
-    problem_row(
-        "arguments",
-        "query_of_first_item",
-        "takes the query of the first item of the batch for every item",
-        "call once per item",
-        _query_of_first_item,
     ),
     problem_row("bias_scale", "doubled", "adds an additive mask twice", "halve the mask", bias_times(2)),
     problem_row("key_tail", "last_dropped", "drops the last key", "append a key", _without_key(-1)),

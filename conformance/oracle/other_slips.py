@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from conformance.oracle.other_masks import causal, each_group, with_edges
-from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
 from conformance.oracle.state import State
 from conformance.oracle.steps import softmax
 from conformance.oracle.variation import ProblemMap, Variation, problem_row, unbounded_row
@@ -66,29 +66,6 @@ def _key_as_value(problem: Problem) -> Problem:
     return problem.but(value=problem.key)
 
 
-def _of_first_item(*names: str) -> ProblemMap:
-    def apply(problem: Problem) -> Problem:
-        if problem.batch == 1:
-            return problem
-        return problem.but(**{name: np.repeat(getattr(problem, name)[:1], problem.batch, axis=0) for name in names})
-
-    return apply
-
-
-def _scaled_in_place(problem: Problem) -> Problem:
-    """Key and value are the object that is scaled; the projections of mha are no such object."""
-    if problem.alias != "qkv" or problem.operator != "sdpa" or (scale := problem.applied_scale) == 1.0:
-        return problem
-    return problem.but(key=problem.key * scale, value=problem.value * scale)
-
-
-def _query_bias_unscaled(problem: Problem) -> Problem:
-    scale = problem.applied_scale
-    if "bq" not in problem.params or scale in (0.0, 1.0):
-        return problem
-    return problem.but(params={**problem.params, "bq": problem.params["bq"] / scale})
-
-
 def _no_output_projection(problem: Problem) -> Problem:
     if "wo" not in problem.params or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
         return problem
@@ -135,20 +112,6 @@ def _weights_turned(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "weigh", weigh)
 
 
-def _value_bias_in_dead_rows(steps: Steps, _: str) -> Steps:
-    """The bias of the value is added to the weighted sum: a row of zeros has it too."""
-
-    def add(state: State) -> State:
-        bias = state.problem.params.get("bv")
-        if bias is None or not state.dead.any():
-            return state
-        problem = state.problem
-        heads = np.repeat(bias.reshape(problem.num_kv_heads, -1), problem.num_heads // problem.num_kv_heads, axis=0)
-        return state.but(context=np.where(state.dead[..., None], heads[:, None, :], state.context))
-
-    return insert_after(steps, "weigh", Step("value_bias", add))
-
-
 ROWS: tuple[Variation, ...] = (
     problem_row("scale", "inverted", "divides by the scale", "pass the inverse of the scale", _scale_inverted),
     problem_row(
@@ -187,41 +150,6 @@ ROWS: tuple[Variation, ...] = (
     ),
     problem_row("arguments", "key_as_value", "takes the key for the value too", "", _key_as_value),
     problem_row(
-        "arguments",
-        "key_of_first_item",
-        "takes the key of the first item of the batch for every item",
-        "call once per item",
-        _of_first_item("key"),
-    ),
-    problem_row(
-        "arguments",
-        "value_of_first_item",
-        "takes the value of the first item of the batch for every item",
-        "call once per item",
-        _of_first_item("value"),
-    ),
-    problem_row(
-        "arguments",
-        "key_and_value_of_first_item",
-        "takes key and value of the first item of the batch for every item",
-        "call once per item",
-        _of_first_item("key", "value"),
-    ),
-    problem_row(
-        "arguments",
-        "scaled_in_place",
-        "scales the query in place, and with it a key and value that are the same object",
-        "pass copies",
-        _scaled_in_place,
-    ),
-    problem_row(
-        "projection_bias",
-        "bq_unscaled",
-        "scales the projection of the query without its bias",
-        "multiply bq by the scale",
-        _query_bias_unscaled,
-    ),
-    problem_row(
         "output_projection", "missing", "returns the merged heads unprojected", "project them", _no_output_projection
     ),
     unbounded_row(
@@ -242,11 +170,4 @@ ROWS: tuple[Variation, ...] = (
         "returned_weights", "unmasked", "returns the weights as they are without a mask", "", _weights_unmasked
     ),
     unbounded_row("value_path", "weights_transposed", "transposes square weights", "", _weights_turned),
-    unbounded_row(
-        "projection_bias",
-        "bv_after_weighing",
-        "adds the bias of the value to the weighted sum, so that a fully masked row has it too",
-        "zero those rows yourself",
-        _value_bias_in_dead_rows,
-    ),
 )

@@ -11,9 +11,6 @@ from conformance.oracle.variation import StepsMap, Variation, steps_row
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, Problem
 
-POWERS = (64, 128, 256, 512, 1024)
-"""Powers that are taken by squaring, in place of an exponential."""
-
 
 def _dead_rows_nan(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "dead_rows", lambda state: state)
@@ -112,25 +109,6 @@ def _twice(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "softmax", again)
 
 
-def _power(count: int) -> StepsMap:
-    """
-    (1 + x / n)^n in place of e^x, of x that is at most zero; nothing where 1 + x / n would be negative.
-
-    The rounding of 1 + x / n counts n times in the power, and those of the squarings n - 1 times together.
-    """
-
-    def apply(steps: Steps, _: str) -> Steps:
-        def softmax(state: State) -> State:
-            dead = np.all(state.logits == -np.inf, axis=-1)
-            below = state.logits - state.logits.max(axis=-1, keepdims=True)
-            powers = np.maximum(1.0 + below / count, 0.0) ** count
-            return state.but(probs=powers / powers.sum(axis=-1, keepdims=True), dead=dead)
-
-        return replace_step(steps, "softmax", softmax)
-
-    return apply
-
-
 def denominator_row(name: str, sentence: str, more: Callable[[Array], Array]) -> Variation:
     """One row of the table that changes the denominator."""
     return Variation("softmax_denominator", name, sentence, "", "steps", steps=_denominator(more), bounded=False)
@@ -197,19 +175,6 @@ ROWS: tuple[Variation, ...] = (
         "steps",
         steps=_weights_kept,
         bounded=False,
-    ),
-    *(
-        Variation(
-            "exponential",
-            f"power_{count}",
-            f"takes (1 + x / {count})^{count} for e^x, x being a logit less the greatest of its row",
-            "",
-            "steps",
-            steps=_power(count),
-            bounded=False,
-            roundings=2.0 * count,
-        )
-        for count in POWERS
     ),
     denominator_row(
         "plus_one",

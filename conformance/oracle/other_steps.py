@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.pipeline import Step, Steps, insert_after, replace_step
+from conformance.oracle.pipeline import Steps, replace_step
 from conformance.oracle.state import State
-from conformance.oracle.steps import merge_heads, weigh
-from conformance.oracle.variation import HeadsMap, Variation, steps_row, unbounded_row
+from conformance.oracle.steps import merge_heads
+from conformance.oracle.variation import HeadsMap, Variation, steps_row
 from conformance.spec.problem import Array
 
 
@@ -31,10 +31,6 @@ def _reversed_values(state: State) -> State:
 
 def _next_head(state: State) -> State:
     return state.but(value=np.roll(state.value, -1, axis=1)) if state.value.shape[1] > 1 else state
-
-
-def _scale_on_values(state: State) -> State:
-    return state.but(value=state.value * state.scale, scale=1.0)
 
 
 def _split_without_transpose(state: State) -> State:
@@ -118,16 +114,6 @@ def _square_root_of_scale(steps: Steps, _: str) -> Steps:
     return replace_step(steps, "scale", scale)
 
 
-def _weights_averaged_early(steps: Steps, _: str) -> Steps:
-    """What is returned is each head's own; what meets the values is their mean."""
-
-    def again(state: State) -> State:
-        mean = np.broadcast_to(state.probs.mean(axis=1, keepdims=True), state.probs.shape)
-        return state.but(context=weigh(state.but(probs=mean)).context)
-
-    return insert_after(steps, "weigh", Step("averaged_weights", again))
-
-
 def _merged_by(steps: Steps, merge: Callable[[State], State]) -> Steps:
     return replace_step(steps, "merge", merge) if any(s.name == "merge" for s in steps) else steps
 
@@ -148,20 +134,6 @@ ROWS: tuple[Variation, ...] = (
     heads_row("value_path", "key", "weighs the keys instead of the values", "", _key_as_value),
     heads_row("value_path", "reversed", "weighs the values in reversed order of the keys", "", _reversed_values),
     heads_row("value_path", "next_head", "weighs the values of the next head", "", _next_head),
-    unbounded_row(
-        "value_path",
-        "averaged_weights",
-        "weighs the values of every head with the mean of the weights over the heads",
-        "",
-        _weights_averaged_early,
-    ),
-    heads_row(
-        "scale",
-        "on_values",
-        "scales the values instead of the logits",
-        "multiply the query by the scale, and divide the output by it",
-        _scale_on_values,
-    ),
     steps_row(
         "grouped_heads",
         "tile",

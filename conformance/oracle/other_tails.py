@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from conformance.oracle.other_masks import causal, window
 from conformance.oracle.other_tiles import BLOCKS
 from conformance.oracle.pipeline import Steps, replace_step
 from conformance.oracle.state import State
@@ -45,17 +44,6 @@ def _not_in_blocks(block: int) -> Callable[[Problem], bool]:
     return lambda problem: problem.weights_shape[-1] % block > 0
 
 
-def _flagged_behind_blocks(block: int) -> Callable[[Problem], bool]:
-    """Whether a causal flag shows a query more keys than there are, and they do not fill whole blocks."""
-    return lambda problem: _not_in_blocks(block)(problem) and _last_shown(problem) >= problem.weights_shape[-1]
-
-
-def _last_shown(problem: Problem) -> int:
-    """The place of the last key, be there one or not, that causal flags show to the last query; -1 without a flag."""
-    offsets = [group.offset for group in problem.groups if group.offset is not None]
-    return problem.seq_len_q - 1 + min(offsets) if offsets else -1
-
-
 def _zeros_attended(block: int, logits: Callable[[State, int], Array]) -> StepsMap:
     """Keys and values are filled up with zeros to whole blocks; logits: of so many of them, (..., so many)."""
 
@@ -78,48 +66,6 @@ def _zeros_attended(block: int, logits: Callable[[State, int], Array]) -> StepsM
 def _of_zeros(_: State, count: int) -> Array:
     """Each has a logit of zero, and takes weight."""
     return np.zeros(count)
-
-
-def _where_flags_show(state: State, count: int) -> Array:
-    """Only causal flags mask them, which show a query all places up to its own: (seq_len_q, count)."""
-    problem, keys = state.problem, state.logits.shape[-1]
-    if (last := _last_shown(problem)) < keys:
-        return np.full(count, -np.inf)
-    shown = np.arange(problem.seq_len_q) + last - (problem.seq_len_q - 1)
-    return np.where(np.arange(keys, keys + count) <= shown[:, None], 0.0, -np.inf)
-
-
-def _where_the_last_is_shown(state: State, count: int) -> Array:
-    """
-    Masks are padded by their last column, and flags judge places behind the keys as any other: (..., count).
-
-    Without a mask nothing is padded: all of them are hidden.
-    """
-    problem, keys = state.problem, state.logits.shape[-1]
-    if not _has_mask(problem):
-        return np.full(count, -np.inf)
-    logits = np.zeros((1, 1, problem.seq_len_q, count))
-    for group in problem.groups:
-        if group.element == "float":
-            logits = logits + group.values[..., -1:]
-        elif group.element != "flag":
-            logits = np.where(group.values[..., -1:] != 0, logits, -np.inf)
-        elif group.offset is not None:
-            shown = causal(problem.seq_len_q, keys + count, group.offset)
-            logits = np.where(shown[..., keys:], logits, -np.inf)
-        elif group.window is not None:
-            shown = window(problem.seq_len_q, keys + count, *group.window)
-            logits = np.where(shown[..., keys:], logits, -np.inf)
-    return logits
-
-
-def _has_mask(problem: Problem) -> bool:
-    """Whether a mask is given that is no flag."""
-    return any(group.element != "flag" for group in problem.groups)
-
-
-def _masked_and_not_in_blocks(block: int) -> Callable[[Problem], bool]:
-    return lambda problem: _has_mask(problem) and _not_in_blocks(block)(problem)
 
 
 ROWS: tuple[Variation, ...] = (
@@ -151,29 +97,6 @@ ROWS: tuple[Variation, ...] = (
             "pad the keys, masked, to whole blocks",
             _zeros_attended(block, _of_zeros),
             _not_in_blocks(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        unbounded_row(
-            "key_tail",
-            f"flagged_zeros_{block}",
-            f"fills the keys up with zeros to whole blocks of {block}, and leaves a causal flag, if any, to mask them",
-            "pad the keys, masked, to whole blocks",
-            _zeros_attended(block, _where_flags_show),
-            _flagged_behind_blocks(block),
-        )
-        for block in BLOCKS
-    ),
-    *(
-        unbounded_row(
-            "key_tail",
-            f"zeros_as_the_last_{block}",
-            f"fills the keys up with zeros to whole blocks of {block}, and a mask, if any, with its last column, "
-            "so that the zeros count where the last key is attended",
-            "pad the keys, masked, to whole blocks",
-            _zeros_attended(block, _where_the_last_is_shown),
-            _masked_and_not_in_blocks(block),
         )
         for block in BLOCKS
     ),

@@ -35,23 +35,6 @@ def _in_tile(places: Array, tile: int, _: int) -> Array:
     return np.asarray(places % tile)
 
 
-def _moved_back(places: Array, tile: int, length: int) -> Array:
-    """The last tile is moved back to end with the last place, but counts from where it would have begun."""
-    late = np.where(places >= length - tile, -length % tile, 0)
-    return np.asarray(places + late) if length > tile else places
-
-
-def over_tiles(seen: Array, tile: int, over: np.ufunc) -> Array:
-    """What holds for any, or for all, of the tile of every position."""
-    return over_runs(over_runs(seen, tile, over, axis=-2), tile, over, axis=-1)
-
-
-def over_runs(seen: Array, run: int, over: np.ufunc, *, axis: int) -> Array:
-    """What holds for any, or for all, of so many places that follow one another, for each of them."""
-    length = seen.shape[axis]
-    return np.asarray(np.take(over.reduceat(seen, np.arange(0, length, run), axis), np.arange(length) // run, axis))
-
-
 def changed(group: Group, values: Array) -> Group:
     """The group with other values; the same group where they are no others."""
     return group if np.array_equal(values, group.values) else replace(group, values=values)
@@ -80,32 +63,6 @@ def _keys_at(places: Places, tile: int) -> ProblemMap:
         return changed(group, group.values[..., np.where(there, keys, 0)] & there)
 
     return each_group(moved)
-
-
-def _unmasked(queries: int, keys: int) -> ProblemMap:
-    """A tile of which the last query sees all keys goes without the causal mask, for its first as well."""
-
-    def opened(problem: Problem, group: Group) -> Group:
-        if group.offset is None:
-            return group
-        last_query = last_of_tile(np.arange(problem.seq_len_q), queries, problem.seq_len_q)
-        last_key = last_of_tile(np.arange(problem.seq_len_k), keys, problem.seq_len_k)
-        return changed(group, group.values | (last_key <= last_query[:, None] + group.offset))
-
-    return each_group(opened)
-
-
-def _window_from_next_tile(tile: int) -> ProblemMap:
-    """For each tile of queries the first tile of keys is rounded up."""
-
-    def cut(problem: Problem, group: Group) -> Group:
-        if group.window is None or group.window[0] is None:
-            return group
-        edge = first_of_tile(np.arange(problem.seq_len_q), tile, problem.seq_len_q) - group.window[0]
-        first = -(-edge // tile) * tile
-        return changed(group, group.values & (np.arange(problem.seq_len_k) >= first[:, None]))
-
-    return each_group(cut)
 
 
 def _row_for_first(tile: int) -> ProblemMap:
@@ -172,28 +129,6 @@ ROWS: tuple[Variation, ...] = (
         "counts queries for the causal flag anew in every tile of N",
         _in_tile,
     ),
-    *_queries(
-        "moved_back",
-        "moves the last tile of N queries back to end with the last, but counts its queries from where it would begin",
-        _moved_back,
-    ),
-    *(
-        problem_row(
-            "causal_query_tile",
-            f"unmasked_{queries}x{keys}",
-            f"does not mask a tile of {queries} queries and {keys} keys of which the last query sees all keys",
-            "pass the mask",
-            _unmasked(queries, keys),
-        )
-        for queries in BLOCKS
-        for keys in sorted({queries, queries // 2, 4} - {2})
-    ),
-    *_keys(
-        "causal_alignment",
-        "key_in_block",
-        "compares the query with the place of a key in its block of N: later blocks show their future",
-        _in_tile,
-    ),
     *_keys(
         "causal_key_tile",
         "shown",
@@ -205,13 +140,6 @@ ROWS: tuple[Variation, ...] = (
         "hidden",
         "hides a tile of N keys whole where the causal flag hides the last of them",
         _end_of_tile,
-    ),
-    *_family(
-        "window_edges",
-        "from_next_tile",
-        "rounds up, in tiles of N queries and N keys, where a window begins",
-        "pass the mask",
-        _window_from_next_tile,
     ),
     Variation(
         "mask_rows",

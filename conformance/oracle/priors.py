@@ -75,7 +75,6 @@ KERNEL = {
     "online_softmax": "*",
     "causal_query_tile": "*",
     "causal_key_tile": "*",
-    "masked_tile": "*",
     "mask_rows": "*",
     "mask_columns": "*",
     "leading_masked_keys": "*",
@@ -83,7 +82,6 @@ KERNEL = {
     "key_tail": "*",
     "head_result": "*",
     "causal_loop": "*",
-    "exponential": "*",
 }
 """Decision -> the ways of it that only a kernel takes which goes through tiles or blocks."""
 

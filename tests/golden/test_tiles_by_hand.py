@@ -54,14 +54,9 @@ def seen(problem: Problem, lie: str = "") -> list[str]:
         ("causal_query_tile=first_4", ["x------", "x------", "x------", "x------", "xxxxx--"]),
         ("causal_query_tile=last_4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
         ("causal_query_tile=last_8", ["xxxxx--"] * 5),
-        ("causal_query_tile=moved_back_4", ["x------", "xxxxx--", "xxxxxx-", "xxxxxxx", "xxxxxxx"]),
         ("causal_query_tile=restarts_4", ["x------", "xx-----", "xxx----", "xxxx---", "x------"]),
-        ("causal_query_tile=unmasked_4x4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
-        ("causal_query_tile=unmasked_8x4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxx--"]),
-        ("causal_query_tile=unmasked_8x8", ["x------", "xx-----", "xxx----", "xxxx---", "xxxxx--"]),
         ("causal_key_tile=shown_4", ["xxxx---", "xxxx---", "xxxx---", "xxxx---", "xxxxxxx"]),
         ("causal_key_tile=hidden_4", ["-------", "-------", "-------", "xxxx---", "xxxx---"]),
-        ("causal_alignment=key_in_block_4", ["x---x--", "xx--xx-", "xxx-xxx", "xxxxxxx", "xxxxxxx"]),
     ],
 )
 def test_a_causal_flag_by_tiles(lie: str, expected: list[str]) -> None:
@@ -71,14 +66,6 @@ def test_a_causal_flag_by_tiles(lie: str, expected: list[str]) -> None:
     assert seen(even(5, 7, mask(np.tri(5, 7))), lie) == seen(problem)  # a mask is no flag
 
 
-def test_tiles_count_from_the_first_query_wherever_the_diagonal_begins() -> None:
-    problem = even(3, 5, flag(3, 5, 1))
-    assert seen(problem) == ["xx---", "xxx--", "xxxx-"]
-    assert seen(problem, "causal_query_tile=last_4") == ["xxxx-"] * 3
-    assert seen(problem, "causal_key_tile=shown_4") == ["xxxx-"] * 3
-    assert seen(problem, "causal_query_tile=moved_back_4") == seen(problem)  # one tile, which stays
-
-
 def test_tiles_of_queries_and_of_keys_are_rounded_together() -> None:
     problem = even(5, 7, flag(5, 7))
     both = evaluate(problem, {"causal_key_tile": "shown_4", "causal_query_tile": "first_4"}).reply["output"].values
@@ -86,33 +73,6 @@ def test_tiles_of_queries_and_of_keys_are_rounded_together() -> None:
 
 
 # ---- windows and masks -----------------------------------------------------------------------------------------
-
-
-def test_a_window_begins_at_the_next_tile() -> None:
-    edges = (3, 0)
-    group = Group("window", ("window",), "flag", window(7, 7, *edges), window=edges)
-    right = ["x------", "xx-----", "xxx----", "xxxx---", "-xxxx--", "--xxxx-", "---xxxx"]
-    assert seen(even(7, 7, group)) == right
-    # queries 4 to 6 would begin with key 1, so they begin with key 4
-    assert seen(even(7, 7, group), "window_edges=from_next_tile_4") == [*right[:4], "----x--", "----xx-", "----xxx"]
-    assert seen(even(7, 7, group), "window_edges=from_next_tile_8") == right
-
-
-def test_a_window_that_leaves_the_keys_shows_none_or_all() -> None:
-    edges = (2, 1)
-    group = Group("window", ("window",), "flag", window(5, 6, *edges), window=edges)
-    right = ["xx----", "xxx---", "xxxx--", "-xxxx-", "--xxxx"]
-    assert seen(even(5, 6, group)) == right
-    assert seen(even(5, 6, group), "window_edges=begins_before_keys_none") == ["------"] * 2 + right[2:]
-    assert seen(even(5, 6, group), "window_edges=begins_before_keys_all") == ["xxxxxx"] * 2 + right[2:]
-    assert seen(even(5, 6, group), "window_edges=ends_behind_keys_none") == right  # query 4 sees the last key
-    short = Group("window", ("window",), "flag", window(5, 4, *edges), window=edges)
-    fewer = ["xx--", "xxx-", "xxxx", "-xxx", "--xx"]
-    assert seen(even(5, 4, short)) == fewer
-    assert seen(even(5, 4, short), "window_edges=ends_behind_keys_none") == [*fewer[:3], "----", "----"]
-    assert seen(even(5, 4, short), "window_edges=ends_behind_keys_all") == [*fewer[:3], "xxxx", "xxxx"]
-    open_ = Group("window", ("window",), "flag", window(5, 4, None, None), window=(None, None))
-    assert seen(even(5, 4, open_), "window_edges=begins_before_keys_none") == ["xxxx"] * 5
 
 
 def test_a_mask_of_one_row_is_for_the_first_queries() -> None:
@@ -150,23 +110,6 @@ def test_rows_of_a_mask_begin_again_with_every_tile_of_queries() -> None:
     assert seen(even(7, 7, added), "mask_rows=again_4") == [*triangle[:4], *triangle[:3]]
 
 
-def test_bits_of_a_mask_are_read_in_the_other_order() -> None:
-    lie = "mask_axes[mask]=bits_reversed"
-    row = [[1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 0]]
-    assert seen(even(1, 11, mask(row)), lie) == ["-xxxx-xx" + "---"]
-    assert seen(even(1, 11, mask([[1]])), lie) == ["xxxxxxxx" + "---"]
-    # keys 3, 4 of five read each other, the first three what lies behind the last
-    assert seen(even(1, 5, mask([[1, 1, 1, 0, 1]])), lie) == ["---x-"]
-
-
-def test_a_tile_of_a_mask_is_judged_by_its_corners() -> None:
-    hole = [[1, 1, 1, 1, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 0]]
-    assert seen(even(3, 5, mask(hole)), "mask_axes[mask]=corners_4") == ["xxxx-", "xxxx-", "xxxx-"]
-    mixed = [[1, 1, 1, 0, 0], [1, 0, 1, 1, 1], [1, 1, 1, 1, 0]]
-    assert seen(even(3, 5, mask(mixed)), "mask_axes[mask]=corners_4") == ["xxx--", "x-xx-", "xxxx-"]
-    assert seen(even(3, 5, mask(mixed)), "mask_axes[mask]=corners_8") == ["xxx--", "x-xxx", "xxxx-"]
-
-
 # ---- keys in blocks --------------------------------------------------------------------------------------------
 
 
@@ -185,19 +128,6 @@ def test_parts_are_combined_without_their_maxima() -> None:
     assert output(problem, "online_softmax=nothing_rescaled_4")[0, 0] == pytest.approx(2.0)  # it does not rise
 
 
-def test_weights_are_returned_under_the_maximum_of_their_time() -> None:
-    """Logits 0 0 0 0 and ln 2: weights 1/6 and 1/3; the maximum rises by ln 2 after the first block of 4."""
-    problem = sdpa([[0.0, 0.0, 0.0, 0.0, LOG2]], np.eye(5)).but(outputs=("output", "weights"))
-
-    def weights(block: int) -> Array:
-        reply = evaluate(problem, {"returned_weights": f"running_maximum_{block}"}).reply
-        np.testing.assert_allclose(reply["output"].values.ravel(), [1 / 6] * 4 + [1 / 3])
-        return reply["weights"].values.ravel()
-
-    np.testing.assert_allclose(weights(4), [1 / 3] * 5)
-    np.testing.assert_allclose(weights(8), [1 / 6] * 4 + [1 / 3])
-
-
 def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     def rising(*tops: float) -> Problem:
         """Four keys of each logit, in their order, the first of each with a value."""
@@ -212,21 +142,6 @@ def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     # masked at first: -inf to 0 is no small rise
     late = sdpa([[-np.inf] * 4 + [0.0]], np.eye(5))
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
-
-
-def test_queries_of_a_tile_are_rescaled_together() -> None:
-    rises = np.array([1.0] * 16 + [9.0] + [1.0] * 3)  # of the 17th query it is large enough
-    logits = np.concatenate([np.zeros((20, 16)), np.repeat(rises[:, None], 16, axis=1)], axis=1)
-    problem = sdpa(logits, np.repeat([[1.0], [0.0]], 16, axis=0))
-    right = 1 / (1 + np.exp(rises))
-    np.testing.assert_allclose(output(problem).ravel(), right)
-    alone = np.where(rises > 8, right, 0.5)
-    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16").ravel(), alone)
-    by_16 = np.where(np.arange(20) < 16, 0.5, right)
-    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16x16").ravel(), by_16)
-    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_16x16").ravel(), by_16)
-    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_32x16").ravel(), right)
-    np.testing.assert_allclose(output(problem, "online_softmax=lazily_rescaled_by_e_16x32").ravel(), right)
 
 
 def test_a_query_that_sees_nothing_in_the_first_block_is_no_number() -> None:
@@ -249,3 +164,115 @@ def test_infinity_that_is_attended_with_no_weight_left_is_no_number() -> None:
     problem = sdpa([[0.0, -2000.0]], [[4.0], [np.inf]], mask([[1, 0]]))
     assert output(problem).tolist() == [[4.0]]
     assert np.isnan(output(problem, "use[mask]=ignored")).all()
+
+
+# ---- sums that are put together, windows, what is returned
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [
+        ("", (4 * 4 + 2 * 7) / 6),
+        ("online_softmax=parts_by_exp_of_log2_4", None),
+        ("online_softmax=parts_by_exp2_of_log_4", None),
+        ("online_softmax=parts_by_exp_of_log2_8", 5.0),
+    ],
+)
+def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | None) -> None:
+    """Logits 0 0 0 0 and ln 2: sums of 4, with values of 4, and of 2, with a value of 7."""
+    problem = sdpa([[0, 0, 0, 0, LOG2]], [[4.0], [4.0], [4.0], [4.0], [7.0]])
+    if expected is None:
+        told, power = (np.log2([4, 2]), np.exp) if "log2" in lie else (np.log([4, 2]), np.exp2)
+        counts = power(told)  # e^2 and e, or 2^ln 4 and 2^ln 2
+        expected = float((counts * [4, 7]).sum() / counts.sum())
+    assert output(problem, lie)[0, 0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("rise", "lie", "kept"),
+    [
+        (5.0, "lazily_rescaled_4", True),
+        (7.0, "lazily_rescaled_4", False),
+    ],
+)
+def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept: bool) -> None:
+    """Four keys of logit 0, one that is higher: where sums keep their scale each of the five weighs 1."""
+    problem = sdpa([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
+    weight = 1.0 if kept else np.exp(rise)
+    assert output(problem, f"online_softmax={lie}")[0, 0] == pytest.approx(weight / (weight + 4))
+
+
+def test_a_non_finite_value_may_leak_where_the_mask_is_added_alone() -> None:
+    values, lie = [[4.0], [np.nan]], "nonfinite_value=leaks_where_added"
+    assert output(sdpa([[0, 0]], values, mask([[1, 0]])), lie).tolist() == [[4.0]]
+    hidden = mask([[0.0, -np.inf]], "float")
+    assert output(sdpa([[0, 0]], values, hidden)).tolist() == [[4.0]]
+    assert np.isnan(output(sdpa([[0, 0]], values, hidden), lie)).all()
+    assert output(sdpa([[0, 0]], [[4.0], [8.0]], hidden), lie).tolist() == [[4.0]]
+
+
+def windowed(queries: int, keys: int, left: int | None, right: int | None) -> Group:
+    return Group("window", ("window",), "flag", window(queries, keys, left, right), window=(left, right))
+
+
+def weights_under(lie: str, outputs: tuple[str, ...], *groups: Group) -> Array:
+    """Three heads, one query and two keys: weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
+    key = np.array([[[[0.0], [LOG3]], [[0.0], [0.0]], [[LOG3], [0.0]]]])
+    one = np.ones((1, 3, 1, 1))
+    problem = Problem("sdpa", "float64", 3, 3, 1, 1, one, key, np.ones((1, 3, 2, 1)), scale=1.0, groups=groups)
+    reply = evaluate(problem.but(outputs=outputs), dict([lie.split("=")]) if lie else {}).reply
+    return np.asarray(reply[outputs[-1]].values)
+
+
+@pytest.mark.parametrize(
+    ("lie", "expected"),
+    [
+        ("", [1, 1, 1, 2, 2, 2]),
+        ("grouped_heads=tile", [1, 2, 1, 2, 1, 2]),
+    ],
+)
+def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
+    """Six query heads, one key; the values of two heads are 1 and 2."""
+    value = np.array([[[[1.0]], [[2.0]]]])
+    problem = Problem("sdpa", "float64", 6, 2, 1, 1, np.ones((1, 6, 1, 1)), value, value, scale=1.0)
+    reply = evaluate(problem, dict([lie.split("=")]) if lie else {}).reply["output"].values
+    assert reply.ravel().tolist() == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("uniform", 0.5), ("nan", np.nan)])
+def test_weights_of_a_dead_row_that_is_zero(name: str, expected: float) -> None:
+    lie, outputs = f"returned_weights={name}_in_dead_rows", ("weights", "output")
+    dead = mask([[0, 0]])
+    assert weights_under(lie, outputs, dead).ravel().tolist() == [0.0, 0.0, 0.0]
+    found = weights_under(lie, outputs[::-1], dead)
+    assert np.array_equal(found, np.full((1, 3, 1, 2), expected), equal_nan=True)
+    assert np.array_equal(weights_under(lie, outputs[::-1]), weights_under("", outputs[::-1]))
+
+
+def test_weights_of_another_dtype_than_the_output() -> None:
+    reply = evaluate(even(2, 3).but(outputs=("output", "weights")), {"returned_weights": "float32"}).reply
+    assert {name: each.dtype for name, each in reply.items()} == {"output": "float64", "weights": "float32"}
+
+
+def test_a_causal_mask_read_the_other_way_round() -> None:
+    assert seen(even(3, 5, flag(3, 5)), "causal_alignment=future") == ["-xxxx", "--xxx", "---xx"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("to_query", ["x----", "xx---", "xxx--", "-xxx-", "--xxx"]),
+        ("left_for_both", ["xxx--", "xxxx-", "xxxxx", "-xxxx", "--xxx"]),
+        ("right_for_both", ["xx---", "xxx--", "-xxx-", "--xxx", "---xx"]),
+    ],
+)
+def test_sides_of_a_window_that_are_something_else(name: str, expected: list[str]) -> None:
+    problem = even(5, 5, windowed(5, 5, 2, 1))
+    assert seen(problem) == ["xx---", "xxx--", "xxxx-", "-xxxx", "--xxx"]
+    assert seen(problem, f"window_edges={name}") == expected
+
+
+def test_a_window_counted_from_the_last_key() -> None:
+    problem = even(2, 5, windowed(2, 5, 1, 0))
+    assert seen(problem) == ["x----", "xx---"]
+    assert seen(problem, "window_edges=from_last_key") == ["--xx-", "---xx"]

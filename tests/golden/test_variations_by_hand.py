@@ -7,7 +7,7 @@ import pytest
 
 from conformance.oracle.evaluate import evaluate
 from conformance.oracle.other_masks import causal, window
-from conformance.oracle.variations import compose, find
+from conformance.oracle.variations import compose
 from conformance.spec.problem import Array, Group, Problem
 
 LOG2, LOG3 = float(np.log(2.0)), float(np.log(3.0))
@@ -113,25 +113,12 @@ def test_the_mask_of_the_first_head_holds_for_all() -> None:
     assert output(problem, "mask_axes[mask]=first_head") == [4.0, 10.0]
 
 
-def test_the_mask_of_the_last_item_holds_for_all() -> None:
-    problem = even([[[[4.0], [8.0]]], [[[10.0], [30.0]]]], 1, mask([[[[1, 0]]], [[[0, 1]]]]))
-    assert output(problem) == [4.0, 30.0]
-    assert output(problem, "mask_axes[mask]=last_item") == [8.0, 30.0]
-
-
 def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
     value = [[[[1.0], [2.0]], [[3.0], [4.0]]], [[[5.0], [6.0]], [[7.0], [8.0]]]]
     problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
     assert output(problem) == [1.0, 3.0, 6.0, 8.0]
     assert output(problem, "mask_axes[mask]=items_as_heads") == [1.0, 4.0, 5.0, 8.0]
     assert output(problem.but(groups=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [1.0, 3.0, 5.0, 7.0]
-
-
-def test_a_folded_axis_is_unfolded_with_the_heads_first() -> None:
-    # rows of the folded axis are items 0 0 0 1 1 1; of item 0 the heads are read from rows 0 2 4, of item 1 from 1 3 5
-    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
-    assert output(problem) == [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
-    assert output(problem, "mask_axes[mask]=heads_major") == [0.0, 0.0, 1.0, 0.0, 1.0, 1.0]
 
 
 def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
@@ -197,10 +184,6 @@ def test_a_bias_is_scaled_too() -> None:
     problem = two_keys(added([[LOG3, 0.0], [0.0, 0.0]]), scale=2.0)
     assert output(problem) == pytest.approx([7.0, 4.4])
     assert output(problem, "bias_scale=scaled") == pytest.approx([6.0, 4.4])
-
-
-def test_the_values_are_scaled_instead_of_the_logits() -> None:
-    assert output(two_keys(scale=0.5), "scale=on_values") == pytest.approx([3.5, 2.5])
 
 
 def test_query_and_key_are_exchanged() -> None:
@@ -375,27 +358,6 @@ def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> N
     assert output(nothing, "fully_masked_row=uniform_unpadded") == pytest.approx([7.0])
 
 
-@pytest.mark.parametrize(
-    ("name", "of_mask", "of_padding", "of_both"),
-    [
-        ("uniform_unless_mask", 0.0, 7.0, 7.0),
-        ("nan_unless_mask", 0.0, np.nan, np.nan),
-        ("uniform_unless_padding", 7.0, 0.0, 7.0),
-        ("nan_unless_padding", np.nan, 0.0, np.nan),
-    ],
-)
-def test_a_fully_masked_row_is_answered_by_what_masks_it(
-    name: str, of_mask: float, of_padding: float, of_both: float
-) -> None:
-    # the first item: all is padded; the second: the mask hides all from query 0, both together from query 1
-    padding = mask([[[[0, 0, 0]]], [[[1, 0, 0]]]], "padding", "key_padding")
-    given = mask([[[[1, 1, 1], [1, 0, 1]]], [[[0, 0, 0], [0, 1, 1]]]])
-    problem = even([[[[3.0], [5.0], [13.0]]]] * 2, 2, padding, given)
-    assert output(problem) == [0.0] * 4
-    found = output(problem, f"fully_masked_by={name}")
-    assert found == pytest.approx([of_padding, of_padding, of_mask, of_both], nan_ok=True)
-
-
 @pytest.mark.parametrize(("name", "weights"), [("zeroed", [0.5, 0.5]), ("zeroed_with_weights", [0.0, 0.0])])
 def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) -> None:
     # two heads that attend two of three positions alike: means of (2, 10) and (4, 20), and the bias on top
@@ -423,18 +385,6 @@ def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     assert output(two_keys(), "softmax_denominator=plus_1e-9")[0] == pytest.approx(7 / (1 + 0.75e-9), rel=1e-14)
     dead = two_keys(mask([[0, 0], [1, 1]]))
     assert output(dead, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
-
-
-def test_a_fill_before_the_scale_is_scaled() -> None:
-    problem = two_keys(mask([[1, 0], [1, 1]]), scale=0.0)
-    assert output(problem) == pytest.approx([4.0, 6.0])
-    assert output(problem, "mask_fill=minus_1e9_before_scale") == pytest.approx([6.0, 6.0])
-    assert np.isnan(output(problem, "mask_fill=infinity_before_scale")).tolist() == [True, False]
-    negative = problem.but(scale=-1.0)
-    assert output(negative, "mask_fill=minus_1e9_before_scale")[0] == pytest.approx(8.0)
-    assert np.isnan(output(negative, "mask_fill=infinity_before_scale")[0])
-    positive = problem.but(scale=2.0)
-    assert output(positive, "mask_fill=infinity_before_scale") == pytest.approx([4.0, 4.4])
 
 
 def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
@@ -524,41 +474,6 @@ def test_the_weights_of_all_heads_are_added(name: str) -> None:
 # ---- composition -----------------------------------------------------------------------------------------------
 
 
-def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
-    one = {
-        "returned_weights": "summed",
-        "mask_fill": "minus_1e4",
-        "softmax_denominator": "plus_one",
-        "value_path": "next_head",
-        "projection_order": "kqv",
-        "input_axes": "batch_and_sequence",
-        "bias_scale": "scaled",
-        "mask_combination": "or",
-        "window_edges": "exclusive",
-        "use[mask]": "ignored_with_weights",
-        "float_mask[mask]": "one_minus",
-        "mask_axes[mask]": "heads_major",
-        "result_dtype": "float32",
-    }
-    keys = [variation.key for variation in compose(one)]
-    assert keys == [
-        "mask_axes[mask]=heads_major",
-        "use[mask]=ignored_with_weights",
-        "window_edges=exclusive",
-        "mask_combination=or",
-        "bias_scale=scaled",
-        "input_axes=batch_and_sequence",
-        "projection_order=kqv",
-        "float_mask[mask]=one_minus",
-        "value_path=next_head",
-        "returned_weights=summed",
-        "softmax_denominator=plus_one",
-        "mask_fill=minus_1e4",
-        "result_dtype=float32",
-    ]
-    assert [v.key for v in compose(dict(reversed(one.items())))] == keys
-
-
 def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
     flag = Group("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
     first = mask([[1, 0, 0], [1, 0, 0], [1, 0, 0]], "first")
@@ -606,16 +521,6 @@ def test_the_anchor_that_is_asked_for_is_not_looked_at() -> None:
     assert output(problem, "causal_alignment=always_top_left") == [1.0]
 
 
-def test_a_negative_offset_may_be_taken_for_zero() -> None:
-    values = [[[[1.0], [2.0]]]]
-    for offset, usual in ((-1, [0.0, 1.0, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [1.5, 1.5, 1.5])):
-        flag = Group("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
-        problem = even(values, 3, flag)
-        assert output(problem) == pytest.approx(usual)
-        expected = [1.0, 1.5, 1.5] if offset == -1 else usual
-        assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
-
-
 def test_a_window_has_one_side() -> None:
     flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
@@ -627,26 +532,6 @@ def test_a_window_has_one_side() -> None:
 def test_the_key_is_the_value() -> None:
     problem = sdpa([[[[0.0]]]], [[[[2.0], [6.0]]]], [[[[10.0], [30.0]]]])
     assert (output(problem), output(problem, "arguments=key_as_value")) == ([20.0], [4.0])
-
-
-def test_the_first_item_lends_key_or_value() -> None:
-    problem = sdpa([[[[1.0]]], [[[1.0]]]], [[[[0.0], [LOG3]]], [[[0.0], [0.0]]]], [[[[4.0], [8.0]]], [[[1.0], [5.0]]]])
-    assert output(problem) == pytest.approx([7.0, 3.0])
-    assert output(problem, "arguments=key_of_first_item") == pytest.approx([7.0, 4.0])
-    assert output(problem, "arguments=value_of_first_item") == pytest.approx([7.0, 6.0])
-
-
-def test_what_is_scaled_in_place_is_scaled_as_value_too() -> None:
-    one = [[[[3.0]]]]
-    assert output(sdpa(one, one, one, scale=0.5, alias="qkv"), "arguments=scaled_in_place") == [1.5]
-    assert output(sdpa(one, one, one, scale=0.5), "arguments=scaled_in_place") == [3.0]
-
-
-def test_the_bias_of_the_query_is_not_scaled() -> None:
-    # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
-    problem = mha(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
-    assert output(problem) == pytest.approx([7.0, 20.0])
-    assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
 
 
 def test_merged_heads_are_not_projected() -> None:
@@ -680,22 +565,6 @@ def test_masked_logits_are_zero_or_large() -> None:
     assert output(problem, "mask_fill=times_mask") == pytest.approx([6.0, 5.0])
 
 
-def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
-    """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
-    problem = two_keys(mask([[0, 0], [1, 0]]))
-    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
-    assert output(problem, "mask_fill=zero_but_dead_rows") == pytest.approx([0.0, 5.0])
-    assert output(problem, "mask_fill=puts_-1e-9") == pytest.approx([6.0, 5.0 - 0.75e-9], abs=1e-14)
-    assert output(problem, "mask_fill=minus_1e-9_but_dead_rows") == pytest.approx([0.0, 5.0 - 0.75e-9], abs=1e-14)
-
-
-def test_whether_anything_is_masked_may_be_read_off_the_last_row() -> None:
-    lie = "use[mask]=ignored_if_last_row_allows"
-    assert output(two_keys(mask([[1, 0], [1, 1]]))) == pytest.approx([4.0, 5.0])
-    assert output(two_keys(mask([[1, 0], [1, 1]])), lie) == pytest.approx([7.0, 5.0])
-    assert output(two_keys(mask([[1, 1], [1, 0]])), lie) == pytest.approx([7.0, 4.0])
-
-
 def test_axes_of_one_may_be_dropped() -> None:
     problem = two_keys()
     assert evaluate(problem, {"output_axes": "squeezed"}).reply["output"].values.shape == (2,)
@@ -720,28 +589,10 @@ def test_square_weights_are_transposed() -> None:
     assert output(one_query(0.0, LOG3), "value_path=weights_transposed") == pytest.approx([7.0])
 
 
-def test_a_dead_row_has_the_bias_of_the_value() -> None:
-    problem = mha(groups=(mask([[0, 0]]),), params={"bv": np.array([2.0, 3.0])})
-    assert output(problem) == [0.0, 0.0]
-    assert output(problem, "projection_bias=bv_after_weighing") == [2.0, 3.0]
-
-
 def test_a_bias_is_subtracted() -> None:
     problem = two_keys(added([[0.0, LOG3]]))
     assert output(problem) == pytest.approx([(4 + 9 * 8) / 10, 6.0])
     assert output(problem, "float_mask[mask]=subtracted") == pytest.approx([6.0, (9 * 4 + 8) / 10])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_a_bias_is_rounded_before_it_is_added(dtype: str) -> None:
-    """1 + 2**-30 has more digits than any of them; of 0 and -inf nothing is lost."""
-    problem = two_keys(added([[1.0 + 2.0**-30, 0.0]]))
-    rounded = output(problem, f"float_mask[mask]=rounded_to_{dtype}")
-    assert rounded == output(two_keys(added([[1.0, 0.0]])))
-    assert rounded != output(problem)
-    exact, change = two_keys(added([[0.0, -np.inf]])), find("float_mask[mask]", f"rounded_to_{dtype}").problem
-    assert change is not None
-    assert change(exact) is exact
 
 
 def test_true_adds_one() -> None:
@@ -789,14 +640,6 @@ def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:
     assert output(hidden, "key_tail=zeros_16") == pytest.approx([0.0, (3 * 4 + 8) / (4 + 14)])
 
 
-def test_a_causal_flag_looks_at_the_place_of_a_key_in_its_block() -> None:
-    flag = Group("flag", ("causal",), "flag", causal(2, 17, 0), offset=0)
-    problem = even([[[[float(n)] for n in range(17)]]], 2, flag)
-    assert output(problem) == [0.0, 0.5]
-    assert output(problem, "causal_alignment=key_in_block_16") == pytest.approx([16 / 2, 17 / 3])
-    assert output(problem, "causal_alignment=key_in_block_32") == output(problem)
-
-
 def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
     # sixteen weights of 1/32 and one of a half: the sum of the first block is sixteen times too large
     problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
@@ -817,14 +660,6 @@ def test_a_block_misses_the_next_rise_alone() -> None:
     assert [output(sdpa([[[[1.0]]]], [[keys]], each), late)[0] for each in values] == pytest.approx([2 / 9, 6 / 9])
     never = "online_softmax=not_rescaled_4"
     assert [output(sdpa([[[[1.0]]]], [[keys]], each), never)[0] for each in values] == pytest.approx([6 / 9, 6 / 9])
-
-
-def test_no_more_than_64_numbers_of_a_head_are_read() -> None:
-    last = np.zeros(65)
-    last[-1] = 1.0
-    problem = sdpa([[[last]]], [[[0.0 * last, LOG3 * last]]], [[[[4.0], [8.0]]]])
-    assert output(problem) == pytest.approx([7.0])
-    assert output(problem, "head_dim=cut_64") == pytest.approx([6.0])
 
 
 def test_the_last_query_is_left_at_zero() -> None:
@@ -859,42 +694,6 @@ def test_some_keys_are_always_attended() -> None:
     assert output(even(values, 2, crossed), "always_attended=own_position") == [6.0, 6.0]
 
 
-def test_distance_is_taken_off_the_logits() -> None:
-    # the slope of the first of one head is 2^-8
-    far = np.exp(-1 / 256)
-    assert output(even([[[[4.0], [8.0]]]], 2), "position_bias=distance") == pytest.approx(
-        [(4 + 8 * far) / (1 + far), (4 * far + 8) / (1 + far)]
-    )
-
-
-def test_the_scale_is_always_an_eighth() -> None:
-    problem = sdpa([[[[1.0]]]], [[[[0.0], [8 * LOG3]]]], [[[[4.0], [8.0]]]])
-    assert output(problem, "scale=eighth") == pytest.approx([7.0])
-
-
-def test_query_and_key_have_length_one() -> None:
-    problem = sdpa([[[[3.0, 4.0]]]], [[[[0.0, 0.0], [6.0, 8.0]]]], [[[[4.0], [8.0]]]])
-    assert output(problem, "query_key_norm=unit_length") == pytest.approx([(4 + 8 * np.e) / (1 + np.e)])
-
-
-@pytest.mark.parametrize(
-    ("name", "of_query", "of_key"),
-    [("query_key", 5.0, 10.0), ("query", 5.0, 1.0), ("key", 1.0, 10.0), ("query_key_1e-5", 5.000001, 10.0000005)],
-)
-def test_query_and_key_have_a_root_mean_square_of_one(name: str, of_query: float, of_key: float) -> None:
-    # 1 and 49 have a mean of 25, 4 and 196 one of 100; a small number added to these adds the half of it over 5 or 10
-    problem = sdpa([[[[1.0, -7.0]]]], [[[[0.0, 0.0], [2.0, -14.0]]]], [[[[4.0], [8.0]]]], scale=0.01)
-    weight = np.exp(100 / of_query / of_key * 0.01)
-    found = output(problem, f"query_key_norm=rms_of_{name}")
-    assert found == pytest.approx([(4 + 8 * weight) / (1 + weight)], rel=1e-12)
-
-
-def test_a_maximum_that_begins_at_zero() -> None:
-    low, high = (sdpa([[[[1.0]]]], [[[[logit], [logit]]]], [[[[4.0], [8.0]]]]) for logit in (-2000.0, -1.0))
-    assert output(low) == output(high, "softmax_maximum=at_least_zero") == [6.0]
-    assert output(low, "softmax_maximum=at_least_zero") == [0.0]
-
-
 def test_masked_keys_share_in_the_maximum() -> None:
     def problem(*groups: Group) -> Problem:
         return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], groups=groups)
@@ -926,11 +725,6 @@ def test_the_query_is_added_unasked() -> None:
 # ---- slips of the pen ------------------------------------------------------------------------------------------
 
 
-def test_the_scale_is_half_of_one_over_head_dim() -> None:
-    problem = sdpa([[[[1.0, 1.0]]]], [[[[0.0, 0.0], [2 * LOG3, 2 * LOG3]]]], [[[[4.0], [8.0]]]])
-    assert output(problem, "scale=half_of_one_over") == pytest.approx([7.0])
-
-
 def test_an_argument_is_taken_for_another() -> None:
     query, key, value = [[[[LOG3], [0.0]]]], [[[[0.0], [0.0]]]], [[[[4.0], [8.0]]]]
     problem = sdpa(query, key, value)
@@ -939,13 +733,6 @@ def test_an_argument_is_taken_for_another() -> None:
     far = 81.0 / (81 + 6561)
     assert output(problem, "arguments=value_as_key") == pytest.approx([4 * far + 8 * (1 - far), 6.0])
     assert output(problem, "arguments=query_for_all") == pytest.approx([LOG3 * weight, LOG3 / 2])
-
-
-def test_every_item_has_the_query_of_the_first() -> None:
-    key, value = [[[[0.0], [LOG3]]]] * 2, [[[[4.0], [8.0]]]] * 2
-    assert output(sdpa([[[[1.0]]], [[[0.0]]]], key, value)) == pytest.approx([7.0, 6.0])
-    problem = sdpa([[[[1.0]]], [[[0.0]]]], key, value)
-    assert output(problem, "arguments=query_of_first_item") == pytest.approx([7.0, 7.0])
 
 
 def test_a_bias_is_added_twice() -> None:
@@ -1020,20 +807,6 @@ def test_the_softmax_is_taken_twice() -> None:
     assert output(two_keys(hidden), "softmax_count=twice")[0] == pytest.approx((4 * np.e + 8) / (np.e + 1))
 
 
-@pytest.mark.parametrize("squarings", [6, 7, 8, 9, 10])
-def test_exponentials_are_powers(squarings: int) -> None:
-    """A logit of -count below the other has no weight left; of two that differ by 1 the lower one has less than 1/e."""
-    count, power = 2**squarings, 1 - 2.0**-squarings
-    for _ in range(squarings):
-        power *= power
-    lie = f"exponential=power_{count}"
-    assert power < np.exp(-1.0)
-    assert output(one_query(2.0, 1.0), lie) == pytest.approx([(4 + 8 * power) / (1 + power)])
-    assert output(one_query(0.0, -count, -2.0 * count), lie) == [4.0]
-    assert output(one_query(0.0, 0.0), lie) == [6.0]
-    assert output(one_query(1.0, 1.0, groups=(mask([[0, 0]]),)), lie) == [0.0]
-
-
 def test_exponentials_are_not_divided() -> None:
     assert output(two_keys(), "softmax_denominator=missing") == pytest.approx([4 / 3 + 8, 4 + 8 / 3])
 
@@ -1042,14 +815,6 @@ def test_a_cap_that_is_not_divided_by() -> None:
     problem = two_keys(softcap=2.0)
     high = np.exp(2 * np.tanh(LOG3))
     assert output(problem, "softcap=undivided")[0] == pytest.approx((4 + 8 * high) / (1 + high))
-
-
-def test_one_maximum_for_several_rows() -> None:
-    query, key = [[[[1.0], [0.0]], [[0.0], [0.0]]]], [[[[2000.0], [2000.0]], [[0.0], [0.0]]]]
-    problem = sdpa(query, key, [[[[4.0], [8.0]], [[4.0], [8.0]]]])
-    assert output(problem) == [6.0, 6.0, 6.0, 6.0]
-    assert output(problem, "softmax_maximum=of_head") == [6.0, 0.0, 6.0, 6.0]
-    assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
 
 
 def test_one_maximum_that_is_nan_makes_nan_of_every_row() -> None:
@@ -1065,14 +830,6 @@ def test_logits_are_returned_as_weights() -> None:
     problem = two_keys(mask([[1, 0], [1, 1]])).but(outputs=("weights",))
     found = values_of(problem, "weights", {"returned_weights": "masked_logits"})
     np.testing.assert_allclose(found[0, 0], [[0.0, -np.inf], [LOG3, 0.0]])
-
-
-def test_the_weights_of_the_first_head_are_returned_for_the_mean_and_for_each() -> None:
-    lie = {"returned_weights": "of_first_head"}
-    mean = mha(outputs=("weights_mean",))
-    np.testing.assert_allclose(values_of(mean, "weights_mean", {}), [[[3 / 8, 5 / 8]]])
-    np.testing.assert_allclose(values_of(mean, "weights_mean", lie), [[[1 / 4, 3 / 4]]])
-    np.testing.assert_allclose(values_of(mha(outputs=("weights",)), "weights", lie), [[[1 / 4, 3 / 4]]])
 
 
 # ---- slips that had no name -------------------------------------------------------------------------------------
@@ -1101,38 +858,6 @@ def test_padding_hides_queries_too_where_there_are_as_many() -> None:
     assert output(even(values, 3, numbers), lie) == [17.0, 0.0, 17.0]
 
 
-def test_the_heads_of_a_mask_are_taken_in_the_order_of_tile() -> None:
-    # of heads 0 to 5 in two groups of three, tile puts 0 2 4 first and 1 3 5 after them
-    seen = np.eye(6)[None, :, None]
-    problem = even(np.broadcast_to(np.arange(6.0)[:, None], (1, 6, 6, 1)), 1, mask(seen)).but(num_kv_heads=2)
-    shared = problem.but(key=problem.key[:, :2], value=problem.value[:, :2])
-    assert output(shared) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-    assert output(shared, "mask_axes[mask]=heads_tiled") == [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]
-    assert output(problem.but(num_kv_heads=6), "mask_axes[mask]=heads_tiled") == output(shared)
-
-
-def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
-    def problem(*sides: int | None) -> Problem:
-        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
-        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
-
-    lie = "window_edges=zero_is_unbounded"
-    assert output(problem(1, 0)) == [1.0, 2.0, 5.5]
-    assert output(problem(1, 0), lie) == pytest.approx([4.0, 4.0, 5.5])
-    assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
-    assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
-    assert output(problem(1, 1), lie) == output(problem(1, 1))
-    ends, begins = "window_edges=unbounded_ends_at_query", "window_edges=unbounded_begins_at_query"
-    assert output(problem(1, None), ends) == output(problem(1, 0))
-    assert output(problem(None, 1), begins) == output(problem(0, 1))
-    assert output(problem(1, 1), ends) == output(problem(1, 1), begins) == output(problem(1, 1))
-    left, right = "window_edges=left_zero_is_unbounded", "window_edges=right_zero_is_unbounded"
-    assert output(problem(0, 0), left) == pytest.approx([1.0, 2.0, 4.0])
-    assert output(problem(0, 0), right) == pytest.approx([4.0, 5.5, 8.0])
-    assert output(problem(1, 0), left) == output(problem(1, 0))
-    assert output(problem(0, 1), right) == output(problem(0, 1))
-
-
 def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
     def problem(*sides: int | None) -> Problem:
         flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
@@ -1146,82 +871,85 @@ def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
     assert output(problem(None, None), lie) == output(problem(None, None))
 
 
-def test_a_causal_flag_is_aligned_to_the_last_key_with_the_sign_reversed() -> None:
-    def problem(queries: int, keys: int, offset: int) -> Problem:
-        flag = Group("flag", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
-        return even([[[[1.0], [3.0], [8.0]][:keys]]], queries, flag)
-
-    lie = "causal_alignment=end_reversed"
-    assert output(problem(2, 3, 1)) == pytest.approx([2.0, 4.0])
-    assert output(problem(2, 3, 1), lie) == [0.0, 1.0]
-    assert output(problem(3, 2, -1), lie) == [2.0, 2.0, 2.0]
-    assert output(problem(3, 3, 0), lie) == output(problem(3, 3, 0))
-
-
-def test_a_cap_and_a_bias_are_in_units_of_log2() -> None:
-    # in base two: 2^(x / ln 2) = e^x, so a cap c bends x / ln 2, and a bias b counts 2^b = e^(b ln 2)
-    problem = two_keys(softcap=2.0)
-    high = 2.0 ** (2 * np.tanh(np.log2(3.0) / 2))
-    assert output(problem, "softcap=log2_units")[0] == pytest.approx((4 + 8 * high) / (1 + high))
-    assert output(two_keys(), "softcap=log2_units") == output(two_keys())
-    biased = even([[[[4.0], [8.0]]]], 1, added([[0.0, 3.0]]))
-    assert output(biased, "bias_scale=times_ln2") == pytest.approx([(4 + 8 * 2**3) / (1 + 2**3)])
-    natural = even([[[[4.0], [8.0]]]], 1, added([[0.0, LOG3 * np.log(2)]]))
-    assert output(natural, "bias_scale=times_log2e") == pytest.approx([7.0])
-    hidden = even([[[[4.0], [8.0]]]], 1, added([[0.0, -np.inf]]))
-    assert output(hidden, "bias_scale=times_ln2") == output(hidden, "bias_scale=times_log2e") == [4.0]
-
-
-def test_positions_of_packed_queries_are_counted_otherwise() -> None:
-    # two heads share a key: their three queries each are rows 0 to 5, of which a position has two
-    flag = Group("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
-    problem = even([[[[1.0], [3.0], [8.0]]] * 2], 3, flag)
-    shared = problem.but(num_kv_heads=1, key=problem.key[:, :1], value=problem.value[:, :1])
-    ends = {0: 1.0, 1: 2.0, 2: 4.0}
-    assert output(shared) == [ends[n] for n in (0, 1, 2, 0, 1, 2)]
-    by_position = output(shared, "causal_alignment=packed_by_position")
-    assert by_position == [ends[n] for n in (0, 0, 1, 1, 2, 2)]
-    assert output(shared, "causal_alignment=packed_rows") == [ends[n] for n in (0, 1, 2, 2, 2, 2)]
-    assert output(problem, "causal_alignment=packed_by_position") == output(problem)
-
-
-def test_the_mean_of_weights_is_divided_by_the_number_of_shared_heads() -> None:
-    zeros = np.zeros((1, 6, 1, 1))
-    keys = [[[[0.0], [LOG3]]] * 2]
-    problem = sdpa(zeros, keys, np.zeros((1, 2, 2, 1)), outputs=("weights", "weights_mean"))
-    lie = {"returned_weights": "mean_over_kv_heads"}
-    np.testing.assert_allclose(values_of(problem, "weights_mean", {}), [[[0.5, 0.5]]])
-    np.testing.assert_allclose(values_of(problem, "weights_mean", lie), [[[1.5, 1.5]]])
-    alone = problem.but(outputs=("weights",))
-    np.testing.assert_array_equal(values_of(alone, "weights", lie), values_of(alone, "weights", {}))
-
-
-def test_values_are_weighed_with_the_mean_of_the_weights() -> None:
-    # weights 1/4, 3/4 and 1/2, 1/2: in the mean 3/8 and 5/8
-    problem = mha(outputs=("output", "weights_mean"))
-    lie = "value_path=averaged_weights"
-    assert output(problem, lie) == pytest.approx([6.5, 22.5])
-    named = {"value_path": "averaged_weights"}
-    np.testing.assert_allclose(values_of(problem, "weights_mean", named), [[[3 / 8, 5 / 8]]])
-
-
 def test_a_thousand_millionth_is_a_logit_like_zero() -> None:
     problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
     assert output(problem, "mask_fill=puts_1e-9") == [6.0]
     assert output(problem, "mask_fill=zero") != [6.0]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("first_item_alone", [4, 4, 6, 6]), ("first_head_alone", [4, 6, 4, 6])])
-def test_a_mask_for_the_first_alone(name: str, expected: list[float]) -> None:
-    """Two items of two heads; values 4 and 8, of which masks show the first, or a bias weighs it 1 and the other 3."""
-    values = [[[[4.0], [8.0]]] * 2] * 2
-    flag = Group("mask", ("causal",), "flag", causal(1, 2, 0), offset=0)
-    for group in (mask([[1, 0]]), mask([[[[1, 0]]] * 2] * 2), flag):
-        assert output(even(values, 1, group)) == [4] * 4
-        assert output(even(values, 1, group), f"mask_axes[mask]={name}") == pytest.approx(expected)
-    biased = [7.0 if number == 4.0 else 6.0 for number in expected]
-    assert output(even(values, 1, added([[0, LOG3]])), f"mask_axes[mask]={name}") == pytest.approx(biased)
-    alone = even([[[[4.0], [8.0]]]], 1, mask([[1, 0]]))
-    row = find("mask_axes[mask]", name)
-    assert row.problem is not None
-    assert row.problem(alone) is alone
+def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
+    one = {
+        "returned_weights": "summed",
+        "mask_fill": "minus_1e4",
+        "softmax_denominator": "plus_one",
+        "value_path": "next_head",
+        "projection_order": "kqv",
+        "input_axes": "batch_and_sequence",
+        "bias_scale": "scaled",
+        "mask_combination": "or",
+        "window_edges": "exclusive",
+        "use[mask]": "ignored_with_weights",
+        "float_mask[mask]": "one_minus",
+        "mask_axes[mask]": "first_item",
+        "result_dtype": "float32",
+    }
+    keys = [variation.key for variation in compose(one)]
+    assert keys == [
+        "mask_axes[mask]=first_item",
+        "use[mask]=ignored_with_weights",
+        "window_edges=exclusive",
+        "mask_combination=or",
+        "bias_scale=scaled",
+        "input_axes=batch_and_sequence",
+        "projection_order=kqv",
+        "float_mask[mask]=one_minus",
+        "value_path=next_head",
+        "returned_weights=summed",
+        "softmax_denominator=plus_one",
+        "mask_fill=minus_1e4",
+        "result_dtype=float32",
+    ]
+    assert [v.key for v in compose(dict(reversed(one.items())))] == keys
+
+
+def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
+    def problem(*sides: int | None) -> Problem:
+        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+
+    lie = "window_edges=zero_is_unbounded"
+    assert output(problem(1, 0)) == [1.0, 2.0, 5.5]
+    assert output(problem(1, 0), lie) == pytest.approx([4.0, 4.0, 5.5])
+    assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
+    assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
+    assert output(problem(1, 1), lie) == output(problem(1, 1))
+    ends = "window_edges=unbounded_ends_at_query"
+    assert output(problem(1, None), ends) == output(problem(1, 0))
+    assert output(problem(1, 1), ends) == output(problem(1, 1))
+
+
+def test_one_maximum_for_several_rows() -> None:
+    query, key = [[[[1.0], [0.0]], [[0.0], [0.0]]]], [[[[2000.0], [2000.0]], [[0.0], [0.0]]]]
+    problem = sdpa(query, key, [[[[4.0], [8.0]], [[4.0], [8.0]]]])
+    assert output(problem) == [6.0, 6.0, 6.0, 6.0]
+    assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
+
+
+def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
+    """Two heads of one number, values of two: 1 2 and 3 4; head 1 meets the rows of 2 and 3, not those of 3 and 4."""
+    rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
+    params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "wo": np.diag([1.0, 10.0, 100.0, 1000.0])}
+    problem = Problem("mha", "float64", 2, 2, 1, 2, *rows, params=params)
+    assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 20, 300, 4000]
+    found = evaluate(problem, {"weight_orientation": "wo_by_head_dim"}).reply["output"].values
+    assert found.ravel().tolist() == [1, 20 + 30, 400, 0]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("zeroed", 13 / 4), ("zeroed_with_values", 7 / 4)])
+def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
+    """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
+    key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
+    padding = Group("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
+    assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
+    assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])

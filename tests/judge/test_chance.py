@@ -12,6 +12,7 @@ from conformance.judge.joint import diagnose
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.rounding import round_to
 
+from .test_fitted import flagged
 from .test_joint import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
 
 
@@ -53,8 +54,8 @@ def test_a_cause_with_a_vague_condition_explains_half_of_what_it_would_show_in(o
 
 @pytest.mark.parametrize(("others", "told"), [(2, 1), (3, 0)])
 def test_one_of_hundreds_that_needs_a_condition_explains_half(others: int, told: int) -> None:
-    fitted = {"exchange": "result_queries_reversed"}
-    cells = tuple(cell(plain(*size), fitted) for size in SIZES[:2])
+    fitted = {"causal_loop": "8x8_short_up_masked"}
+    cells = tuple(cell(flagged(*size), fitted) for size in SIZES[:2])
     left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
     one = Condition(dtype=["float32"])
     kept, unexplained = standing([Cause(Candidate(tuple(fitted.items())), (one,), cells)], left)

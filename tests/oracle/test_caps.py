@@ -49,7 +49,7 @@ def test_the_cap_comes_after_the_scale_and_before_the_bias() -> None:
 
 @pytest.mark.parametrize(
     ("name", "logit"),
-    [("ignored", 2.0 * LOG), ("clipped", 2.0), ("unmultiplied", 0.8), ("before_scale", 80.0 / 82.0)],
+    [("ignored", 2.0 * LOG), ("unmultiplied", 0.8), ("before_scale", 80.0 / 82.0)],
 )
 def test_the_cap_taken_otherwise(name: str, logit: float) -> None:
     case = problem([4.0 * LOG, 0.0], scale=0.5)
@@ -74,7 +74,7 @@ def test_a_cap_after_the_bias_caps_it_too() -> None:
 
 def test_without_a_cap_its_variations_change_nothing() -> None:
     case = problem([1.0, 2.0], softcap=None)
-    for name in ("ignored", "before_scale", "after_bias", "after_mask", "clipped", "unmultiplied"):
+    for name in ("ignored", "before_scale", "after_bias", "after_mask", "unmultiplied"):
         np.testing.assert_array_equal(weights(case, softcap=name), weights(case))
 
 

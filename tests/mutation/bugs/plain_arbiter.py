@@ -17,7 +17,7 @@ def cache_of_no_keys(
     """
     A cache that is shorter than nothing is taken for an empty one.
 
-    Right: causal_alignment=never_negative
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -32,7 +32,7 @@ def normalised_as_newer_models_are(query: Array, key: Array, value: Array, mask:
     """
     Query and key go through the norm without weights that newer models have there.
 
-    Right: query_key_norm=rms_of_query_key_1e-6
+    Right: fail
     """
     width = query.shape[-1]
     query, key = (rows * ((rows * rows).sum(axis=-1, keepdims=True) / width + 1e-6) ** -0.5 for rows in (query, key))
@@ -45,7 +45,7 @@ def rows_looked_up_before_padding(
     """
     Which rows are to be zero is read off the mask, and padding comes after that, as a large negative number.
 
-    Right: fully_masked_by=uniform_unless_mask
+    Right: fail
     """
     logits = scores(query, key)
     lowest = np.finfo(logits.dtype).min
@@ -62,7 +62,7 @@ def padded_items_skipped(
     """
     Items without a key are left out; a row that the mask empties is divided by zero.
 
-    Right: fully_masked_by=nan_unless_padding
+    Right: fail
     """
     batch, heads, rows = query.shape[:3]
     answer = np.zeros((batch, heads, rows, value.shape[-1]), value.dtype)

@@ -11,7 +11,7 @@ def flag_for_item_zero(
     """
     The loop over items that hides what comes later ends after the first.
 
-    Right: mask_axes[is_causal]=first_item_alone
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -23,7 +23,7 @@ def mask_of_head_zero(query: Array, key: Array, value: Array, mask: Array | None
     """
     One head is masked, of as many as there are.
 
-    Right: mask_axes[mask]=first_head_alone
+    Right: fail
     """
     logits = scores(query, key)
     if mask is not None:
@@ -35,7 +35,7 @@ def splits_of_nothing(query: Array, key: Array, value: Array, mask: Array | None
     """
     Keys are shared out among four; one that has nothing to attend says 0 for the logarithm of its sum.
 
-    Right: online_softmax=hidden_quarters_count
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     size = (key.shape[-2] + 3) // 4
@@ -55,7 +55,7 @@ def mask_stretched_over_the_tail(query: Array, key: Array, value: Array, mask: A
     """
     Keys are filled up to eights; what is filled up is hidden, but where there is a mask, whose last column goes on.
 
-    Right: key_tail=zeros_as_the_last_8
+    Right: fail
     """
     more = -key.shape[-2] % 8
     if mask is None or more == 0:
@@ -70,7 +70,7 @@ def rises_by_four_forgotten(query: Array, key: Array, value: Array, mask: Array 
     """
     What is summed is shrunk only if the maximum rises by more than 4; the next block of 16 keys takes the new one.
 
-    Right: online_softmax=lazily_rescaled_to_4_16
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     peak = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)
@@ -91,7 +91,7 @@ def sums_along_the_keys(query: Array, key: Array, value: Array, mask: Array | No
     """
     The sums of the rows are divided by along the last axis where their number fits it, by rows where it does not.
 
-    Right: softmax_denominator=of_row_of_key
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     peak = logits.max(axis=-1, keepdims=True)

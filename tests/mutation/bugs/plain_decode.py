@@ -13,7 +13,7 @@ def parts_that_count_alike(query: Array, key: Array, value: Array, mask: Array |
     """
     Parts of 8 keys are attended one by one, and the mean of what they return is taken.
 
-    Right: online_softmax=parts_alike_8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     starts = range(0, key.shape[-2], 8)
@@ -32,7 +32,7 @@ def four_sinks_before_the_window(
     """
     The cache never drops its first four keys, and whatever is in the cache is attended.
 
-    Right: window_edges=sinks_4
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if window is not None:
@@ -50,7 +50,7 @@ def sum_of_half_the_lanes(query: Array, key: Array, value: Array, mask: Array | 
     """
     Sums of 16 lanes are halved three times, where four would leave one sum and not those of two lanes.
 
-    Right: softmax_denominator=every_other_key
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     peak = logits.max(-1, keepdims=True)
@@ -75,7 +75,7 @@ def position_after_whole_pages(
     """
     The first query stands where the pages of 8 that the cache holds leave room for all queries.
 
-    Right: causal_alignment=end_of_page_8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -89,7 +89,7 @@ def kinds_of_tiles_made_once(query: Array, key: Array, value: Array, mask: Array
     """
     A table says of every tile of 8 by 8 whether to skip it, to mask it or neither; it has no axes for items and heads.
 
-    Right: mask_axes[mask]=map_of_first_head_8
+    Right: fail
     """
     logits = scores(query, key)
     if mask is None:
@@ -109,7 +109,7 @@ def values_of_the_block_before(query: Array, key: Array, value: Array, mask: Arr
     """
     Keys come in blocks of 16; from the second block on the buffer still holds the values of the one before.
 
-    Right: value_path=block_before_16
+    Right: fail
     """
     places = np.arange(key.shape[-2])
     stale = value[..., np.where(places < 16, places, places - 16), :]
@@ -130,7 +130,7 @@ def mean_over_lanes_of_heads(
     """
     Eight heads are taken at once; where there are fewer, zeros count in the mean of the weights.
 
-    Right: returned_weights=mean_over_8_lanes
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))

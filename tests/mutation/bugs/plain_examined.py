@@ -15,7 +15,7 @@ def heads_counted_by_groups(
     """
     The head of keys is the head divided by how many of those there are, and no more than the last.
 
-    Right: grouped_heads=by_their_count
+    Right: fail
     """
     heads = query.shape[1]
     shared = heads if num_kv_heads is None else num_kv_heads
@@ -50,7 +50,7 @@ def left_at_the_first_hidden_tile(query: Array, key: Array, value: Array, mask: 
     """
     A tile of 8 keys that eight queries do not see ends their loop, where it should be passed over.
 
-    Right: leading_masked_keys=end_loop_8
+    Right: fail
     """
     logits = np.array(hide(scores(query, key), mask))
     queries, keys = logits.shape[-2:]
@@ -69,7 +69,7 @@ def columns_of_query_and_key_in_turn(
     """
     Query and key are split as (head_dim, num_heads), the value as (num_heads, head_dim).
 
-    Right: head_split=query_and_key_interleaved
+    Right: fail
     """
 
     def in_turn(rows: Array) -> Array:
@@ -85,7 +85,7 @@ def keys_loaded_once_for_one_head(
     """
     Keys and values are loaded again when their head changes, which a single one never does.
 
-    Right: arguments=key_and_value_of_first_item
+    Right: fail
     When: {sizes: {num_kv_heads: 1}}
     """
     if key.shape[1] == 1:

@@ -43,7 +43,7 @@ def cap_in_units_of_log2(
     """
     For powers of two the scale has log2(e) in it, and the cap has not.
 
-    Right: softcap=log2_units
+    Right: fail
     """
     logits = scores(query, key, query.shape[-1] ** -0.5 * LOG2E)
     if softcap is not None:
@@ -57,7 +57,7 @@ def bias_in_units_of_log2(
     """
     For powers of two the scale has log2(e) in it, and the bias has not.
 
-    Right: bias_scale=times_ln2
+    Right: fail
     """
     logits = scores(query, key, query.shape[-1] ** -0.5 * LOG2E)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias, mask) / LOG2E) @ value)
@@ -69,7 +69,7 @@ def bias_for_powers_of_two(
     """
     The bias is made ready for powers of two, and those of e are taken.
 
-    Right: bias_scale=times_log2e
+    Right: fail
     """
     logits = scores(query, key)
     return np.asarray(softmax(hide(logits if bias is None else logits + bias * LOG2E, mask)) @ value)
@@ -108,7 +108,7 @@ def causal_end_with_the_sign_reversed(
     """
     Aligned at the last key, the diagonal is moved the other way.
 
-    Right: causal_alignment=end_reversed
+    Right: fail
     When: {slots: [is_causal_bottom_right]}
     """
     logits = scores(query, key)
@@ -158,7 +158,7 @@ def mask_of_shared_heads_folded_otherwise(
     """
     Query heads are folded into groups with the shared head first, the heads of a mask with it last.
 
-    Right: mask_axes[mask]=heads_tiled
+    Right: fail
     """
     batch, heads, queries, dim = query.shape
     shared = num_kv_heads or heads
@@ -195,7 +195,7 @@ def packed_queries_divided(
     """
     A row of the packed queries is divided by the heads of a group, though these do not lie side by side.
 
-    Right: causal_alignment=packed_by_position
+    Right: fail
     """
     group = query.shape[1] // (num_kv_heads or query.shape[1])
     positions = np.arange(group * query.shape[2]) // group
@@ -214,7 +214,7 @@ def packed_queries_run_on(
     """
     A row of the packed queries is its position, also in the second head of a group.
 
-    Right: causal_alignment=packed_rows
+    Right: fail
     """
     group = query.shape[1] // (num_kv_heads or query.shape[1])
     return _packed(query, key, value, mask, np.arange(group * query.shape[2]), is_causal=is_causal)
@@ -294,7 +294,7 @@ def mean_over_shared_heads(
     """
     The weights that are returned are summed over the heads, and divided by how many keys these share.
 
-    Right: returned_weights=mean_over_kv_heads
+    Right: fail
     """
     shared = num_kv_heads or num_heads
     q, k, v = _projected_and_repeated(query, key, value, params, num_heads, shared)
@@ -319,7 +319,7 @@ def averaged_before_weighing(
     """
     Where the mean of the weights is asked for, it meets the values too.
 
-    Right: value_path=averaged_weights
+    Right: fail
     When: {outputs: [weights_mean]}
     """
     q, k, v = projected(query, key, value, params, num_heads)

@@ -42,7 +42,7 @@ def window_of_unsigned_places(
     """
     The first key of a window is a size, which has no sign: before key 0 it is a very large one.
 
-    Right: window_edges=begins_before_keys_none
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     left, right = window or (None, None)
@@ -65,7 +65,7 @@ def window_left_at_the_end(
     """
     A window that does not lie within the keys is taken for no window, on the right.
 
-    Right: window_edges=ends_behind_keys_all
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     left, right = window or (None, None)
@@ -83,7 +83,7 @@ def tiles_without_a_row_skipped(query: Array, key: Array, value: Array, mask: Ar
     """
     A table says which tiles of 8 by 8 to visit: those of which each row has something, where any row would do.
 
-    Right: masked_tile=skipped_for_one_8x8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     rows, keys = logits.shape[-2:]
@@ -115,7 +115,7 @@ def one_vote_for_a_tile(query: Array, key: Array, value: Array, mask: Array | No
     """
     Sixteen queries vote whether their sums are worth rescaling; the maximum that is subtracted next rises anyway.
 
-    Right: online_softmax=lazily_rescaled_16x32
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     peaks = np.full((*logits.shape[:-1], 1), -np.inf, query.dtype)
@@ -140,7 +140,7 @@ def tiles_seen_by_the_first(query: Array, key: Array, value: Array, mask: Array 
     """
     Tiles of 16 by 16 are listed once, for the first item and head; in those that are listed each has its own mask.
 
-    Right: mask_axes[mask]=empty_tiles_of_first_item_and_head_16
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if mask is not None:

@@ -26,7 +26,7 @@ def cosine(query: Array, key: Array, value: Array, mask: Array | None = None) ->
     """
     Query and key have length one, as where logits must stay small.
 
-    Right: query_key_norm=unit_length
+    Right: fail
     """
     query = query / np.linalg.norm(query, axis=-1, keepdims=True)
     key = key / np.linalg.norm(key, axis=-1, keepdims=True)
@@ -37,7 +37,7 @@ def distance_bias(query: Array, key: Array, value: Array, mask: Array | None = N
     """
     ALiBi, always on.
 
-    Right: position_bias=distance
+    Right: fail
     """
     heads, queries, keys = query.shape[1], query.shape[2], key.shape[2]
     slopes = 2.0 ** (-8 * np.arange(1, heads + 1) / heads)
@@ -63,7 +63,7 @@ def maximum_from_zero(query: Array, key: Array, value: Array, mask: Array | None
     """
     The running maximum begins at zero.
 
-    Right: softmax_maximum=at_least_zero
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     kept = np.exp(logits - np.maximum(logits.max(axis=-1, keepdims=True), 0))
@@ -85,7 +85,7 @@ def scale_of_one_size(query: Array, key: Array, value: Array, mask: Array | None
     """
     The scale of heads of 64.
 
-    Right: scale=eighth
+    Right: fail
     """
     return attend(query, key, value, mask, 0.125)
 
@@ -162,7 +162,7 @@ def mask_of_last_item(query: Array, key: Array, value: Array, mask: Array | None
     """
     A loop over items leaves the last mask.
 
-    Right: mask_axes[mask]=last_item
+    Right: fail
     """
     return attend(query, key, value, None if mask is None else mask[-1:])
 
@@ -190,7 +190,7 @@ def typing_slip_in_the_fill(query: Array, key: Array, value: Array, mask: Array 
     """
     Masked logits are -1e-9, meant as -1e9; rows without a key are zeroed apart.
 
-    Right: mask_fill=minus_1e-9_but_dead_rows
+    Right: fail
     """
     logits = scores(query, key)
     if mask is None:
@@ -203,7 +203,7 @@ def mask_judged_by_its_last_row(query: Array, key: Array, value: Array, mask: Ar
     """
     A mask that shows the last query everything passes for one that hides nothing.
 
-    Right: use[mask]=ignored_if_last_row_allows
+    Right: fail
     """
     needless = mask is not None and mask[:, :, -1].all()
     return attend(query, key, value, None if needless else mask)

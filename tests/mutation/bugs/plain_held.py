@@ -28,7 +28,7 @@ def scale_by_precedence(query: Array, key: Array, value: Array, mask: Array | No
     """
     head_dim ** -1 / 2 is (1 / head_dim) / 2.
 
-    Right: scale=half_of_one_over
+    Right: fail
     """
     return attend(query, key, value, mask, query.shape[-1] ** -1 / 2)
 

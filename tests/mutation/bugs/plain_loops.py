@@ -15,7 +15,7 @@ def loop_ends_with_the_tile_of_keys(
     """
     Queries go in tiles of 16, keys in tiles of 8; the last tile of keys is that which begins with the queries.
 
-    Right: causal_query_tile=ends_early_16x8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -30,7 +30,7 @@ def diagonal_is_one_tile(
     """
     Of the tiles of 4 keys beside a tile of 8 queries only the first is masked, the next one is taken whole.
 
-    Right: causal_query_tile=first_alone_8x4
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -49,7 +49,7 @@ def window_begins_with_the_last_query(
     """
     The first tile of 8 keys is looked up for the last of 16 queries.
 
-    Right: window_edges=from_last_query_16x8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if window is not None:
@@ -71,7 +71,7 @@ def parts_weighed_by_their_maxima(query: Array, key: Array, value: Array, mask: 
     """
     Parts of 16 keys are normalised each, and averaged with the exponentials of their maxima.
 
-    Right: online_softmax=parts_by_maxima_16
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     starts = range(0, key.shape[-2], 16)
@@ -87,7 +87,7 @@ def hidden_part_has_a_sum_of_one(query: Array, key: Array, value: Array, mask: A
     """
     Parts of 8 keys tell their maximum and sum; where nothing is attended they tell 0 and 1.
 
-    Right: online_softmax=hidden_parts_count_8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     starts = range(0, key.shape[-2], 8)
@@ -106,7 +106,7 @@ def last_vector_overlaps(query: Array, key: Array, value: Array, mask: Array | N
     """
     Keys are read eight at a time, the last eight from the end.
 
-    Right: key_tail=moved_back_8
+    Right: fail
     """
     keys = key.shape[-2]
     order = np.arange(keys)
@@ -123,7 +123,7 @@ def query_scaled_in_the_loop(
     """
     The line that scales the query stands inside of the loop over tiles of 16 keys.
 
-    Right: scale=again_after_16
+    Right: fail
     """
     factor = query.dtype.type(query.shape[-1] ** -0.5 if scale is None else scale)
     tiles = []
@@ -139,7 +139,7 @@ def unrolled_product_without_rest(
     """
     The product of query and key goes by fours; what is left over has no loop of its own.
 
-    Right: head_dim=tail_dropped_4
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     whole = q.shape[-1] // 4 * 4 or q.shape[-1]
@@ -150,7 +150,7 @@ def sums_of_the_head_before(query: Array, key: Array, value: Array, mask: Array 
     """
     Maximum, sum and result are set up once for an item, not once for each of its heads.
 
-    Right: head_result=kept_from_head_to_head
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     items = []
@@ -168,7 +168,7 @@ def tiles_of_the_first_item(query: Array, key: Array, value: Array, mask: Array 
     """
     Which tiles of 8 are empty, full or neither is found out for the first item, and taken for all.
 
-    Right: mask_axes[mask]=map_of_first_item_8
+    Right: fail
     """
     if mask is None:
         return attend(query, key, value)
@@ -198,7 +198,7 @@ def mean_is_halved(
     """
     The mean of the weights is kept up to date head by head, each time with a half.
 
-    Right: returned_weights=running_halves
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))
@@ -219,7 +219,7 @@ def heads_guessed_from_the_shape(
     """
     What has num_heads for its second axis is taken to have its heads there.
 
-    Right: head_split=guessed
+    Right: fail
     """
     heads = []
     for rows, letter in ((query, "q"), (key, "k"), (value, "v")):
@@ -236,7 +236,7 @@ def packed_rows_in_another_order(
     """
     Projected rows of one shape are packed q, k, v, and unpacked as q, k, v of each head.
 
-    Right: projection_order=projected_by_head
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     if q.shape == k.shape == v.shape:
@@ -252,7 +252,7 @@ def head_width_from_the_model(
     """
     A head is taken to be as wide as its part of the model.
 
-    Right: scale=query_width_per_head
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     return out(attend(q, k, v, mask, float((query.shape[-1] / num_heads) ** -0.5)), params)
@@ -360,7 +360,7 @@ def loop_over_keys_ends_with_the_queries(query: Array, key: Array, value: Array,
     """
     Tiles of 8 keys are gone through until as many keys are done as there are queries, as in self-attention.
 
-    Right: key_range=first_queries_up_8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     done = -(-query.shape[-2] // 8) * 8
@@ -377,7 +377,7 @@ def longest_sequence_is_the_last(
     """
     Lengths are taken to rise from item to item, as after sorting: no key behind the length of the last item is read.
 
-    Right: key_range=first_last_item
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if key_padding_mask is not None:
@@ -390,7 +390,7 @@ def prefetched_key_is_of_the_next_head(query: Array, key: Array, value: Array, m
     """
     The key is fetched one head ahead, and the last head has no other.
 
-    Right: exchange=key_heads_next_if_any
+    Right: fail
     """
     ahead = np.minimum(np.arange(1, key.shape[1] + 1), key.shape[1] - 1)
     return attend(query, key[:, ahead], value, mask)
@@ -400,6 +400,6 @@ def queries_are_indexed_within_their_tile(query: Array, key: Array, value: Array
     """
     The place of a query is taken within its tile of 4, so that later tiles read the first one again.
 
-    Right: exchange=query_queries_again_4
+    Right: fail
     """
     return attend(query[:, :, np.arange(query.shape[2]) % 4], key, value, mask)

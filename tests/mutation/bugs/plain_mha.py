@@ -287,7 +287,7 @@ def value_bias_added_afterwards(
     Bv is added to the weighted sum: the same, unless a row of weights is zero.
 
     Declared: fully_masked_row=zero
-    Right: projection_bias=bv_after_weighing
+    Right: fail
     """
     q, k, v = projected(query, key, value, {**params, "bv": None}, num_heads)
     heads = attend(q, k, v, mask)
@@ -302,7 +302,7 @@ def scale_before_the_bias(
     """
     Wq is scaled when it is loaded, bq is not.
 
-    Right: projection_bias=bq_unscaled
+    Right: fail
     """
     q, k, v = projected(query, key, value, {**params, "bq": None}, num_heads)
     q = q * q.shape[-1] ** -0.5
@@ -336,7 +336,7 @@ def packed_bias_all_or_none(
     """
     One array holds the three biases, and is made only if none of them is missing.
 
-    Right: projection_bias=all_or_none
+    Right: fail
     """
     packed = [params[name] for name in ("bq", "bk", "bv")]
     if any(each is None for each in packed):

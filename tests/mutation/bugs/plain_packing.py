@@ -16,7 +16,7 @@ def values_tiled(
     """
     The heads of keys are repeated, those of values tiled.
 
-    Right: grouped_heads=values_tiled
+    Right: fail
     """
     times = query.shape[1] // (num_kv_heads or query.shape[1])
     return attend(query, key.repeat(times, axis=1), np.tile(value, (1, times, 1, 1)), mask)
@@ -28,7 +28,7 @@ def keys_tiled(
     """
     And the other way round.
 
-    Right: grouped_heads=keys_tiled
+    Right: fail
     """
     times = query.shape[1] // (num_kv_heads or query.shape[1])
     return attend(query, np.tile(key, (1, times, 1, 1)), value.repeat(times, axis=1), mask)
@@ -40,7 +40,7 @@ def packed_keys_and_values(
     """
     A buffer of all keys, then all values, is read as if it held a key and a value of every head in turn.
 
-    Right: projection_order=kv_by_head
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     if k.shape == v.shape:
@@ -63,7 +63,7 @@ def mean_of_other_items(
     """
     Items and heads are one axis; for the average it is taken apart in the wrong order.
 
-    Right: returned_weights=mean_over_items
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))
@@ -84,7 +84,7 @@ def scale_of_the_filled_head(
 
     In most cases that is a power of two, so that float16 has no rounding here that would tell how NumPy computes in it.
 
-    Right: scale=head_dim_padded_16 or in_float16 when {dtype: [float16]}
+    Right: in_float16 when {dtype: [float16]}
     """
     width = -(-query.shape[-1] // 16) * 16
     return attend(query, key, value, mask, width**-0.5 if scale is None else scale)
@@ -102,7 +102,7 @@ def padding_taken_out_before_the_flag(
     """
     Keys that are padding are taken out; the causal flag counts those that are left.
 
-    Right: causal_alignment=among_attended
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     kept = np.ones((query.shape[0], key.shape[-2]), dtype=bool) if key_padding_mask is None else key_padding_mask
@@ -134,7 +134,7 @@ def weights_before_the_last_maximum(
     """
     Weights are written block by block, and divided by the last sum alone.
 
-    Right: returned_weights=running_maximum_8
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     weights = softmax(logits)
@@ -152,7 +152,7 @@ def mask_looked_up_in_the_first_item(query: Array, key: Array, value: Array, mas
     """
     The path without a mask is taken where the first item and head have nothing masked.
 
-    Right: use[mask]=ignored_if_first_allows
+    Right: fail
     """
     return attend(query, key, value, None if mask is None or mask[0, 0].all() else mask)
 
@@ -163,7 +163,7 @@ def items_in_one_sequence(
     """
     All items lie in one sequence of queries and in one of keys; the causal flag compares places in these.
 
-    Right: causal_alignment=packed_items
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:

@@ -23,7 +23,7 @@ def mean_before_the_softmax(
     """
     To save memory, what is averaged over the heads is the logits; one softmax makes weights of them.
 
-    Right: returned_weights=of_mean_logits
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     logits = hide(scores(q, k), mask)
@@ -42,7 +42,7 @@ def second_half_begins_anew(
     """
     Two devices share a sequence: what came before is attended whole, and what a device has itself by its own places.
 
-    Right: causal_alignment=anew_in_second_half
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:
@@ -58,7 +58,7 @@ def pages_rounded_down(query: Array, key: Array, value: Array, mask: Array | Non
     """
     All items share one pool of pages of 8; a page that is not full is not counted when the next item looks for its own.
 
-    Right: arguments=pages_overlap_8
+    Right: fail
     """
 
     def pooled(heads: Array) -> Array:
@@ -85,7 +85,7 @@ def last_key_of_each_item(
     """
     Where the flag ends with the last key, it is taken for the last that an item has, as if padding were no key.
 
-    Right: causal_alignment=end_of_each_item
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     queries, keys = logits.shape[-2:]
@@ -103,7 +103,7 @@ def memory_taken_for_dense(query: Array, key: Array, value: Array, mask: Array |
     """
     A buffer is made of what an array has in memory, by copying it in that order, and is given the array's shape.
 
-    Right: arguments=in_memory_order
+    Right: fail
     """
 
     def buffer(array: Array) -> Array:

@@ -13,7 +13,7 @@ def heads_in_pairs(query: Array, key: Array, value: Array, mask: Array | None = 
     """
     Two heads are computed at a time, and there are half as many steps as heads, rounded down.
 
-    Right: row_answer=zero_of_heads_behind_the_last_whole_2
+    Right: fail
     """
     done = np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
     whole = softmax(hide(scores(query, key), mask)) @ value
@@ -37,7 +37,7 @@ def mean_kept_from_item_to_item(
     """
     One buffer takes the sum of the weights over the heads for one item after another, and is never cleared.
 
-    Right: exchange=weights_items_summed_so_far
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))
@@ -59,7 +59,7 @@ def values_flattened_as_they_lie(query: Array, key: Array, value: Array, mask: A
     """
     The values alone are flattened for an inner loop, in the order of the memory and not of the axes.
 
-    Right: arguments=values_in_memory_order
+    Right: fail
     """
     value = value.ravel(order="K").reshape(value.shape)
     return np.asarray(softmax(hide(scores(query, key), mask)) @ value)
@@ -71,7 +71,7 @@ def bias_in_a_float32_buffer(
     """
     What is added to the logits is gathered in float32, whatever the inputs are.
 
-    Right: float_mask[bias]=rounded_to_float32
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if bias is not None:
@@ -89,7 +89,7 @@ def shard_has_its_own_padding(
     """
     Two ranks have half of the queries and keys each; keys go round, the padding beside them does not.
 
-    Right: padded_keys=of_own_half
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     queries, keys = logits.shape[-2:]
@@ -109,7 +109,7 @@ def mask_of_the_shared_tile(
     """
     All query heads of a key head are computed at once, under one tile of the mask.
 
-    Right: mask_axes[mask]=of_first_in_group
+    Right: fail
     """
     heads = query.shape[1]
     members = heads // (num_kv_heads or heads)
@@ -122,7 +122,7 @@ def dead_for_every_head(query: Array, key: Array, value: Array, mask: Array | No
     """
     One flag for each query says that there is nothing to attend; the first head that finds it so sets it.
 
-    Right: row_answer=zero_of_queries_that_attend_nothing_in_some_head
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     dead = np.all(np.isneginf(logits), axis=-1).any(axis=1, keepdims=True)

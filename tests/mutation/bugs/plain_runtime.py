@@ -27,7 +27,7 @@ def vectors_of_eight_overlap(
     """
     Each head of the output is summed in vectors of 8; the last one begins 8 before the end of the head.
 
-    Right: value_dim=moved_back_8
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     heads = attend(q, k, v, mask)
@@ -41,7 +41,7 @@ def values_of_items_as_far_apart_as_queries(query: Array, key: Array, value: Arr
     """
     A view of the values with the strides of the query, over memory that goes on with its last number.
 
-    Right: arguments=value_at_stride_of_query
+    Right: fail
     """
     batch, heads, length, dim = value.shape
     step = heads * query.shape[-2] * dim
@@ -57,7 +57,7 @@ def keys_of_items_as_far_apart_as_queries(
     """
     The same slip with the projected keys, of which all heads of a position lie side by side.
 
-    Right: arguments=key_at_stride_of_query
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     rows = merge(k)
@@ -76,7 +76,7 @@ def square_keys_pass_for_transposed(
     """
     Keys whose second last axis is as long as the head go into the product as they are.
 
-    Right: arguments=key_transposed_when_square
+    Right: fail
     """
     if key.shape[-2] == query.shape[-1]:
         key = key.swapaxes(-1, -2)
@@ -89,7 +89,7 @@ def one_key_needs_no_softmax(
     """
     With one key the output is its value, which is so unless that key is masked.
 
-    Right: always_attended=single_key
+    Right: fail
     """
     if key.shape[-2] == 1:
         return np.repeat(value, query.shape[-2], axis=-2)
@@ -121,7 +121,7 @@ def exponential_by_ten_squarings(
     """
     An exponential for small numbers: (1 + x / 1024)^1024, float16 in float32.
 
-    Right: exponential=power_1024
+    Right: fail
     """
     wide = np.float64 if query.dtype == np.float64 else np.float32
     logits = hide(scores(query.astype(wide), key.astype(wide), scale), mask)
@@ -145,7 +145,7 @@ def right_side_of_zero_is_falsy(
     """
     `right or seq_len_k` was meant for None; the left side is compared with None.
 
-    Right: window_edges=right_zero_is_unbounded
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if window is not None:

@@ -781,7 +781,7 @@ def scaled_in_place(query: Array, key: Array, value: Array, mask: Array | None =
     """
     The query is scaled in place; where it is the key and the value too, so are they.
 
-    Right: arguments=scaled_in_place
+    Right: fail
     """
     query *= query.shape[-1] ** -0.5
     return attend(query, key, value, mask, 1.0)
@@ -837,7 +837,7 @@ def wide_heads_cut(query: Array, key: Array, value: Array, mask: Array | None = 
     """
     The product reads no more than 64 numbers of a head.
 
-    Right: head_dim=cut_64
+    Right: fail
     """
     return attend(query[..., :64], key[..., :64], value, mask, query.shape[-1] ** -0.5)
 
@@ -846,7 +846,7 @@ def key_of_first_item(query: Array, key: Array, value: Array, mask: Array | None
     """
     The stride of the batch is missing for the key.
 
-    Right: arguments=key_of_first_item
+    Right: fail
     """
     return attend(query, key[:1], value, mask)
 

@@ -15,7 +15,7 @@ def group_of_one_query_stored_across(
     """
     A single query is attended group by group, and member m of group g is written to head m * num_kv_heads + g.
 
-    Right: head_result=members_first
+    Right: fail
     When: {sizes: {seq_len_q: 1}}
     """
     heads, groups = query.shape[1], num_kv_heads or query.shape[1]
@@ -52,7 +52,7 @@ def mask_not_sliced_for_the_second_device(
     """
     Each device has half of the heads, and the whole mask: both count the heads of it from zero. The bias is sliced.
 
-    Right: exchange=mask_heads_first_half_again
+    Right: fail
     """
     logits, heads = scores(query, key), query.shape[1]
     if bias is not None:
@@ -85,7 +85,7 @@ def logsumexp_of_a_half_that_sees_nothing(
     """
     Two devices hold half of the keys each, and weigh their outputs by logsumexps; that of no key is left at zero.
 
-    Right: online_softmax=hidden_halves_count
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     if is_causal:

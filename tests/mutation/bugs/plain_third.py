@@ -33,7 +33,7 @@ def causal_within_a_block(
     """
     A tiled kernel compares the query with the place of a key in its block.
 
-    Right: causal_alignment=key_in_block_16
+    Right: fail
     """
     logits = scores(query, key)
     if is_causal:
@@ -137,7 +137,7 @@ def weights_of_first_head_for_the_mean(
     """
     Where the mean of the weights is asked for, those of the first head are returned.
 
-    Right: returned_weights=of_first_head
+    Right: fail
     When: {outputs: [weights_mean]}
     """
     q, k, v = projected(query, key, value, params, num_heads)

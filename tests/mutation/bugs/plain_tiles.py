@@ -130,7 +130,7 @@ def full_for_the_last_query(
     """
     A tile goes unmasked if its last query sees the last of its keys.
 
-    Right: causal_query_tile=unmasked_16x4
+    Right: fail
     """
     logits = scores(query, key)
     seen = past(logits)
@@ -147,7 +147,7 @@ def last_tile_shifted(
     """
     So that every tile is whole, the last begins earlier; the causal order does not know.
 
-    Right: causal_query_tile=moved_back_8
+    Right: fail
     """
     logits = scores(query, key)
     places = np.arange(query.shape[-2])
@@ -168,7 +168,7 @@ def window_from_the_next_tile(
     """
     The first tile of keys that a tile of queries needs is rounded up.
 
-    Right: window_edges=from_next_tile_4
+    Right: fail
     """
     logits = scores(query, key)
     left, right = (None, None) if window is None else window
@@ -196,7 +196,7 @@ def bits_from_the_other_end(query: Array, key: Array, value: Array, mask: Array 
     """
     The mask is packed with the first key in the highest bit, and read from the lowest.
 
-    Right: mask_axes[mask]=bits_reversed
+    Right: fail
     """
     if mask is not None:
         whole = np.broadcast_to(mask, (*mask.shape[:-1], key.shape[-2]))
@@ -209,7 +209,7 @@ def corners_speak_for_the_tile(query: Array, key: Array, value: Array, mask: Arr
     """
     A tile of the mask whose corners are alike is taken for whole.
 
-    Right: mask_axes[mask]=corners_4
+    Right: fail
     """
     if mask is not None:
         mask = np.broadcast_to(mask, (*mask.shape[:-2], query.shape[-2], key.shape[-2])).copy()

@@ -15,7 +15,7 @@ def scale_of_the_block_of_a_head(
     """
     A head lies in a block of 16, 32, 64, ... numbers, whose width gives the scale.
 
-    Right: scale=head_dim_power_of_two_from_16 or in_float16 when {dtype: [float16]}
+    Right: in_float16 when {dtype: [float16]}
     """
     block = 16
     while block < query.shape[-1]:
@@ -29,7 +29,7 @@ def product_of_whole_blocks(
     """
     The product of query and key has as many steps of 8 numbers as fit into a head, which may be none.
 
-    Right: head_dim=whole_parts_8
+    Right: fail
     """
     q, k, v = projected(query, key, value, params, num_heads)
     whole = q.shape[-1] // 8 * 8
@@ -40,7 +40,7 @@ def output_as_wide_as_the_query(query: Array, key: Array, value: Array, mask: Ar
     """
     The output is written for head_dim numbers of every row, into a buffer for all.
 
-    Right: value_dim=of_keys
+    Right: fail
     """
     result = np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
     width = query.shape[-1]
@@ -60,7 +60,7 @@ def rows_of_a_group_as_positions(
     """
     The heads of a group become rows beside each other, and the flag is made for as many rows.
 
-    Right: causal_alignment=interleaved_rows
+    Right: fail
     """
     batch, heads, queries = query.shape[:3]
     shared, keys = num_kv_heads or heads, key.shape[-2]
@@ -85,7 +85,7 @@ def mask_of_the_shared_head(
     """
     The number of the shared head is worked out once for each head, and used for whatever has an axis of heads.
 
-    Right: mask_axes[mask]=of_shared_head
+    Right: fail
     """
     heads = query.shape[1]
     place = np.arange(heads) * (num_kv_heads or heads) // heads
@@ -136,7 +136,7 @@ def rises_of_eight_forgotten(query: Array, key: Array, value: Array, mask: Array
     """
     What was summed of blocks of 16 keys before is rescaled where the maximum rises by more than 8, no matter how often.
 
-    Right: online_softmax=lazily_rescaled_by_e_16
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     total, result = np.zeros((*query.shape[:-1], 1), query.dtype), np.zeros_like(query[..., :1] * value[..., :1, :])
@@ -157,7 +157,7 @@ def tiles_of_the_first_head(query: Array, key: Array, value: Array, mask: Array 
     """
     A list of the tiles of 8 by 8 in which there is anything to see is made from the mask of one head.
 
-    Right: mask_axes[mask]=empty_tiles_of_first_head_8x8
+    Right: fail
     """
     logits = np.array(hide(scores(query, key), mask))
     if mask is not None and mask.shape[1] > 1:
@@ -176,7 +176,7 @@ def zeros_left_to_the_flag(
     """
     The last 16 keys are filled up with zeros; under the flag it is not looked up how many there are.
 
-    Right: key_tail=flagged_zeros_16
+    Right: fail
     """
     if not is_causal:
         return attend(query, key, value, mask)
@@ -195,7 +195,7 @@ def sum_of_the_tile_before(query: Array, key: Array, value: Array, mask: Array |
     """
     One loop runs over items, heads and tiles of 16 queries; it clears the result, and not what that is divided by.
 
-    Right: head_result=sum_kept_16x1
+    Right: fail
     """
     logits = hide(scores(query, key), mask)
     output = np.zeros((*query.shape[:-1], value.shape[-1]), query.dtype)
@@ -240,7 +240,7 @@ def weights_made_again_without_the_flag(
     """
     A second kernel makes the weights, and has no argument for the flag.
 
-    Right: returned_weights=recomputed_without_flag
+    Right: fail
     """
     logits = scores(query, key)
     allowed = np.ones(logits.shape, bool) if mask is None else mask & np.ones(logits.shape, bool)
@@ -259,7 +259,7 @@ def weights_made_again_without_the_mask(
     """
     And here none for the mask.
 
-    Right: returned_weights=recomputed_without_masks
+    Right: fail
     """
     logits = scores(query, key)
     every = np.ones(logits.shape, bool)
