@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from conformance.bridge.profile import UNIT, Profile
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply

@@ -86,7 +86,6 @@ def keys_loaded_once_for_one_head(
     Keys and values are loaded again when their head changes, which a single one never does.
 
     Right: fail
-    When: {sizes: {num_kv_heads: 1}}
     """
     if key.shape[1] == 1:
         key, value = np.repeat(key[:1], len(key), 0), np.repeat(value[:1], len(value), 0)

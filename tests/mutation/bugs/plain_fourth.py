@@ -109,7 +109,6 @@ def causal_end_with_the_sign_reversed(
     Aligned at the last key, the diagonal is moved the other way.
 
     Right: fail
-    When: {slots: [is_causal_bottom_right]}
     """
     logits = scores(query, key)
     if is_causal:
@@ -320,7 +319,6 @@ def averaged_before_weighing(
     Where the mean of the weights is asked for, it meets the values too.
 
     Right: fail
-    When: {outputs: [weights_mean]}
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))

@@ -16,7 +16,6 @@ def group_of_one_query_stored_across(
     A single query is attended group by group, and member m of group g is written to head m * num_kv_heads + g.
 
     Right: fail
-    When: {sizes: {seq_len_q: 1}}
     """
     heads, groups = query.shape[1], num_kv_heads or query.shape[1]
     members = heads // groups

@@ -138,7 +138,6 @@ def weights_of_first_head_for_the_mean(
     Where the mean of the weights is asked for, those of the first head are returned.
 
     Right: fail
-    When: {outputs: [weights_mean]}
     """
     q, k, v = projected(query, key, value, params, num_heads)
     weights = softmax(hide(scores(q, k), mask))

@@ -15,7 +15,7 @@ def scale_of_the_block_of_a_head(
     """
     A head lies in a block of 16, 32, 64, ... numbers, whose width gives the scale.
 
-    Right: in_float16 when {dtype: [float16]}
+    Right: in_float16 when {dtype: [float16]} or fail
     """
     block = 16
     while block < query.shape[-1]:
