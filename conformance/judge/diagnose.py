@@ -16,7 +16,7 @@ from conformance.spec.problem import Problem
 FRUITLESS = 16
 """After so many searches in a row that found nothing, the next replies of a subject are left to the diagnosis."""
 
-OF_NONFINITE = ("fully_masked_row", "fully_masked_by", "nonfinite_value", "nonfinite_key")
+OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
 """Decisions about rows without a number and about numbers that are none."""
 
 
