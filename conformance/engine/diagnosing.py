@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from conformance.engine.adapters import Subject
@@ -20,6 +21,9 @@ from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 
 Record = dict[str, Any]
+SEPARATING = 100
+"""Among so many of the smallest cases that were not asked one is looked for that tells two causes apart."""
+
 Cases = Callable[[], Iterable[Case]]
 """Every case that there is, also those that were not chosen: looked at only where two causes are alike."""
 
@@ -103,21 +107,17 @@ class Diagnosing:
             yield {"cells": [each.case for each in lost]} | ({"condition": condition} if condition else {})
 
     def _others(self, subject: Subject, cells: Iterable[Evidence]) -> Iterator[Evidence]:
-        """What the subject could be asked besides, the simplest first, as it declares for calls that are alike."""
+        """What the subject could be asked besides, the smallest first, as it declares for calls that are alike."""
         asked = self._asked[subject.name]
         declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
-        made = (
-            (make_cell(case, self._problem(case), subject), declared.get((case.operator, case.dtype)))
-            for case in self._cases()
-            if case.id not in asked
-        )
-        found = [(cell, alike) for cell, alike in made if isinstance(cell, Cell) and alike is not None]
-        for cell, alike in sorted(found, key=lambda pair: pair[0].reply_limit):
-            dialect = {**cell.route.dialect, **alike.declared.dialect}
-            problem = cell.route.problem
-            yield Evidence(
-                cell.case.id, cell.call.facts, problem, expect(problem, dialect, alike.profile), alike.profile
-            )
+        left = [case for case in self._cases() if case.id not in asked and (case.operator, case.dtype) in declared]
+        for case in sorted(left, key=lambda case: prod(case.axes.values()))[:SEPARATING]:
+            alike, cell = declared[case.operator, case.dtype], make_cell(case, self._problem(case), subject)
+            if isinstance(cell, Cell):
+                dialect = {**cell.route.dialect, **alike.declared.dialect}
+                problem = cell.route.problem
+                declares = expect(problem, dialect, alike.profile)
+                yield Evidence(cell.case.id, cell.call.facts, problem, declares, alike.profile)
 
 
 def _evidence(judged: Judged) -> Evidence | None:

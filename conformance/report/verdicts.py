@@ -9,11 +9,8 @@ from conformance.judge.verdict import GRAVITY, LOST
 
 
 def kind_of(cell: Cell) -> str:
-    """The verdict, and of a fail its class; where no decision was searched for, the class says less."""
-    if not cell.fail_class:
-        return cell.verdict
-    searched = "" if cell.searched else ", not searched"
-    return f"{cell.verdict}, {cell.fail_class}{searched}"
+    """The verdict, and of a fail its class."""
+    return f"{cell.verdict}, {cell.fail_class}" if cell.fail_class else cell.verdict
 
 
 def what_happened(cell: Cell) -> str:

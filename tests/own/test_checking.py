@@ -55,7 +55,6 @@ NAMED = {
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
-    "plain_sdpa:running_sum_of_values": "it adds to the value of every key those of all before it",
 }
 
 
