@@ -35,6 +35,7 @@ class Slot:
     moved_by: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     short: bool = False
+    attached: bool = False
 
     def meaning(self, element: str) -> str | None:
         """What the framework documents for an element type, or None where it is not accepted."""
@@ -63,7 +64,7 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", "symmetric", "short", *_LISTS, *MEANINGS}
+    known = {"role", "axes", "alignment", "hint", "symmetric", "short", "attached", *_LISTS, *MEANINGS}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
@@ -80,6 +81,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
     if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
         raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and the kinds that they take")
+    if fields.get("attached") and fields["role"] != "mask":
+        raise ValueError(f"slot {name}: role {fields['role']} is no array that could be attached to a tensor")
     for requirement in fields.get("without", ()):
         _one_of(name, "without", requirement, ("past",))
     return Slot(
@@ -91,6 +94,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         hint=bool(fields.get("hint", False)),
         symmetric=bool(fields.get("symmetric", False)),
         short=bool(fields.get("short", False)),
+        attached=bool(fields.get("attached", False)),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
 

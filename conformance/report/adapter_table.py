@@ -87,7 +87,8 @@ def _slot(slot: Slot) -> str:
     if slot.role == "lengths":
         return f"`{slot.name}`: lengths, over {' '.join(slot.axes[0])}"
     elements = ", ".join(f"{element} = {meaning}" for element, meaning in slot.elements)
-    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}"
+    how = ", attached" if slot.attached else ""
+    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}{how}"
 
 
 def _missing(subjects: list[Subject]) -> Iterator[str]:
@@ -112,6 +113,8 @@ def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
             absent[f"{kind} masks"] = (
                 "no argument takes them" if kind == "additive" else "only folded into another mask"
             )
+    if not any(slot.attached for subject in subjects for slot in subject.slots.values()):
+        absent["attached masks"] = "no tensor carries one"
     given = subjects[0].adapter.declines
     return {name: given.get(name, reason) for name, reason in absent.items()}
 

@@ -60,6 +60,7 @@ def _mask(group: Group) -> Record:
         "kinds": list(group.kinds),
         "element": group.element,
         "verbatim": group.verbatim,
+        "attached": group.attached,
         "shape": list(group.values.shape),
         "legend": LEGEND if group.allowed is not None else LEGEND_OF_NUMBERS,
         "picture": list(draw(group.values if group.allowed is None else group.allowed)),
@@ -132,7 +133,8 @@ def _pairs(sizes: Mapping[str, int]) -> str:
 def _masks(record: Mapping[str, Any]) -> Iterator[str]:
     for mask in record["masks"]:
         verbatim = ", as it is written" if mask["verbatim"] else ""
-        yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}; {mask['legend']}):"
+        attached = ", attached" if mask["attached"] else ""
+        yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}{attached}; {mask['legend']}):"
         yield from (f"  {line}" for line in mask["picture"])
     if record["together"]:
         yield f"Together ({LEGEND}):"

@@ -45,6 +45,7 @@ class OverAxes(Model):
     seed: Seed = Field(default=0, description="For random ones.")
     true_means: TrueMeans = Field(default="attend", description="How literal boolean values are read.")
     verbatim: bool = Field(default=False, description="Handed over unconverted.")
+    attached: bool = Field(default=False, description="Travels with its tensor instead of as an argument.")
     short: Size | None = Field(
         default=None, description="So many keys, the last, are masked, and left out of an array that may be shorter."
     )

@@ -68,7 +68,7 @@ def test_a_row_says_what_the_file_says(tmp_path: Path) -> None:
         "mistakes (no argument for it); mistaken_heads (no argument for it); "
         "attention masks (only folded into another mask); "
         "window masks (only folded into another mask); additive masks (no argument takes them); "
-        "not {call.facts.dtype} |"
+        "attached masks (no tensor carries one); not {call.facts.dtype} |"
     )
 
 
