@@ -53,7 +53,7 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
 
 
 def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
-    if group.attached or (problem.past and "past" in slot.without):
+    if group.attached or "past" in (slot.without if problem.past else slot.only_with):
         return False
     if group.moved is not None:
         return bool(slot.moved_by) and slot.role == group.kinds[0]

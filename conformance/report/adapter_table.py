@@ -16,7 +16,7 @@ from conformance.engine.slots import Slot
 from conformance.spec.masks import KINDS
 
 OF_ONE_OPERATOR = {
-    **dict.fromkeys(("scale", "past", "present", "scaled", "capped", "logits"), "sdpa"),
+    **dict.fromkeys(("scale", "present", "scaled", "capped", "logits"), "sdpa"),
     **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout"), "mha"),
 }
 """Outputs and capabilities that only one operator can be asked for."""

@@ -166,7 +166,7 @@ class Entry(Model):
         default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
     )
     past: Size | None = Field(
-        default=None, description="sdpa: so many of the keys and values, the first, come as a past; none if absent."
+        default=None, description="So many of the keys and values, the first, come as a past; none if absent."
     )
     calls: Literal[2] | None = Field(
         default=None, description="The call is made twice, with the same objects; the second reply is judged."

@@ -304,6 +304,12 @@ def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_document
     assert "is_causal" not in route(problem(causal()).but(past=2), counting).arguments
 
 
+def test_a_flag_that_a_cache_stands_for_is_there_with_a_past_alone() -> None:
+    cached = parse_slots({**KERAS, "cache": {"role": "causal", "alignment": "past", "only_with": ["past"]}})
+    assert set(route(problem(causal(2)).but(past=2), cached).arguments) == {"cache"}
+    assert set(route(problem(causal()), cached).arguments) == {"use_causal_mask"}
+
+
 def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
     asked = problem().but(past=3)
     subject = subjects_of(read_adapters([ADAPTERS / "numpy_sdpa.py"]))[0]
