@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from conformance.bridge.contract import SECOND_CALL
 from conformance.bridge.profile import Profile
 from conformance.bridge.values import plain
 from conformance.engine.adapters import Subject
@@ -98,7 +99,7 @@ def _stance(case: Case, problem: Problem, subject: Subject) -> Record:
     """Whether a subject is asked, as far as its facts say: an adapter may still decline a call itself."""
     made = make_cell(case, problem, subject)
     record = {"subject": subject.name, "asked": False, "reason": ""}
-    lacking = sorted(set(case.requirements()) - set(subject.capabilities))
+    lacking = sorted(set(case.requirements()) - {SECOND_CALL} - set(subject.capabilities))
     if made is None:
         return record | {"reason": "the same call as without dense"}
     if isinstance(made, Refused):
