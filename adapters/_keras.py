@@ -11,11 +11,11 @@ import numpy as np
 from conformance.bridge import Call, Facts, Profile
 
 from ._arrays import to_numpy
-from ._layers import stepwise_profile
+from ._layers import ATTACHED, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
 from ._releases import known
 
-MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask")
+MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", *ATTACHED)
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
 """Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""

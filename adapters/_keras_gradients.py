@@ -8,6 +8,7 @@ import keras
 from conformance.bridge import Call, Tensor
 
 from ._arrays import to_numpy
+from ._keras_attached import attached
 from ._layers import PARAMETERS, as_in_the_call
 
 INPUTS = ("query", "value", "key")
@@ -18,7 +19,7 @@ def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[
     if keras.backend.backend() == "tensorflow":
         from ._tensorflow import with_gradients as taped  # noqa: PLC0415 - only its variant has TensorFlow
 
-        return taped(call, layer, layer, arguments)
+        return taped(call, layer, lambda **given: layer(**attached(given)), arguments)
     inputs = {name: keras.ops.convert_to_tensor(arguments[name]) for name in INPUTS}
     others = {name: value for name, value in arguments.items() if name not in INPUTS}
     wanted = keras.ops.convert_to_tensor(to_numpy(grad_output))
@@ -35,7 +36,7 @@ Found = tuple[Any, dict[str, Any], list[Any]]
 
 
 def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:
-    """On JAX: jax.vjp of Layer.stateless_call, under jax.jit."""
+    """On JAX: jax.vjp of a call in a keras.StatelessScope, under jax.jit; Layer.stateless_call attaches no masks."""
     import jax  # noqa: PLC0415 - only its variant has JAX
 
     flags = {name: value for name, value in others.items() if isinstance(value, bool)}
@@ -43,14 +44,14 @@ def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: A
 
     def differentiated(params: list[Any], given: dict[str, Any], masks: dict[str, Any], wanted: Any) -> Found:
         def attend(params: list[Any], given: dict[str, Any]) -> Any:
-            return layer.stateless_call(params, others_held, **given, **masks, **flags)[0]
+            with keras.StatelessScope(state_mapping=zip(layer.trainable_variables, params, strict=True)):
+                return layer(**attached({**given, **masks}), **flags)
 
         output, pull = jax.vjp(attend, params, given)
         slopes, by_inputs = pull(wanted)
         return output, by_inputs, slopes
 
     params = [variable.value for variable in layer.trainable_variables]
-    others_held = [variable.value for variable in layer.non_trainable_variables]  # of dropout, which counts its numbers
     found: Found = jax.jit(differentiated)(params, inputs, masks, wanted)
     return found
 
@@ -61,7 +62,7 @@ def by_autograd(layer: Any, inputs: dict[str, Any], others: dict[str, Any], want
 
     for tensor in inputs.values():
         tensor.requires_grad_()
-    output = layer(**inputs, **others)
+    output = layer(**attached({**inputs, **others}))
     params = [variable.value for variable in layer.trainable_variables]
     slopes = torch.autograd.grad(output, [*inputs.values(), *params], wanted)
     return output, dict(zip(inputs, slopes, strict=False)), list(slopes[len(inputs) :])

@@ -1,6 +1,6 @@
 """Layers whose projections have an axis for the heads: shared by the Keras, tf_keras and Flax adapters."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from conformance.bridge import Call, Profile
@@ -10,6 +10,9 @@ from ._arrays import to_numpy
 PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
 PARAMETERS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
 """The order in which such layers hold their parameters; biases may be absent."""
+
+ATTACHED = {"attached_to_query": "query", "attached_to_value": "value", "attached_to_key": "key"}
+"""Slots of masks that a layer before attaches, and the arguments whose tensors carry them."""
 
 
 def parameters(call: Call) -> dict[str, Any]:
@@ -34,6 +37,15 @@ def parameters_by_part(call: Call) -> dict[str, dict[str, Any]]:
     for name, array in parameters(call).items():
         nested[PARTS[name[1]]]["kernel" if name[0] == "w" else "bias"] = array
     return nested
+
+
+def on_tensors(arguments: Mapping[str, Any], attach: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """The arguments, with the masks of ATTACHED on their tensors, to which `attach` brings them."""
+    given = {name: value for name, value in arguments.items() if name not in ATTACHED}
+    for slot, name in ATTACHED.items():
+        if slot in arguments:
+            given[name] = attach(given[name], arguments[slot])
+    return given
 
 
 def as_in_the_call(call: Call, arrays: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,5 +20,6 @@ def known(function: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
     if missing:
         package = function.__module__.partition(".")[0]
         release = f"{package} {importlib.metadata.version(package)}"
-        raise Unsupported(f"{release} has no {' and '.join(sorted(missing))}: a later release has")
+        later_arguments = " and ".join(sorted(missing))
+        raise Unsupported(f"{release} has no {later_arguments}: a later release has")
     return given

@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * weights are given (in, heads * dim) and Keras stores (in, heads, dim): reshaped; the output kernel likewise
 * query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
   seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
+* masks that travel attached: a layer before puts them on the tensors of query, value and key
 * use_causal_mask: top-left aligned
 * sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
 * dropout: given to the layer, inactive outside training
@@ -26,6 +27,27 @@ SLOTS = {
     "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "attached_to_query": {
+        "role": "mask",
+        "takes": ["attention"],
+        "axes": [["b", "q"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_value": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_key": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
     "attention_mask": {
         "role": "mask",
         "takes": ["attention", "causal", "window"],
@@ -66,6 +88,7 @@ import keras
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._keras import UNUSED, keras_evidence, layer_arguments, layer_profile, layer_reply, sliding_window
+from ._keras_attached import held
 from ._keras_gradients import with_gradients
 from ._layers import parameters
 from ._releases import known
@@ -86,10 +109,11 @@ def mha(call: Call) -> dict[str, Any]:
     layer = built(sizes, facts.dtype, **options)
     layer.set_weights(list(parameters(call).values()))
     arguments = layer_arguments(call)
+    tensors = arguments if facts.gradients else held(call, arguments)
     with framework_call():
         if call.grad_output is not None:
             return with_gradients(call, call.grad_output, layer, arguments)
-        result = layer(**arguments)
+        result = layer(**tensors)
     return layer_reply(call, result)
 
 

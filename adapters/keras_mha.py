@@ -6,13 +6,13 @@ What this adapter translates, and nothing else:
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
 * query_mask (batch, seq_len_q), value_mask and, beside it, key_mask (batch, seq_len_k), and attention_mask (batch,
   seq_len_q, seq_len_k), or with an axis of the heads after the batch: True means attend
+* masks that travel attached: a layer before puts them on the tensors of query, value and key
 * use_causal_mask: top-left aligned
 * sliding_window, of the layer: keys within sliding_window - 1 positions of the query, to either side
 * dropout: given to the layer, inactive outside training
 * gradients by query, key, value and the kernels and biases: tf.GradientTape, jax.vjp under jax.jit, torch.autograd.grad
 * return_attention_scores where weights are asked for
 * [jax] runs with 64-bit types enabled
-* [torch:attached]: query_mask, value_mask and key_mask are attached to their tensors by a layer before, not passed
 * [axes]: arrays and masks have an axis of one more after the batch, attention_axes=(-2,) leaves it out; padding is
   key_mask
 """
@@ -29,6 +29,27 @@ SLOTS = {
     "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
     "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "attached_to_query": {
+        "role": "mask",
+        "takes": ["attention"],
+        "axes": [["b", "q"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_value": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_key": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
     "attention_mask": {
         "role": "mask",
         "takes": ["attention", "causal", "window"],
@@ -59,13 +80,6 @@ VARIANTS = {
         "REQUIRES": ["keras>=3.6", "torch>=2.5"],
         "EXTRA": "keras,torch",
     },
-    "torch:attached": {
-        "summary": "on PyTorch, padding attached to the tensors, as Masking and Embedding layers attach it",
-        "OUTPUTS": ["output", "weights"],
-        "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3.6", "torch>=2.5"],
-        "EXTRA": "keras,torch",
-    },
     "axes": {
         "summary": "on PyTorch, over the second of two axes of positions (-2), padding in key_mask",
         "OUTPUTS": ["output", "weights"],
@@ -75,6 +89,20 @@ VARIANTS = {
         "SLOTS": {
             "query_mask": {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"},
             "key_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+            "attached_to_query": {
+                "role": "mask",
+                "takes": ["attention"],
+                "axes": [["b", "q"]],
+                "bool": "attend",
+                "attached": True,
+            },
+            "attached_to_key": {
+                "role": "mask",
+                "takes": ["key_padding"],
+                "axes": [["b", "k"]],
+                "bool": "attend",
+                "attached": True,
+            },
             "attention_mask": {
                 "role": "mask",
                 "takes": ["attention", "causal", "window"],
@@ -91,11 +119,10 @@ VARIANTS = {
 
 from typing import Any
 
-import keras
-
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._keras import keras_evidence, layer_arguments, layer_profile, layer_reply, mha_layer, mha_sizes, sliding_window
+from ._keras_attached import held
 from ._keras_gradients import with_gradients
 from ._layers import parameters
 
@@ -115,29 +142,13 @@ def mha(call: Call) -> dict[str, Any]:
     arguments = layer_arguments(call)
     if axes:
         arguments = {name: one_more_axis(value) for name, value in arguments.items()}
-    if facts.variant == "torch:attached":
-        arguments = with_masks_attached(arguments)
+    tensors = arguments if facts.gradients else held(call, arguments)
     with framework_call():
         if call.grad_output is not None:
             return with_gradients(call, call.grad_output, layer, arguments)
-        result = layer(**arguments)
+        result = layer(**tensors)
     reply = layer_reply(call, result)
     return {name: array[:, 0] for name, array in reply.items()} if axes else reply
-
-
-def with_masks_attached(arguments: dict[str, Any]) -> dict[str, Any]:
-    """
-    The arguments without the masks of query, key and value, which a layer before attaches to their tensors.
-
-    https://keras.io/guides/understanding_masking_and_padding/
-    """
-    given = dict(arguments)
-    for name in ("query", "key", "value"):
-        tensor, mask = keras.ops.convert_to_tensor(given[name]), given.pop(f"{name}_mask", None)
-        given[name] = (
-            tensor if mask is None else keras.layers.Lambda(lambda x: x, mask=keras.ops.convert_to_tensor(mask))(tensor)
-        )
-    return given
 
 
 def one_more_axis(value: Any) -> Any:

@@ -23,7 +23,8 @@ DECLINES = {
     "float16": "Model.export says: the dtype policy must be float32",
     "bfloat16": "Model.export says: the dtype policy must be float32",
     "dropout": "an exported graph is for inference, where the layer has none",
-    "layout": "onnxruntime's Python interface copies what is not contiguous",
+    "layout": "onnxruntime's Python interface copies what is not contiguous: "
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/python/onnxruntime_pybind_mlvalue.cc",
 }
 SLOTS = {
     "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},

@@ -22,7 +22,8 @@ DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes"]
 DECLINES = {
-    "layout": "onnxruntime's Python interface copies what is not contiguous",
+    "layout": "onnxruntime's Python interface copies what is not contiguous: "
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/python/onnxruntime_pybind_mlvalue.cc",
 }
 SLOTS = {
     "attn_mask": {

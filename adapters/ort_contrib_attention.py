@@ -21,7 +21,8 @@ DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["value_dim", "query_dim", "output_dim", "no_bias", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
-    "layout": "onnxruntime's Python interface copies what is not contiguous",
+    "layout": "onnxruntime's Python interface copies what is not contiguous: "
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/python/onnxruntime_pybind_mlvalue.cc",
 }
 SLOTS = {
     "mask_index": {

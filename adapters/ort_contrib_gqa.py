@@ -8,22 +8,22 @@ What this adapter translates, and nothing else:
 * local_window_size: counts the query itself, one more than the keys to its left; only with a causal mask
 * seqlens_k: how many keys of each item are not padding, less one; total_sequence_length: the whole length
 * past_key and past_value, present_key and present_value: as in the call
-* weights: output_qk with qk_output=2
+* logits and weights: output_qk, before or after the softmax (qk_output 1 or 2)
 """
 
 NAME = "ort.contrib_gqa"
 OPERATORS = ["sdpa"]
 REQUIRES = ["onnx>=1.17", "onnxruntime>=1.19", "ml_dtypes>=0.4"]
 EXTRA = "onnx"
-OUTPUTS = ["output", "weights", "present"]
+OUTPUTS = ["output", "weights", "present", "logits"]
 DTYPES = ["float32", "float16", "bfloat16"]
 DEVICES = ["cpu", "cuda"]
 CAPABILITIES = ["scale", "grouped_heads", "softcap", "past", "mistakes", "mistaken_heads"]
 DECLINES = {
     "float64": "the operator documents float, float16 and bfloat16",
     "value_dim": "the operator documents one kv_hidden_size for key and value",
-    "logits": "qk_output=1 is documented as before the softmax; scale, softcap, bias and mask are not spoken of",
-    "layout": "onnxruntime's Python interface copies what is not contiguous",
+    "layout": "onnxruntime's Python interface copies what is not contiguous: "
+    "https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/python/onnxruntime_pybind_mlvalue.cc",
 }
 SLOTS = {
     "attention_bias": {
@@ -56,8 +56,11 @@ from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
 QKV = ("query", "key", "value")
-QK = {"weights": 2}
+QK = {"logits": 1, "weights": 2}
 """What output_qk holds, by the number of qk_output."""
+
+HIDING = {"seqlens_k", "causal", "local_window_size"}
+"""Arguments that hide keys without being added to the logits."""
 
 
 def declare(facts: Facts) -> Declaration:
@@ -73,7 +76,7 @@ def sdpa(call: Call) -> dict[str, Any]:
     inputs = arrays(call)
     bias = ["", "", "", "attention_bias"] if "attention_bias" in inputs else []
     pasts = [name if name in inputs else "" for name in PASTS]
-    score = next((name for name in QK if name in call.facts.outputs), None)
+    score = score_asked(call)
     outputs = {"output": "Y"} | (dict(zip(PRESENTS, PRESENTS, strict=True)) if call.past_key is not None else {})
     outputs |= {score: "output_qk"} if score else {}
     node = microsoft(
@@ -93,6 +96,18 @@ def sdpa(call: Call) -> dict[str, Any]:
     with framework_call():
         found = dict(zip(outputs, run_model(graph, given, call.facts.device, optimised=False), strict=True))
     return found | {"output": split(found["output"], sizes["num_heads"])}
+
+
+def score_asked(call: Call) -> str | None:
+    """What output_qk is to hold."""
+    asked = [name for name in QK if name in call.facts.outputs]
+    if len(asked) > 1:
+        raise Unsupported(f"qk_output is one number, for logits or weights: {CONTRIB}")
+    if "logits" in asked and HIDING & call.arguments.keys():
+        raise Unsupported(
+            f"of keys that an argument hides output_qk holds before the softmax what the page leaves open: {CONTRIB}"
+        )
+    return asked[0] if asked else None
 
 
 def arrays(call: Call) -> dict[str, Any]:

@@ -6,6 +6,7 @@ What this adapter translates, and nothing else:
 * weights are given (in, num_heads * dim) and Keras stores (in, num_heads, dim): reshaped; the output kernel likewise
 * attention_mask: True means attend; (seq_len_q, seq_len_k), with a batch axis, or with a batch and a head axis
 * use_causal_mask: top-left aligned
+* masks that travel attached: a layer before, of the same call, puts them on the tensors of query, value and key
 * dropout: given to the layer, inactive outside training
 * return_attention_scores where weights are asked for
 * gradients: tf.GradientTape by query, key, value and the kernels and biases, from that of the output
@@ -21,6 +22,27 @@ DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["value_dim", "kdim", "query_dim", "output_dim", "no_bias", "dropout", "mistakes"]
 SLOTS = {
+    "attached_to_query": {
+        "role": "mask",
+        "takes": ["attention"],
+        "axes": [["b", "q"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_value": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
+    "attached_to_key": {
+        "role": "mask",
+        "takes": ["key_padding"],
+        "axes": [["b", "k"]],
+        "bool": "attend",
+        "attached": True,
+    },
     "attention_mask": {
         "role": "mask",
         "takes": ["key_padding", "attention", "causal", "window"],
@@ -43,17 +65,6 @@ VARIANTS = {
     "robust": {
         "summary": "softmax_robust_masking=True, which compares a float mask with 0.5",
         "env": {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
-        "SLOTS": {
-            "attention_mask": {
-                "role": "mask",
-                "takes": ["key_padding", "attention", "causal", "window"],
-                "axes": [["q", "k"], ["b", "q", "k"], ["b", "h", "q", "k"]],
-                "bool": "attend",
-                "int": "attend",
-                "float": "undocumented",
-            },
-            "use_causal_mask": {"role": "causal", "alignment": "top_left"},
-        },
     },
 }
 
@@ -69,9 +80,11 @@ import tf_keras
 from conformance.bridge import Call, Declaration, Facts, framework_call
 
 from ._arrays import to_numpy
-from ._layers import parameters, stepwise_profile
+from ._layers import ATTACHED, on_tensors, parameters, stepwise_profile
 from ._onednn import bfloat16_profile, libraries
 from ._tensorflow import with_gradients
+
+MASKS = ("attention_mask", *ATTACHED)
 
 
 def declare(facts: Facts) -> Declaration:
@@ -84,10 +97,10 @@ def mha(call: Call) -> dict[str, Any]:
     """Answer the call with a layer that holds the parameters."""
     facts = call.facts
     inputs = {"query": call.query, "value": call.value, "key": call.key}
-    mask = call.arguments.get("attention_mask")
+    masks = {slot: tf.constant(to_numpy(call.arguments[slot])) for slot in MASKS if slot in call.arguments}
     arguments = {
         **{name: tf.constant(to_numpy(tensor)) for name, tensor in inputs.items()},
-        "attention_mask": None if mask is None else tf.constant(to_numpy(mask)),
+        **masks,
         "use_causal_mask": bool(call.arguments.get("use_causal_mask", False)),
         "return_attention_scores": "weights" in facts.outputs,
     }
@@ -122,7 +135,16 @@ def built(
     )
     query, key, value = (tf.zeros((1, 1, width), dtype) for width in widths)
     layer(query, value, key=key)
-    return layer, tf.function(layer) if variant == "function" else layer
+
+    def attend(**arguments: Any) -> Any:
+        return layer(**on_tensors(arguments, attach))
+
+    return layer, tf.function(attend) if variant == "function" else attend
+
+
+def attach(tensor: Any, mask: Any) -> Any:
+    """The tensor with a mask on it, as a layer before leaves it."""
+    return tf_keras.layers.Lambda(tf.identity, mask=mask)(tensor)
 
 
 def evidence() -> dict[str, Any]:

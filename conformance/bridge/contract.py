@@ -97,8 +97,8 @@ class Call:
     become softcap * tanh(them / softcap) before masks are applied; None is no cap. dropout_p: a dropout that the layer
     is given and that inference leaves inactive; None is no dropout. past_key and past_value, with the requirement
     past, come before key and value, which are then the rest: (batch, num_kv_heads, past, dim) and (batch, num_kv_heads,
-    seq_len_k - past, dim). grad_output is there where gradients are asked for (`facts.gradients`): the gradient of a
-    loss by the output, of the output's shape.
+    seq_len_k - past, dim), for mha (batch, past, width), which the layer keeps from earlier calls. grad_output
+    is there where gradients are asked for (`facts.gradients`): the gradient of a loss by the output, of its shape.
     """
 
     facts: Facts

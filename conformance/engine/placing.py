@@ -44,14 +44,16 @@ def _own_slot(problem: Problem, slots: Slots, group: Group, placed: Mapping[str,
         taken = placed.get(slot.name, ())
         if slot.role == "mask" and group.kinds[0] in slot.takes and expressible(problem, slot, [*taken, group]):
             return slot.name
+    kinds = ", ".join(group.kinds)
+    if group.attached:
+        raise Declined(f"no tensor carries an attached mask of kind {kinds} and this shape")
     if group.verbatim:
-        kinds = ", ".join(group.kinds)
         raise Declined(f"no argument documents a verbatim {group.element} mask of kind {kinds} and this shape")
     return None
 
 
 def _is_flag_for(problem: Problem, slot: Slot, group: Group) -> bool:
-    if problem.past and "past" in slot.without:
+    if group.attached or "past" in (slot.without if problem.past else slot.only_with):
         return False
     if group.moved is not None:
         return bool(slot.moved_by) and slot.role == group.kinds[0]
@@ -128,7 +130,9 @@ def fold_leftovers(problem: Problem, slots: Slots, placed: dict[str, list[Group]
 
 
 def expressible(problem: Problem, slot: Slot, groups: Sequence[Group]) -> bool:
-    """Whether an argument can carry some masks together, without changing what any of them means."""
+    """Whether an argument can carry some masks together, as they travel, without changing what any of them means."""
+    if any(group.attached != slot.attached for group in groups):
+        return False
     if len(groups) > 1 and any(group.verbatim for group in groups):
         return False
     folded = fold(groups, slot.name)

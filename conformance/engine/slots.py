@@ -13,7 +13,7 @@ MEANINGS = {
     "float": ("add", "attend", "undocumented"),
 }
 ALIGNMENTS = ("top_left", "bottom_right", "past")
-_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as", "moved_by", "without")
+_LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as", "moved_by", "without", "only_with")
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class Slot:
     same_element_as: tuple[str, ...] = ()
     moved_by: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    only_with: tuple[str, ...] = ()
     short: bool = False
+    attached: bool = False
 
     def meaning(self, element: str) -> str | None:
         """What the framework documents for an element type, or None where it is not accepted."""
@@ -63,16 +65,12 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
 
 
 def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
-    known = {"role", "axes", "alignment", "hint", "symmetric", "short", *_LISTS, *MEANINGS}
+    known = {"role", "axes", "alignment", "hint", "symmetric", "short", "attached", *_LISTS, *MEANINGS}
     if unknown := sorted(set(fields) - known):
         raise ValueError(f"slot {name}: unknown key {unknown[0]!r}; a slot has {', '.join(sorted(known))}")
     _one_of(name, "role", fields.get("role"), ROLES)
     _one_of(name, "alignment", fields.get("alignment", "top_left"), ALIGNMENTS)
-    for kind in fields.get("takes", ()):
-        _one_of(name, "takes", kind, KINDS)
-    for element, meanings in MEANINGS.items():
-        if element in fields:
-            _one_of(name, element, fields[element], meanings)
+    _check_words(name, fields)
     axes = tuple(tuple(form) for form in fields.get("axes", ()))
     for axis in (axis for form in axes for axis in form):
         _one_of(name, "axes", axis, ("b", "h", "q", "k", "b*h", "1"))
@@ -80,8 +78,8 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
     if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
         raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and the kinds that they take")
-    for requirement in fields.get("without", ()):
-        _one_of(name, "without", requirement, ("past",))
+    if fields.get("attached") and fields["role"] != "mask":
+        raise ValueError(f"slot {name}: role {fields['role']} is no array that could be attached to a tensor")
     return Slot(
         name=name,
         role=fields["role"],
@@ -91,8 +89,19 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
         hint=bool(fields.get("hint", False)),
         symmetric=bool(fields.get("symmetric", False)),
         short=bool(fields.get("short", False)),
+        attached=bool(fields.get("attached", False)),
         **{key: tuple(fields.get(key, ())) for key in _LISTS},
     )
+
+
+def _check_words(name: str, fields: Mapping[str, Any]) -> None:
+    """The lists of words, each of those that there are."""
+    for field, allowed in {"takes": KINDS, "without": ("past",), "only_with": ("past",)}.items():
+        for word in fields.get(field, ()):
+            _one_of(name, field, word, allowed)
+    for element, meanings in MEANINGS.items():
+        if element in fields:
+            _one_of(name, element, fields[element], meanings)
 
 
 def _one_of(name: str, field: str, value: object, allowed: tuple[str, ...]) -> None:

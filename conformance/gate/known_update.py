@@ -14,6 +14,10 @@ from typing import Any
 from conformance.gate.narrowing import narrowing
 
 ENTRY = re.compile(r"^  - ")
+WHEN = re.compile(r"    when: \{(?P<conditions>.*)\}(?P<rest>\s*(#.*)?)$")
+ANY_OF = ("dtype",)
+"""Conditions of which any may hold: those that do take the place of more."""
+
 ASIDE = re.compile(r"^\s*(#.*)?$")
 
 
@@ -70,18 +74,20 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
             rows[first:last] = []
         elif found.conforming:
             narrow = narrowing(found.matched, found.conforming, records[0]["cases"])
-            if narrow:
-                rows[first:last] = _narrowed(rows[first:last], narrow)
-            else:
-                remarks.append(_too_wide(f"{name}:{line}", found))
+            edited = _narrowed(rows[first:last], narrow) if narrow else rows[first:last]
+            if edited == rows[first:last]:
+                remarks.append(_too_wide(f"{name}:{line}", found, narrow))
+            rows[first:last] = edited
     return Proposal("".join(rows), tuple(reversed(remarks)))
 
 
-def _too_wide(origin: str, seen: Seen) -> str:
+def _too_wide(origin: str, seen: Seen, narrow: Mapping[str, Any]) -> str:
     case, subject = seen.conforming[0]["case"], seen.conforming[0]["subject"]
     where = f"{len(seen.conforming)} cells conform without it, first {case} on {subject}"
     if not seen.matched:
         return f"{origin}: {where}, and none was seen that needs it: remove it if a run of everything says so"
+    if narrow:
+        return f"{origin}: too wide: {where}; put {_flow(narrow)} into its `when` by hand"
     return f"{origin}: too wide: {where}; no single condition tells them apart: narrow `cases` or `versions` by hand"
 
 
@@ -94,17 +100,27 @@ def _end(rows: Sequence[str], first: int) -> int:
 
 
 def _narrowed(rows: Sequence[str], narrow: Mapping[str, Any]) -> list[str]:
-    """An entry with one more condition; `subject` replaces what stands there."""
+    """An entry with one more condition; `subject` replaces what stands there, a `when` of several lines stays."""
     ((name, value),) = narrow.items()
     shown = _flow(value)
     if name == "subject":
         return [re.sub(r"subject: .*", lambda _: f"subject: {shown}", row, count=1) for row in rows]
     for number, row in enumerate(rows):
-        if re.match(r"    when: \{.*\}\s*$", row):
-            inner = row.rstrip().removesuffix("}")
-            comma = "" if inner.endswith("{") else ", "
-            return [*rows[:number], f"{inner}{comma}{name}: {shown}}}\n", *rows[number + 1 :]]
+        if found := WHEN.match(row):
+            inner = _with(found["conditions"], name, shown)
+            return [*rows[:number], f"    when: {{{inner}}}{found['rest']}\n", *rows[number + 1 :]]
+        if row.startswith("    when:"):
+            return list(rows)
     return [rows[0], f"    when: {{{name}: {shown}}}\n", *rows[1:]]
+
+
+def _with(conditions: str, name: str, shown: str) -> str:
+    """Conditions in flow style and one more; a list or mapping that stands there under its name gets what it has."""
+    there = re.search(rf"(?<!\w){name}: (?P<value>\[[^\]]*\]|{{[^}}]*}})", conditions)
+    if there is None:
+        return f"{conditions}{', ' if conditions else ''}{name}: {shown}"
+    together = shown if name in ANY_OF else f"{there['value'][:-1]}, {shown[1:]}"
+    return f"{conditions[: there.start('value')]}{together}{conditions[there.end() :]}"
 
 
 def _flow(value: Any) -> str:

@@ -16,7 +16,7 @@ from conformance.engine.slots import Slot
 from conformance.spec.masks import KINDS
 
 OF_ONE_OPERATOR = {
-    **dict.fromkeys(("scale", "past", "present", "scaled", "capped", "logits"), "sdpa"),
+    **dict.fromkeys(("scale", "present", "scaled", "capped", "logits"), "sdpa"),
     **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout"), "mha"),
 }
 """Outputs and capabilities that only one operator can be asked for."""
@@ -87,7 +87,8 @@ def _slot(slot: Slot) -> str:
     if slot.role == "lengths":
         return f"`{slot.name}`: lengths, over {' '.join(slot.axes[0])}"
     elements = ", ".join(f"{element} = {meaning}" for element, meaning in slot.elements)
-    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}"
+    how = ", attached" if slot.attached else ""
+    return f"`{slot.name}`: {elements}; over {' or '.join(' '.join(axes) for axes in slot.axes)}{how}"
 
 
 def _missing(subjects: list[Subject]) -> Iterator[str]:
@@ -112,22 +113,32 @@ def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
             absent[f"{kind} masks"] = (
                 "no argument takes them" if kind == "additive" else "only folded into another mask"
             )
+    if not any(slot.attached for subject in subjects for slot in subject.slots.values()):
+        absent["attached masks"] = "no tensor carries one"
     given = subjects[0].adapter.declines
     return {name: given.get(name, reason) for name, reason in absent.items()}
 
 
 def written(path: Path) -> Written:
     """Read the deviations that can be declared and the refusals that can be raised from the text of an adapter."""
-    functions = _reachable(path)
-    calls = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.Call)]
-    deviations = [_pair(call) for call in calls if _name(call) == "Deviation" and len(call.args) > 1]
-    refusals = [_text(call.args[0]) for call in calls if _name(call) == "Unsupported" and call.args]
+    modules = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
+    texts = dict(pair for module in reversed(modules) for pair in _texts(module))
+    calls = [node for part in _reachable(modules) for node in ast.walk(part) if isinstance(node, ast.Call)]
+    deviations = [_pair(call, texts) for call in calls if _name(call) == "Deviation" and len(call.args) > 1]
+    refusals = [_text(call.args[0], texts) for call in calls if _name(call) == "Unsupported" and call.args]
     return Written(tuple(dict.fromkeys(deviations)), tuple(dict.fromkeys(refusals)))
 
 
-def _reachable(path: Path) -> list[ast.AST]:
+def _texts(module: ast.Module) -> Iterator[tuple[str, str]]:
+    """The names of a module that stand for a literal text, such as a link."""
+    for node in module.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from ((target.id, node.value.value) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _reachable(modules: list[ast.Module]) -> list[ast.AST]:
     """The adapter's own module, and the functions of helpers whose names it or one of these uses."""
-    main, *helpers = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
+    main, *helpers = modules
     defined = {node.name: node for helper in helpers for node in helper.body if isinstance(node, ast.FunctionDef)}
     found: list[ast.AST] = [main]
     for node in found:
@@ -140,14 +151,29 @@ def _name(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
-def _pair(call: ast.Call) -> str:
-    return f"{_text(call.args[0])} = {_text(call.args[1])}"
+def _pair(call: ast.Call, texts: Mapping[str, str]) -> str:
+    return f"{_text(call.args[0], texts)} = {_text(call.args[1], texts)}"
 
 
-def _text(node: ast.expr) -> str:
-    """A literal text; what is filled in at run time stands as its expression, in braces."""
+def _text(node: ast.expr, texts: Mapping[str, str]) -> str:
+    """A literal text; what is filled in at run time stands as a word in braces."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) for part in node.values)
-    return f"{{{ast.unparse(node.value if isinstance(node, ast.FormattedValue) else node)}}}"
+        return "".join(_text(part, texts) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return _text(node.value, texts)
+    if isinstance(node, ast.Name) and node.id in texts:
+        return texts[node.id]
+    return f"{{{_word(node)}}}"
+
+
+def _word(node: ast.expr) -> str:
+    """What an expression speaks of: the name at its end, of what a call is given or asked of."""
+    if isinstance(node, ast.Call):
+        method = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return _word(next(part for part in (*node.args, *method, node.func) if not isinstance(part, ast.Constant)))
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        return name.strip("_").replace("_", " ").lower()
+    return ast.unparse(node)

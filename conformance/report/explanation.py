@@ -5,6 +5,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from conformance.bridge.contract import SECOND_CALL
 from conformance.bridge.profile import Profile
 from conformance.bridge.values import plain
 from conformance.engine.adapters import Subject
@@ -60,6 +61,7 @@ def _mask(group: Group) -> Record:
         "kinds": list(group.kinds),
         "element": group.element,
         "verbatim": group.verbatim,
+        "attached": group.attached,
         "shape": list(group.values.shape),
         "legend": LEGEND if group.allowed is not None else LEGEND_OF_NUMBERS,
         "picture": list(draw(group.values if group.allowed is None else group.allowed)),
@@ -97,7 +99,7 @@ def _stance(case: Case, problem: Problem, subject: Subject) -> Record:
     """Whether a subject is asked, as far as its facts say: an adapter may still decline a call itself."""
     made = make_cell(case, problem, subject)
     record = {"subject": subject.name, "asked": False, "reason": ""}
-    lacking = sorted(set(case.requirements()) - set(subject.capabilities))
+    lacking = sorted(set(case.requirements()) - {SECOND_CALL} - set(subject.capabilities))
     if made is None:
         return record | {"reason": "the same call as without dense"}
     if isinstance(made, Refused):
@@ -132,7 +134,8 @@ def _pairs(sizes: Mapping[str, int]) -> str:
 def _masks(record: Mapping[str, Any]) -> Iterator[str]:
     for mask in record["masks"]:
         verbatim = ", as it is written" if mask["verbatim"] else ""
-        yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}; {mask['legend']}):"
+        attached = ", attached" if mask["attached"] else ""
+        yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}{attached}; {mask['legend']}):"
         yield from (f"  {line}" for line in mask["picture"])
     if record["together"]:
         yield f"Together ({LEGEND}):"

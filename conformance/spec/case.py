@@ -43,7 +43,7 @@ class ArrayMask:
 
     kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds:
     values (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and
-    lengths_q), or distribution (additive). element, true_means, verbatim, short: as in docs/cases.md.
+    lengths_q), or distribution (additive). element, true_means, verbatim, attached, short: as in docs/cases.md.
     """
 
     kind: Literal["key_padding", "attention", "additive"]
@@ -57,6 +57,7 @@ class ArrayMask:
     seed: int = 0
     true_means: Literal["attend", "ignore"] = "attend"
     verbatim: bool = False
+    attached: bool = False
     short: int = 0
 
 

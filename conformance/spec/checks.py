@@ -167,8 +167,9 @@ def past(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("outputs", entry.outputs.index(PRESENT)), "present is what a past becomes: it needs past")
     if not case.past:
         return
-    if case.operator == "mha":
-        yield Fault(("past",), "past is for operator sdpa only: what an earlier call left is projected already")
+    if PRESENT in entry.outputs and case.operator == "mha":
+        message = "output present is for operator sdpa only: what a layer keeps is projected"
+        yield Fault(("outputs", entry.outputs.index(PRESENT)), message)
     if case.past >= case.seq_len_k:
         yield Fault(("past",), f"past {case.past} leaves none of {case.seq_len_k} keys (seq_len_k) to the call")
     if case.inputs.alias == "qkv":

@@ -84,6 +84,7 @@ def _rare(problem: Problem) -> dict[str, object]:
 def _facts(group: Group) -> list[object]:
     window = None if group.window is None else list(group.window)
     rare = {"moved": group.moved and list(group.moved), "short": group.short}
+    rare |= {"attached": True} if group.attached else {}
     about = [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
     return [*about, rare] if any(rare.values()) else about
 

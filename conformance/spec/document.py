@@ -45,6 +45,7 @@ class OverAxes(Model):
     seed: Seed = Field(default=0, description="For random ones.")
     true_means: TrueMeans = Field(default="attend", description="How literal boolean values are read.")
     verbatim: bool = Field(default=False, description="Handed over unconverted.")
+    attached: bool = Field(default=False, description="Travels with its tensor instead of as an argument.")
     short: Size | None = Field(
         default=None, description="So many keys, the last, are masked, and left out of an array that may be shorter."
     )
@@ -165,7 +166,7 @@ class Entry(Model):
         default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
     )
     past: Size | None = Field(
-        default=None, description="sdpa: so many of the keys and values, the first, come as a past; none if absent."
+        default=None, description="So many of the keys and values, the first, come as a past; none if absent."
     )
     calls: Literal[2] | None = Field(
         default=None, description="The call is made twice, with the same objects; the second reply is judged."

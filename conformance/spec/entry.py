@@ -144,6 +144,7 @@ def _mask(model: document.AnyMask) -> Mask:
         seed=model.seed,
         true_means=model.true_means,
         verbatim=model.verbatim,
+        attached=model.attached,
         short=model.short or 0,
     )
 

@@ -36,6 +36,8 @@ def _masks(case: Case) -> Iterator[str]:
         yield f"mask {mask.kind} as {mask.element}"
         if isinstance(mask, ArrayMask) and mask.verbatim:
             yield f"mask {mask.kind} verbatim as {mask.element}"
+        if isinstance(mask, ArrayMask) and mask.attached:
+            yield f"mask {mask.kind} attached"
 
 
 def _relations(case: Case) -> Iterator[str]:

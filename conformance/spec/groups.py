@@ -1,5 +1,7 @@
 """The masks of a case as the groups of its problem, in their canonical meaning."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from conformance.spec import patterns, streams
@@ -16,7 +18,8 @@ def group(case: Case, mask: Mask, stream: str) -> Group:
     """
     if isinstance(mask, ArrayMask):
         values = _spread(_written(case, mask, stream), mask.axes)
-        return Group(SLOTLESS, (mask.kind,), mask.element, values, verbatim=mask.verbatim, short=mask.short)
+        written = Group(SLOTLESS, (mask.kind,), mask.element, values, verbatim=mask.verbatim, short=mask.short)
+        return replace(written, attached=mask.attached)
     if mask.offset == "lengths":
         return _moved(case, mask)
     query, key = np.arange(case.seq_len_q)[:, None], np.arange(case.seq_len_k)[None, :]

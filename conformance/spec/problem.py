@@ -48,7 +48,7 @@ class Group:
     numbers of keys to the left and right of the query's own position, None for unbounded. moved: as window, of a
     causal mask or window that moves with the number of keys of each item: query i of item b stands at lengths[b] -
     seq_len_q + i; offset and window are None then. short: so many keys, the last, which are masked, need not stand in
-    the array. Size-one axes are axes that the mask does not span.
+    the array. attached: travels with its tensor. Size-one axes are axes that the mask does not span.
     """
 
     slot: str
@@ -60,6 +60,7 @@ class Group:
     window: tuple[int | None, int | None] | None = None
     moved: tuple[int | None, int | None] | None = None
     short: int = 0
+    attached: bool = False
 
     @property
     def ordered(self) -> bool:

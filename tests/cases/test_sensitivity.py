@@ -400,7 +400,7 @@ OF_THE_OTHER = {
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root"),
         "scale=given_times_default",
-        *("input_axes=heads_and_sequence", "causal_with_past", "window_with_past"),
+        "input_axes=heads_and_sequence",
     ),
 }
-"""Variations that cannot change anything for an operator: it has no projections, or no scale or past to be given."""
+"""Variations that cannot change anything for an operator: it has no projections, or no scale to be given."""

@@ -304,6 +304,12 @@ def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_document
     assert "is_causal" not in route(problem(causal()).but(past=2), counting).arguments
 
 
+def test_a_flag_that_a_cache_stands_for_is_there_with_a_past_alone() -> None:
+    cached = parse_slots({**KERAS, "cache": {"role": "causal", "alignment": "past", "only_with": ["past"]}})
+    assert set(route(problem(causal(2)).but(past=2), cached).arguments) == {"cache"}
+    assert set(route(problem(causal()), cached).arguments) == {"use_causal_mask"}
+
+
 def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
     asked = problem().but(past=3)
     subject = subjects_of(read_adapters([ADAPTERS / "numpy_sdpa.py"]))[0]
@@ -523,3 +529,34 @@ def test_what_is_asked_as_it_stands_is_never_folded(
     assert route_dense(asked, parse_slots(NONPAD)) is None
     if native != ("short",):
         assert route(asked, parse_slots({**NONPAD, "window": {"role": "window"}})) is not None
+
+
+CARRIED: dict[str, dict[str, Any]] = {
+    "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
+    "carried": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend", "attached": True},
+    **KERAS,
+}
+
+
+def test_an_attached_mask_goes_where_a_tensor_carries_it_and_no_other_does() -> None:
+    routed = route(problem(replace(padding(), attached=True), padding(), attention()), parse_slots(CARRIED))
+    assert set(routed.arguments) == {"value_mask", "carried", "attention_mask"}
+    alone = route(problem(padding(), padding()), parse_slots(CARRIED))
+    assert "carried" not in alone.arguments
+
+
+@pytest.mark.parametrize("name", [*ALL])
+def test_an_attached_mask_is_declined_where_nothing_carries_it(name: str) -> None:
+    with pytest.raises(Declined, match="no tensor carries an attached mask of kind key_padding"):
+        route(problem(replace(padding(), attached=True)), slots(name))
+
+
+def test_an_attached_mask_is_never_folded() -> None:
+    assert route_dense(problem(replace(padding(), attached=True), causal()), parse_slots(CARRIED)) is None
+    with pytest.raises(Declined, match="no tensor carries an attached mask of kind attention"):
+        route(problem(replace(attention(), attached=True)), parse_slots(CARRIED))
+
+
+def test_a_flag_is_not_attached() -> None:
+    with pytest.raises(ValueError, match="role causal is no array that could be attached"):
+        parse_slots({"is_causal": {"role": "causal", "attached": True}})

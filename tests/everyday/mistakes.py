@@ -91,7 +91,7 @@ MISTAKES: tuple[Mistake, ...] = (
     ),
     Mistake(
         "padding only without a mask",
-        ("use[key_padding_mask]=ignored_beside_others",),
+        ("use[key_padding_mask]=ignored", "use[key_padding_mask]=ignored_beside_others"),
         {"padding": f"if key_padding_mask is not None and mask is None:\n    {PAD}"},
         needs=("key_padding_mask",),
     ),

@@ -99,6 +99,55 @@ def test_an_entry_that_is_too_wide_is_narrowed_by_one_condition() -> None:
     assert edited(*wide)[0] == ['-  - subject: "b.sdpa[*"', '+  - subject: "b.sdpa[x]"']
 
 
+def routed(case: str, outcome: str, *slots: tuple[str, str]) -> dict[str, Any]:
+    route = [{"slot": slot, "kinds": ["attention"], "element": element} for slot, element in slots]
+    return cell(case, "a.sdpa[x]", 4, outcome, route=route)
+
+
+@pytest.mark.parametrize(
+    ("when", "others", "narrowed"),
+    [
+        ("{slots: [bias]}", ["bias"], "{slots: [bias, mask]}"),
+        ("{slots: [bias]}  # so far", ["bias"], "{slots: [bias, mask]}  # so far"),
+        (
+            "{without_slots: [other], dead_row: true}",
+            ["bias"],
+            "{without_slots: [other], dead_row: true, slots: [mask]}",
+        ),
+        (
+            "{elements: {bias: float}, masks: true}",
+            ["bias", "mask"],
+            "{elements: {bias: float, mask: bool}, masks: true}",
+        ),
+        ("{}", ["bias"], "{slots: [mask]}"),
+    ],
+)
+def test_a_condition_that_is_there_gets_what_is_new(when: str, others: list[str], narrowed: str) -> None:
+    cells = (
+        routed("x/1", "matched", ("bias", "float"), ("mask", "bool")),
+        routed("x/1", "conforms", *((slot, "float") for slot in others)),
+    )
+    text = LIST.replace("when: {dead_row: true}", f"when: {when}")
+    found = propose(text, "known.yaml", LINES, run(*cells))
+    KnownFile.model_validate(syntax.read(found.text, "known.yaml").data)
+    assert f"    when: {narrowed}\n" in found.text
+
+
+def test_dtypes_of_which_some_matched_are_left() -> None:
+    text = LIST.replace("when: {dead_row: true}", "when: {dtype: [float32, float16], dead_row: true}")
+    wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
+    found = propose(text, "known.yaml", LINES, run(*wide))
+    assert "    when: {dtype: [float32], dead_row: true}\n" in found.text
+
+
+def test_a_when_in_several_lines_is_left_to_people() -> None:
+    text = LIST.replace("    when: {dead_row: true}", "    when:\n      dead_row: true")
+    wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
+    found = propose(text, "known.yaml", [4, 12, 16], run(*wide))
+    assert found.text == text
+    assert "put {dtype: [float32]} into its `when` by hand" in found.remarks[0]
+
+
 def test_where_nothing_tells_them_apart_it_says_so() -> None:
     twice = [cell("x/1", "a.sdpa[x]", 4, outcome) for outcome in ("matched", "conforms")]
     changed, remarks = edited(*twice)

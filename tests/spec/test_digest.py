@@ -61,6 +61,7 @@ DIFFERENT: list[dict[str, Any]] = [
     {"masks": [{"kind": "causal", "element": "float"}]},
     {"masks": [{"kind": "attention", "pattern": "holes"}]},
     {"masks": [{"kind": "attention", "pattern": "holes", "verbatim": True}]},
+    {"masks": [{"kind": "attention", "pattern": "holes", "attached": True}]},
     {"masks": [{"kind": "attention", "pattern": "holes", "seed": 1}]},
     {"masks": [{"kind": "attention", "pattern": "holes"}, {"kind": "causal"}]},
 ]

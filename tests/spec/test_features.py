@@ -31,6 +31,14 @@ def test_a_case_has_what_it_asks_for(make: Make) -> None:
     } <= features(case)
 
 
+def test_an_attached_mask_is_one_that_a_passed_one_is_not(make: Make) -> None:
+    passed, attached = (
+        features(make(operator="mha", masks=[{"kind": "key_padding", "lengths": [7, 4], "attached": how}]))
+        for how in (False, True)
+    )
+    assert attached - passed == {"mask key_padding attached"}
+
+
 def test_sizes_are_compared_in_pairs_and_with_one(make: Make) -> None:
     found = features(make(operator="sdpa", batch=1, num_heads=3, seq_len_q=5, seq_len_k=7, head_dim=7))
     assert {"batch = 1", "seq_len_q < seq_len_k", "seq_len_k = head_dim", "num_heads = num_kv_heads"} <= found

@@ -108,7 +108,7 @@ FIELDS = {
     "outputs: [output, «output]": "output 'output' is listed twice",
     "outputs: [output, «present]": "present is what a past becomes: it needs past",
     "outputs: [output, «logits]": "output logits is for operator sdpa only",
-    "past: «2": "past is for operator sdpa only: what an earlier call left is projected already",
+    "past: 2\noutputs: [output, «present]": "output present is for operator sdpa only: what a layer keeps is projected",
     "operator: sdpa\npast: «0": "past: expected at least 1, got 0",
     "operator: sdpa\npast: «7": "past 7 leaves none of 7 keys (seq_len_k) to the call",
     "operator: sdpa\nseq_len_q: 7\npast: 2\ninputs: {alias: «qkv}": "query and key one array, and past hands",
