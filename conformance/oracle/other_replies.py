@@ -46,6 +46,17 @@ def _per_head_as_mean(reply: Reply) -> Reply:
     return {("weights_mean" if name == "weights" else name): expected for name, expected in reply.items()}
 
 
+def _asks_capped(problem: Problem) -> Problem:
+    """The capped product where the one before the softcap is asked for."""
+    if problem.softcap is None or "scaled" not in problem.outputs or "capped" in problem.outputs:
+        return problem
+    return problem.but(outputs=tuple("capped" if name == "scaled" else name for name in problem.outputs))
+
+
+def _capped_as_scaled(reply: Reply) -> Reply:
+    return {("scaled" if name == "capped" else name): expected for name, expected in reply.items()}
+
+
 def _output_transposed(reply: Reply) -> Reply:
     if "output" not in reply or reply["output"].values.ndim != 4:  # noqa: PLR2004 - only (b, h, q, d) has heads
         return reply
@@ -81,6 +92,15 @@ ROWS: tuple[Variation, ...] = (
         "problem",
         problem=_asks_per_head,
         reply=_per_head_as_mean,
+    ),
+    Variation(
+        "returned_scores",
+        "capped_as_scaled",
+        "returns the capped product where the one before the softcap is asked for",
+        "ask for the product without a softcap",
+        "problem",
+        problem=_asks_capped,
+        reply=_capped_as_scaled,
     ),
     row(
         "output_axes",

@@ -59,6 +59,7 @@ FRAMEWORK = {
     "appended_keys": "*",
     "lowest_bias": "*",
     "recomputed_weights": "*",
+    "returned_scores": "*",
     "penalty": "*",
     "causal_with_past": "*",
     "window_with_past": "*",

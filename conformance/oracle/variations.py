@@ -102,6 +102,7 @@ CANONICAL_NAMES: dict[str, str] = {
     "nonfinite_value": "isolated",
     other_cleaning.DECISION: "reaches those that attend it",
     "returned_weights": "per head, after the softmax",
+    "returned_scores": "those that are asked for",
     "result_dtype": "the input's",
     "softmax_base": "e",
     "softmax_maximum": "subtracted",

@@ -260,6 +260,10 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     "transposed weights": ({"weight_orientation": "transposed"}, mha("shapes/cross_attention/three_tensors")),
     "ignored softcap": ({"softcap": "ignored"}, both("parameters/softcap/number", ",softcap=2")),
     "softcap after the mask": ({"softcap": "after_mask"}, both("parameters/softcap/trailing_padding")),
+    "capped product for the one before the softcap": (
+        {"returned_scores": "capped_as_scaled"},
+        ("numerics/scores/scaled_before_a_cap",),
+    ),
     "softcap after the bias": ({"softcap": "after_bias"}, both("parameters/softcap/with_bias")),
     "softcap before the scale": ({"softcap": "before_scale"}, both("parameters/softcap/number", ",softcap=2")),
     "softcap not multiplied": ({"softcap": "unmultiplied"}, both("parameters/softcap/number", ",softcap=0.5")),
@@ -400,7 +404,7 @@ OF_THE_OTHER = {
     "mha": (
         *("output_axes=transposed", "scale=ignored", "scale=square_root"),
         "scale=given_times_default",
-        "input_axes=heads_and_sequence",
+        *("input_axes=heads_and_sequence", "returned_scores"),
     ),
 }
 """Variations that cannot change anything for an operator: it has no projections, or no scale to be given."""

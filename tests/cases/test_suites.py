@@ -57,7 +57,7 @@ WIDE = 0.15
 
 RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 4),
-    "softcap": 15,
+    "softcap": 16,
     "grouped_heads": 13,
     "gradients": 18,
     "mistakes": 11,

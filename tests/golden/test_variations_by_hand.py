@@ -953,3 +953,16 @@ def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
     problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
     assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
     assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])
+
+
+def test_the_capped_product_is_returned_for_the_one_before_the_softcap() -> None:
+    """Logits 0 and ln 3, capped at ln 3: tanh(1) ln 3."""
+    problem = two_keys(outputs=("output", "scaled"), softcap=LOG3)
+    raw = evaluate(problem).reply["scaled"].values[0, 0, 0]
+    assert raw.tolist() == [0.0, LOG3]
+    found = evaluate(problem, {"returned_scores": "capped_as_scaled"}).reply["scaled"].values[0, 0, 0]
+    assert found == pytest.approx([0.0, np.tanh(1.0) * LOG3])
+    without = problem.but(softcap=None)
+    assert evaluate(without, {"returned_scores": "capped_as_scaled"}).reply["scaled"].values[0, 0, 0] == pytest.approx(
+        raw
+    )
