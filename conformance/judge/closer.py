@@ -13,6 +13,8 @@ AT_MOST = 1.25
 """The largest error, in tolerances, falls by this factor at least,"""
 TOGETHER = 2.0
 """or the root mean square of all errors by this one."""
+EXACT = 1e-3
+"""Where the declared answer is exact, errors count in this part of what the two answers are apart."""
 
 
 def is_closer(actual: Mapping[str, Tensor], declared: Expectation, reply: Reply) -> bool:
@@ -32,6 +34,7 @@ def _closer(actual: Tensor, declared: Expectation, name: str, other: Array) -> b
         return True
     with np.errstate(invalid="ignore", divide="ignore"):
         far, near = (np.nan_to_num(np.abs(got - values), nan=0.0) for values in (first.values, other))
-        most_far, most_near = (float(np.max(np.where(e == 0, 0, e / tolerance), initial=0.0)) for e in (far, near))
+        unit = np.where(tolerance == 0.0, EXACT * np.abs(first.values - other), tolerance)
+        most_far, most_near = (float(np.max(np.where(e == 0, 0, e / unit), initial=0.0)) for e in (far, near))
     fallen = most_far > AT_MOST * most_near
     return fallen or float(np.sum(far**2)) > TOGETHER**2 * float(np.sum(near**2))

@@ -23,6 +23,9 @@ from conformance.spec.problem import Problem
 APART = 2.0
 """So many bounds apart no reply lies within those of both: one that is as declared contradicts the other."""
 
+OF_FILL = "mask_fill"
+"""The decision of what stands for the logit of a masked key."""
+
 Change = tuple[Way, ...]
 """Decisions taken otherwise than declared, all at once."""
 
@@ -107,7 +110,7 @@ class Evidence:
 
         taken: what the reply was explained by, of a failing cell.
         """
-        if not any(_reaches(self.problem, way) for way in change) or self._has_another_maximum(change):
+        if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
             return False
         more = self._with(self.under(taken), change)
         here = self._reply(self.under(taken)) if taken else self.declared.reply
@@ -118,10 +121,15 @@ class Evidence:
             if taken == () or here[name].values.shape == bound.hard.shape
         )
 
-    def _has_another_maximum(self, change: Change) -> bool:
-        """Whether the change takes another maximum of logits that may be NaN, which some take for none."""
-        finite = all(np.isfinite(each).all() for each in (self.problem.query, self.problem.key))
-        return not finite and any(decision == OF_RANGE for decision, _ in change)
+    def _is_lost_in_nan(self, change: Change) -> bool:
+        """
+        Whether the change is about the maximum of logits or the fill of masked ones, and some of these may be NaN.
+
+        Some take NaN for no maximum, and some replace that of a masked key by the fill: such a call says nothing of it.
+        """
+        query, key = (np.isfinite(each).all() for each in (self.problem.query, self.problem.key))
+        lost = {OF_RANGE: not (query and key), OF_FILL: not key}
+        return any(lost.get(decision, False) for decision, _ in change)
 
     def tells_apart(self, one: Change, other: Change) -> bool:
         """Whether two changes are different answers here, beyond the bounds."""

@@ -50,7 +50,6 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     simplest = search.open_cells()[:SEARCHED]
     search.take([*seen, *plain_singles(simplest), *numbers(search.open_cells())], alone=True)
     search.take([*singles(search.open_cells()[:SEARCHED]), *numbers(search.open_cells())], alone=True)
-    search.extend()
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS + BESIDE):

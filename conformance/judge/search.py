@@ -97,9 +97,13 @@ class Search:
                 self._taken |= dict.fromkeys(shows, each.candidate)
                 self._open = [n for n in self._open if n not in shows]
 
-    def extend(self) -> None:
-        """Let a cause have the cells that it brings within their bounds where its condition holds, be it by little."""
-        for place, cause in enumerate(self.causes):
+    def extend(self, first: int = 0) -> None:
+        """
+        Let causes have the cells that they bring within their bounds where their condition holds, be it by little.
+
+        first: the place of the first cause that is looked at.
+        """
+        for place, cause in list(enumerate(self.causes))[first:]:
             more = [n for n in self._open if self._holds(cause, n) and self.cells[n].held_by(cause.candidate.change)]
             self.causes[place] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
             self._taken |= dict.fromkeys(more, cause.candidate)
@@ -167,6 +171,7 @@ class Search:
                 break
             alike = [each for each in rated if each is not best and each.like(best)]
             self._accept(*whole[best.candidate], sorted(alike, key=lambda each: -each.worth)[:SHOWN])
+            self.extend(len(self.causes) - 1)
 
     def _is_known(self, best: _Rated) -> bool:
         """Whether it is a cause already, under another condition, or the first word, and one for all that fails."""

@@ -15,7 +15,7 @@ from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate_variations
 from conformance.oracle.measured import MEASURED, Measured
 from conformance.oracle.variation import Variation
-from conformance.oracle.variations import compose
+from conformance.oracle.variations import compose, in_order
 from conformance.spec.problem import Array
 
 STEPS = 12
@@ -125,12 +125,7 @@ class _Fit:
         return float(np.clip(step, -most, most))
 
     def _at(self, number: float) -> Array | None:
-        variation = self._kind.variation(number)
-        return self._residual(self._in_order(variation))
-
-    def _in_order(self, variation: Variation) -> tuple[Variation, ...]:
-        """As `compose` puts them: what changes the problem comes first."""
-        return tuple(sorted((variation, *self._others), key=lambda each: each.stage != "problem"))
+        return self._residual(in_order((self._kind.variation(number), *self._others)))
 
     def _residual(self, variations: tuple[Variation, ...]) -> Array | None:
         """What the reply is off, in tolerances; None where numbers stand in other places."""

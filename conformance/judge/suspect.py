@@ -4,7 +4,7 @@ A failing reply, held against other dialects: one explains it if the reply lies 
 Dialects are screened by a cheap residual; only what is left gets a bound.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ class Suspect:
 
         None where a glance shows that it is far off, or no nearer, or where `dialect` is the declared answer again.
         """
-        answer = self._answer(dialect)
+        answer = self._answer(dialect, self.profile.score)
         if answer is None or not separate(self.declared, answer.reply, self.profile):
             return None
         if not is_closer(self.actual, self.declared, answer.reply):
@@ -56,19 +56,32 @@ class Suspect:
         return _budget(answer, self.declared, self.profile, self.actual)
 
     def held_by(self, dialect: Dialect) -> bool:
-        """Whether the reply lies within the bound under `dialect`, be that hardly another answer here."""
-        answer = self._answer(dialect)
-        return answer is not None and _budget(answer, self.declared, self.profile, self.actual) <= 1.0
+        """
+        Whether the reply lies within the bound under `dialect`, be that hardly another answer here.
+
+        In half precision also within that of arithmetic that rounds every step to it: it is asked of a cause that other
+        replies have shown, which may make visible how coarse the arithmetic is.
+        """
+        return any(self._is_held(dialect, profile) for profile in self._profiles())
+
+    def _is_held(self, dialect: Dialect, profile: Profile) -> bool:
+        answer = self._answer(dialect, profile.score)
+        return answer is not None and _budget(answer, self.declared, profile, self.actual) <= 1.0
+
+    def _profiles(self) -> Iterator[Profile]:
+        yield self.profile
+        if UNIT[self.problem.dtype] > UNIT["float32"]:
+            yield Profile.uniform(self.problem.dtype)
 
     def explained_by(self, dialect: Dialect) -> bool:
         """Whether the reply lies within the bound under `dialect`, and not for being what is declared."""
         budget = self.budget(dialect)
         return budget is not None and budget <= 1.0
 
-    def _answer(self, dialect: Dialect) -> Answer | None:
+    def _answer(self, dialect: Dialect, score: str) -> Answer | None:
         """The answer under `dialect`; None where a glance shows that the reply is far off."""
-        finer = "float32" if OF_RANGE in dialect and UNIT[self.profile.score] > UNIT["float32"] else self.profile.score
-        answers = (evaluate(self.problem, dialect, score) for score in dict.fromkeys((self.profile.score, finer)))
+        finer = "float32" if OF_RANGE in dialect and UNIT[score] > UNIT["float32"] else score
+        answers = (evaluate(self.problem, dialect, each) for each in dict.fromkeys((score, finer)))
         return next((answer for answer in answers if self._near(answer.reply)), None)
 
     def _near(self, reply: Reply) -> bool:

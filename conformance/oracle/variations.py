@@ -5,6 +5,7 @@ Order matters: within a stage, a dialect is composed in the order of this table,
 the first is named first.
 """
 
+from collections.abc import Iterable
 from functools import cache
 
 from conformance.oracle import (
@@ -130,6 +131,7 @@ FITTED = {key_loops.DECISION: key_loops.FAMILY}
 """Decisions that can be taken in too many ways for the table."""
 
 _RANK = {variation.key: rank for rank, variation in enumerate(TABLE)}
+_RANK_OF_DECISION = {variation.decision: rank for rank, variation in reversed(list(enumerate(TABLE)))}
 
 
 def find(decision: str, name: str) -> Variation:
@@ -165,9 +167,21 @@ def _by_key(slot: str | None) -> dict[str, Variation]:
 
 
 def compose(dialect: Dialect) -> tuple[Variation, ...]:
-    """The variations of a dialect in their fixed order: by stage as applied, then as the table lists them."""
-    found = [find(decision, name) for decision, name in dialect.items()]
-    return tuple(sorted(found, key=lambda v: (v.stage != "problem", _RANK.get(v.key, -1), v.key)))
+    """The variations of a dialect in their fixed order."""
+    return in_order(find(decision, name) for decision, name in dialect.items())
+
+
+def in_order(variations: Iterable[Variation]) -> tuple[Variation, ...]:
+    """
+    Variations in their fixed order: by stage as applied, then as the table lists them.
+
+    One that is found by its name alone has the place of the first row of its decision.
+    """
+    return tuple(sorted(variations, key=lambda v: (v.stage != "problem", _rank(v), v.key)))
+
+
+def _rank(variation: Variation) -> int:
+    return _RANK.get(variation.key, _RANK_OF_DECISION.get(variation.decision, -1))
 
 
 LOW_FILLS = frozenset(

@@ -67,13 +67,15 @@ def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
     return best if count > len(suspects) / 2 else {}
 
 
-def calibrated(answers: Answers, dialect: Dialect) -> dict[str, str]:
+def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
     """
     The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one.
 
-    A dtype in which none conforms is left out.
+    cause: what is wrong already with plain cases. Then the coarser profile is taken if it explains more cases: weights
+    may be saturated under the cause, and near to those of finer arithmetic for that. A dtype in which none conforms is
+    left out.
     """
-    found = {dtype: _best(_plain(answers, dtype), dtype, dialect) for dtype in CANDIDATES}
+    found = {dtype: _best(_plain(answers, dtype), dtype, declared, cause or {}) for dtype in CANDIDATES}
     return {dtype: name for dtype, name in found.items() if name is not None}
 
 
@@ -86,12 +88,13 @@ def _plain(answers: Answers, dtype: str) -> Answers:
     ]
 
 
-def _best(plain: Answers, dtype: str, dialect: Dialect) -> str | None:
+def _best(plain: Answers, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
+    dialect = {**declared, **cause}
     best: tuple[str, Answers] = CANDIDATES[dtype][0], ()
     for name in CANDIDATES[dtype]:
         profile = PROFILES[name](dtype)
         found = [(cell, outcome) for cell, outcome in plain if conforms(cell, outcome, dialect, profile)]
-        if len(found) > len(best[1]) and not _too_near(best, dtype, dialect, profile):
+        if len(found) > len(best[1]) and (cause or not _too_near(best, dtype, dialect, profile)):
             best = name, found
     return best[0] if best[1] else None
 

@@ -58,7 +58,7 @@ def settle(
         subject = write_adapter(Path(folder), before.files(target))
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
     cause = evident_cause(answers, declared.dialect, PROFILES[said.get(BASIS, ordinary(BASIS))](BASIS))
-    read = {**calibrated(answers, {**declared.dialect, **cause}), **said}
+    read = {**calibrated(answers, declared.dialect, cause), **said}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     return Settled(signature, declared, names, read, observe(answers, profiles_named(names), declared, cause))
 
