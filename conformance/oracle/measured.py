@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from conformance.oracle.other_fills import filled_with
+from conformance.oracle.other_fills import dead_rows_zero, filled_with
 from conformance.oracle.other_limits import after_bias, before_bias
 from conformance.oracle.other_masks import moved_causal
 from conformance.oracle.other_problems import bias_times, scaled_by
@@ -87,6 +87,12 @@ def _adds(name: str, number: float) -> Variation:
     return steps_row("mask_fill", name, said, "fill with -inf", filled_with(_within(number)))
 
 
+def _puts_but_dead_rows(name: str, number: float) -> Variation:
+    said = f"fills masked logits with {text(number)}, not with -inf, and returns zeros for a fully masked row"
+    fill = dead_rows_zero(filled_with(_within(number), replaces=True))
+    return steps_row("mask_fill", name, said, "fill with -inf", fill)
+
+
 def _scale_times(name: str, number: float) -> Variation:
     said = f"scales the logits by {text(number)} times what is asked for"
     return problem_row("scale", name, said, "", scaled_by(lambda problem: problem.applied_scale * number))
@@ -126,6 +132,10 @@ def _shifted(name: str, number: float) -> Variation:
 
 def _masked(problem: Problem) -> bool:
     return any(group.allowed is not None for group in problem.groups)
+
+
+def _has_dead_row(problem: Problem) -> bool:
+    return not problem.attended().any(axis=-1).all()
 
 
 def _biased(problem: Problem) -> bool:
@@ -168,6 +178,7 @@ SHIFTS = tuple(float(by) for size in range(2, 9) for by in (size, -size))
 
 MEASURED: tuple[Measured, ...] = (
     Measured("mask_fill", "puts_", _puts, FILLS, -math.inf, _masked),
+    Measured("mask_fill", "puts_", _puts_but_dead_rows, FILLS, -math.inf, _has_dead_row, suffix="_but_dead_rows"),
     Measured("mask_fill", "adds_", _adds, FILLS, -math.inf, _masked),
     Measured("scale", "times_", _scale_times, FACTORS, 1.0, _always),
     Measured("scale", "is_", _scale_is, (1.0, 0.5, 0.25, 0.125, 0.1, 2.0), math.nan, _always),

@@ -26,6 +26,15 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
     return apply
 
 
+def dead_rows_zero(fill: StepsMap) -> StepsMap:
+    """The same fill, and zeros for rows with nothing to attend."""
+
+    def settle(state: State) -> State:
+        return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
+
+    return lambda steps, score: insert_after(fill(steps, score), "dead_rows", Step("zero_dead_rows", settle))
+
+
 def _times_mask(steps: Steps, _: str) -> Steps:
     """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
 
@@ -58,7 +67,6 @@ _NUMBERS: dict[str, Callable[[str], float]] = {
     "finite_minimum": lambda score: -largest(score),
     "plus_1e10": lambda score: min(1e10, largest(score)),
     "zero": lambda _: 0.0,
-    "minus_1e-9": lambda _: -1e-9,
 }
 
 

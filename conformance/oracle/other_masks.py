@@ -36,6 +36,13 @@ def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
     return each_group(moved)
 
 
+def _never_negative(problem: Problem, group: Group) -> Group:
+    """Places are counted without a sign, or a past is thought of, which is never shorter than nothing."""
+    if group.offset is None or group.offset >= 0:
+        return group
+    return replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, 0), offset=0)
+
+
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
     """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
     return (np.arange(seq_len_k)[None, :] <= np.arange(seq_len_q)[:, None] + offset)[None, None]
@@ -164,6 +171,14 @@ ROWS: tuple[Variation, ...] = (
         "does not apply the causal flag to the last query, which matters where there are more keys than queries",
         "pass the mask",
         _rows(_opened, lambda _: True),
+    ),
+    problem_row(
+        "causal_alignment",
+        "never_negative",
+        "takes zero for a negative offset of the causal flag, so that one aligned to the last key is aligned to the "
+        "first where there are more queries than keys",
+        "pass the mask",
+        each_group(_never_negative),
     ),
     problem_row(
         "causal_with_past",

@@ -66,6 +66,13 @@ def _key_as_value(problem: Problem) -> Problem:
     return problem.but(value=problem.key)
 
 
+def _query_bias_unscaled(problem: Problem) -> Problem:
+    scale = problem.applied_scale
+    if "bq" not in problem.params or scale in (0.0, 1.0):
+        return problem
+    return problem.but(params={**problem.params, "bq": problem.params["bq"] / scale})
+
+
 def _no_output_projection(problem: Problem) -> Problem:
     if "wo" not in problem.params or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
         return problem
@@ -149,6 +156,13 @@ ROWS: tuple[Variation, ...] = (
         "window_edges", "right_only", "ignores the left side of a window", "pass the mask", _one_sided(left=False)
     ),
     problem_row("arguments", "key_as_value", "takes the key for the value too", "", _key_as_value),
+    problem_row(
+        "projection_bias",
+        "bq_unscaled",
+        "scales the projection of the query without its bias",
+        "multiply bq by the scale",
+        _query_bias_unscaled,
+    ),
     problem_row(
         "output_projection", "missing", "returns the merged heads unprojected", "project them", _no_output_projection
     ),

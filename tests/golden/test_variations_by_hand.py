@@ -966,3 +966,29 @@ def test_the_capped_product_is_returned_for_the_one_before_the_softcap() -> None
     assert evaluate(without, {"returned_scores": "capped_as_scaled"}).reply["scaled"].values[0, 0, 0] == pytest.approx(
         raw
     )
+
+
+def test_a_negative_offset_may_be_taken_for_zero() -> None:
+    values = [[[[1.0], [2.0]]]]
+    for offset, usual in ((-1, [0.0, 1.0, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [1.5, 1.5, 1.5])):
+        flag = Group("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
+        problem = even(values, 3, flag)
+        assert output(problem) == pytest.approx(usual)
+        expected = [1.0, 1.5, 1.5] if offset == -1 else usual
+        assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
+
+
+def test_the_bias_of_the_query_is_not_scaled() -> None:
+    # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
+    problem = mha(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
+    assert output(problem) == pytest.approx([7.0, 20.0])
+    assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
+
+
+def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
+    """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
+    problem = two_keys(mask([[0, 0], [1, 0]]))
+    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
+    assert output(problem, "mask_fill=puts_0_but_dead_rows") == pytest.approx([0.0, 5.0])
+    assert output(problem, "mask_fill=puts_-1e-9") == pytest.approx([6.0, 5.0 - 0.75e-9], abs=1e-14)
+    assert output(problem, "mask_fill=puts_-1e-9_but_dead_rows") == pytest.approx([0.0, 5.0 - 0.75e-9], abs=1e-14)

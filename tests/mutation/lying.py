@@ -55,8 +55,8 @@ def problem_of(call: Call) -> Problem:
     arrays = {id(each): each.float64() for each in (call.query, call.key, call.value)}
     key, value = arrays[id(call.key)], arrays[id(call.value)]
     if call.past_key is not None and call.past_value is not None:
-        key = np.concatenate([call.past_key.float64(), key], axis=2)
-        value = np.concatenate([call.past_value.float64(), value], axis=2)
+        key = np.concatenate([call.past_key.float64(), key], axis=-2)
+        value = np.concatenate([call.past_value.float64(), value], axis=-2)
     return Problem(
         operator=facts.operator,
         dtype=facts.dtype,

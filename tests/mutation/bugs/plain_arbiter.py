@@ -17,7 +17,7 @@ def cache_of_no_keys(
     """
     A cache that is shorter than nothing is taken for an empty one.
 
-    Right: fail
+    Right: causal_alignment=never_negative
     """
     logits = hide(scores(query, key), mask)
     if is_causal:

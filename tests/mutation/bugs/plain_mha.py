@@ -302,7 +302,7 @@ def scale_before_the_bias(
     """
     Wq is scaled when it is loaded, bq is not.
 
-    Right: fail
+    Right: projection_bias=bq_unscaled
     """
     q, k, v = projected(query, key, value, {**params, "bq": None}, num_heads)
     q = q * q.shape[-1] ** -0.5
