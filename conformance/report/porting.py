@@ -117,8 +117,12 @@ def port(here: Side, there: Side) -> Port:
 
 
 def slot_for(subject: Subject, kind: str) -> Slot | None:
-    """The argument or flag that takes a kind of mask: a flag first; one about whole queries is no mask of that kind."""
-    slots = subject.slots.values()
+    """
+    The argument or flag that takes a kind of mask in a plain call: a flag first.
+
+    One about whole queries is no mask of that kind, and what stands for a cache is no argument.
+    """
+    slots = [slot for slot in subject.slots.values() if not slot.only_with]
     flags = (slot for slot in slots if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
     masks = (slot for slot in slots if slot.role == "mask" and kind in slot.takes and slot.axes != (("b", "q"),))
     return next(iter((*flags, *masks)), None)
