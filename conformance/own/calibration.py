@@ -1,7 +1,6 @@
 """Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
 
 from conformance.bridge.profile import Profile
 from conformance.judge.arithmetic import hardly_within
@@ -42,18 +41,26 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
     failing = [answer for answer in closed if not suits(suspect(*answer, profile), declared)]
     for group in (_plain(answers, BASIS), masked, failing):
-        small = sorted(group, key=lambda answer: answer[0].reply_limit)[:ENOUGH]
-        suspects = [suspect(cell, outcome, profile) for cell, outcome in small]
+        suspects = _smallest(group, profile, ENOUGH)
         if suspects and _explained(declared, suspects) <= len(suspects) / 2:
-            return _cause(suspects, declared)
+            found = _causes(suspects, declared)
+            basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
+            further = _smallest(basis, profile, 4 * ENOUGH) if len(found) > 1 else []
+            return max(found, key=lambda each: _explained({**declared, **each}, further), default={})
     return {}
+
+
+def _smallest(answers: Answers, profile: Profile, number: int) -> list[Suspect]:
+    ordered = sorted(answers, key=lambda answer: answer[0].reply_limit)
+    return [suspect(cell, outcome, profile) for cell, outcome in ordered[:number]]
 
 
 def _explained(dialect: Dialect, suspects: Sequence[Suspect]) -> int:
     return sum(suits(each, dialect) for each in suspects)
 
 
-def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
+def _causes(suspects: Sequence[Suspect], declared: Dialect) -> list[dict[str, str]]:
+    """The variations that explain most of them: several where small calls do not tell them apart."""
     rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
     plain = (row for row in rows if prior(row.decision, row.name) <= FRAMEWORK_BITS)
     numbers = (way for each in suspects[:FIRST] for way in solved(each))
@@ -61,10 +68,9 @@ def _cause(suspects: Sequence[Suspect], declared: Dialect) -> dict[str, str]:
         {decision: name} for decision, name in dict.fromkeys((*((row.decision, row.name) for row in plain), *numbers))
     ]
     likely = [each for each in found if _explained({**declared, **each}, suspects[:FIRST])]
-    count, best = max(
-        ((_explained({**declared, **each}, suspects), each) for each in likely), key=itemgetter(0), default=(0, {})
-    )
-    return best if count > len(suspects) / 2 else {}
+    counts = [_explained({**declared, **each}, suspects) for each in likely]
+    most = max(counts, default=0)
+    return [each for each, count in zip(likely, counts, strict=True) if count == most > len(suspects) / 2]
 
 
 def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
