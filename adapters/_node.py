@@ -105,10 +105,10 @@ def past(call: Call) -> dict[str, Any]:
 
 def on_the_way_asked(facts: Facts) -> str | None:
     """What qk_matmul_output is to hold."""
-    asked = [name for name in MODES if name in facts.outputs]
-    if len(asked) > 1:
-        raise Unsupported(f"one call returns one of {', '.join(MODES)}, not {' and '.join(asked)}")
-    return asked[0] if asked else None
+    several = [name for name in MODES if name in facts.outputs]
+    if len(several) > 1:
+        raise Unsupported(f"one call returns one of {', '.join(MODES)}, not {' and '.join(several)}")
+    return several[0] if several else None
 
 
 def attention_dialect() -> tuple[Deviation, ...]:

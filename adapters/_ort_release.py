@@ -23,14 +23,15 @@ def in_release(node: Any) -> Any:
         Unsupported: it came with a later release; what is lacking is named.
     """
     known = _schemas(node.domain, node.op_type)
-    here = f"onnxruntime {onnxruntime.__version__}"
+    release = f"onnxruntime {onnxruntime.__version__}"
+    operator = node.op_type
     if not known:
-        raise Unsupported(f"{here} has no operator {node.op_type}")
+        raise Unsupported(f"{release} has no operator {operator}")
     schema = max(known, key=lambda each: each.since_version)
-    lacking = [f"attribute {each.name}" for each in node.attribute if each.name not in schema.attributes]
+    later_parts = [f"attribute {each.name}" for each in node.attribute if each.name not in schema.attributes]
     for kind in ("input", "output"):
         beyond = list(getattr(node, kind))[len(getattr(schema, f"{kind}s")) :]
-        lacking += [f"{kind} {name}" for name in beyond if name]
-    if lacking:
-        raise Unsupported(f"{node.op_type} of {here} has no {', no '.join(lacking)}")
+        later_parts += [f"{kind} {name}" for name in beyond if name]
+    if later_parts:
+        raise Unsupported(f"{operator} of {release} has no {', no '.join(later_parts)}")
     return node

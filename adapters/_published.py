@@ -15,6 +15,6 @@ def weights(call: Call) -> dict[str, Any]:
 
 def needs(call: Call, *requirements: str) -> None:
     """Decline a call without something that the text always does."""
-    for name in requirements:
-        if name not in call.facts.requirements:
-            raise Unsupported(f"the text has {name.replace('_', ' ')} built in, and this call is without")
+    for requirement in requirements:
+        if requirement not in call.facts.requirements:
+            raise Unsupported(f"the text has {requirement.replace('_', ' ')} built in, and this call is without")

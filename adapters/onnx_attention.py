@@ -85,7 +85,6 @@ VARIANTS = {
     "reference-23": {"summary": "opset 23, the first that has the operator"},
     "reference-3d": {
         "summary": "opset 23, inputs with merged heads",
-        "DTYPES": ["float32"],
         "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes", "mistaken_heads"],
     },
 }
@@ -106,10 +105,12 @@ OPSET = {"reference": 25, "reference-24": 24, "reference-23": 23, "reference-3d"
 
 
 def declare(facts: Facts) -> Declaration:
-    """What the operator's page says; NumPy computes in the dtype of its arrays."""
+    """What the operator's page says; NumPy computes in the dtype of its arrays, and the attribute scale is float32."""
     single = Profile.uniform(facts.dtype).but(pre=facts.dtype)
     half = Profile.naive(facts.dtype).but(soft=facts.dtype, sum=facts.dtype)
     profile = half if facts.dtype in ("float16", "bfloat16") else single
+    if "scale" in facts.requirements:
+        profile = profile.but(scale="float32")
     return Declaration(profile, attention_dialect(), "onnx/reference/ops/op_attention.py")
 
 

@@ -42,7 +42,7 @@ VARIANTS = {
     "torch": {
         "summary": "on PyTorch: torch.onnx.export with dynamo=False, since lengths are open",
         "env": {"KERAS_BACKEND": "torch"},
-        "REQUIRES": ["keras>=3.14", "torch>=2.6", "onnx>=1.17", "onnxruntime>=1.20"],
+        "REQUIRES": ["keras>=3.15", "torch>=2.6", "onnx>=1.17", "onnxruntime>=1.20"],
         "EXTRA": "keras,onnx",
     },
     "tensorflow": {

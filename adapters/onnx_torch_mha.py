@@ -9,12 +9,16 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.torch_mha"
 OPERATORS = ["mha"]
-REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"]
+REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.6", "onnxruntime>=1.20"]
 EXTRA = "onnx"
 OUTPUTS = ["output", "weights", "weights_mean"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["kdim", "no_bias"]
+DECLINES = {
+    "bfloat16": "onnxruntime has no kernels of Expand, MatMul, Mul and Sqrt for it on the CPU: "
+    "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md",
+}
 SLOTS = {
     "key_padding_mask": {
         "role": "mask",
@@ -38,8 +42,7 @@ VARIANTS = {
     "dynamo": {"summary": "the dynamo exporter, default opset"},
     "opset23": {
         "summary": "the dynamo exporter, opset 23",
-        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.4", "onnxruntime>=1.23"],
-        "DTYPES": ["float32"],
+        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.6", "onnxruntime>=1.23"],
     },
 }
 

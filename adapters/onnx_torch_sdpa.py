@@ -10,12 +10,16 @@ What this adapter translates, and nothing else:
 
 NAME = "onnx.torch_sdpa"
 OPERATORS = ["sdpa"]
-REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"]
+REQUIRES = ["torch>=2.6", "onnx>=1.17", "onnxscript>=0.6", "onnxruntime>=1.20"]
 EXTRA = "onnx"
 OUTPUTS = ["output"]
 DTYPES = ["float64", "float32", "float16"]
 DEVICES = ["cpu"]
 CAPABILITIES = ["scale", "grouped_heads", "value_dim", "mistakes"]
+DECLINES = {
+    "bfloat16": "onnxruntime has no kernels of Expand, MatMul, Mul and Sqrt for it on the CPU: "
+    "https://github.com/microsoft/onnxruntime/blob/main/docs/OperatorKernels.md",
+}
 SLOTS = {
     "attn_mask": {
         "role": "mask",
@@ -28,16 +32,14 @@ SLOTS = {
 }
 VARIANTS = {
     "dynamo": {"summary": "the dynamo exporter, default opset"},
-    "unoptimised": {"summary": "the same graph, graph optimisation off", "DTYPES": ["float32"]},
+    "unoptimised": {"summary": "the same graph, graph optimisation off"},
     "opset23": {
         "summary": "the dynamo exporter, opset 23: the operator Attention",
-        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.4", "onnxruntime>=1.23"],
-        "DTYPES": ["float32"],
+        "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.6", "onnxruntime>=1.23"],
     },
     "torchscript": {
         "summary": "the older exporter (dynamo=False), default opset",
         "CAPABILITIES": ["scale", "value_dim", "mistakes"],
-        "DTYPES": ["float64", "float32"],
     },
 }
 

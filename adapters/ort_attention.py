@@ -65,12 +65,10 @@ VARIANTS = {
     },
     "3d": {
         "summary": "opset 23, inputs with merged heads, graph optimisation off",
-        "DTYPES": ["float32"],
         "CAPABILITIES": ["scale", "grouped_heads", "value_dim", "softcap", "past", "mistakes", "mistaken_heads"],
     },
     "broadcast": {
         "summary": "opset 23, masks broadcast over queries, as the operator's page allows",
-        "DTYPES": ["float32"],
         "SLOTS": {
             "attn_mask": {
                 "role": "mask",

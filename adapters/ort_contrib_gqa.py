@@ -73,10 +73,10 @@ def sdpa(call: Call) -> dict[str, Any]:
     sizes = call.facts.sizes
     if "past" in sizes and sizes["seq_len_q"] > 1 and sizes["batch"] > 1:
         raise Unsupported(f"with a past, sequence_length > 1 requires batch_size == 1: {CONTRIB}")
+    score, width = score_asked(call), window(call)
     inputs = arrays(call)
     bias = ["", "", "", "attention_bias"] if "attention_bias" in inputs else []
     pasts = [name if name in inputs else "" for name in PASTS]
-    score = score_asked(call)
     outputs = {"output": "Y"} | (dict(zip(PRESENTS, PRESENTS, strict=True)) if call.past_key is not None else {})
     outputs |= {score: "output_qk"} if score else {}
     node = microsoft(
@@ -88,7 +88,7 @@ def sdpa(call: Call) -> dict[str, Any]:
         scale=call.scale,
         softcap=call.softcap,
         causal=None if "causal" in call.arguments else 0,
-        local_window_size=window(call),
+        local_window_size=width,
         qk_output=QK[score] if score else None,
     )
     graph = model([in_release(node)], inputs, list(outputs.values()), OLD_OPSET)

@@ -64,6 +64,7 @@ VARIANTS = {
     },
     "robust": {
         "summary": "softmax_robust_masking=True, which compares a float mask with 0.5",
+        "REQUIRES": ["tf_keras>=2.21", "tensorflow>=2.21"],
         "env": {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"},
     },
 }

@@ -12,6 +12,11 @@ def _data(name: str) -> Path:
     return packaged if packaged.is_dir() else _PACKAGE.parent / name
 
 
+def package() -> Path:
+    """The folder from which `conformance` is imported."""
+    return _PACKAGE.parent
+
+
 def adapters() -> Path:
     """The folder of our adapters."""
     return _data("adapters")

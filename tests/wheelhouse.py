@@ -13,6 +13,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import numpy as np
+from packaging.requirements import Requirement
 
 SOURCE = """\
 import numpy as np
@@ -72,6 +73,18 @@ def write_numpy(folder: Path) -> None:
     for path in (*installed.glob("numpy"), *installed.glob("numpy.libs")):
         (beside / path.name).symlink_to(path)
     write_wheel(folder, "numpy", importlib.metadata.version("numpy"), {"numpy_here.pth": f"{beside}\n"})
+
+
+def link(site: Path, *names: str) -> None:
+    """Put distributions that are installed here, and all that they need, into another environment by links."""
+    wanted = [importlib.metadata.distribution(name) for name in names]
+    for each in wanted:
+        for top in {Path(file).parts[0] for file in each.files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(str(each.locate_file(top)))
+        needed = (Requirement(text) for text in each.requires or ())
+        plain = {one.name for one in needed if one.marker is None or one.marker.evaluate({"extra": ""})}
+        wanted += [importlib.metadata.distribution(name) for name in plain - {other.name for other in wanted}]
 
 
 def wheelhouse(folder: Path, versions: Mapping[str, str]) -> Path:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance.cli.choice import load_cases
+from conformance.cli.collecting import collect
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
-from conformance.cli.offer import Offer, cost, make_offer
+from conformance.cli.offer import Offer, cost
 from conformance.cli.progress import Progress
-from conformance.cli.run import rerun_command
+from conformance.cli.run import chosen_offer, rerun_command
+from conformance.cli.words import VERBOSE
 from conformance.engine.adapters import Subject
 from conformance.engine.job import Limits
 from conformance.engine.judging import Judged
@@ -71,7 +73,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     clock = Clock()
     arguments.subject = list(patterns)
     known = load_known(arguments.known)
-    offer = _restricted(make_offer(patterns, arguments.env, arguments.device), only)
+    offer = _restricted(chosen_offer(arguments), only)
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
     by_name = {subject.name: subject for subject in offer.subjects}
 
@@ -97,7 +99,8 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             accepts=known.accepts,
             closeness=Closeness(reshape=True),
         )
-        with Progress(sys.stderr, name_red=False) as progress:
+        with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
+            progress.plan(session.total)
             session.watch = Watch(cell=progress.cell, worker=progress.worker)
             session.run(pool)
     decision = decide(
@@ -109,6 +112,12 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     )
     finish(session, decision, clock)
     return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
+
+
+def collect_probes(arguments: argparse.Namespace) -> int:
+    """Print what would be asked of whom, and return the exit code."""
+    offer = _restricted(chosen_offer(arguments), ())
+    return collect(load_cases((), (), TAG), offer, every=arguments.level == VERBOSE)
 
 
 def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:

@@ -17,7 +17,7 @@ HEADINGS = (*OPERATORS, "half")
 
 
 def audit(arguments: argparse.Namespace) -> int:
-    """Print which cases tell every variation apart from canonical, and what nothing pins down."""
+    """Print which cases tell every deviation apart from canonical, and what nothing pins down."""
     cases = [case for case in load_cases(arguments.paths, (), None) if case.mistake is None]
     problems = {case.id: materialise(case) for case in cases}
     found, apart = power(problems.items()), missing_pairs(problems.values())
@@ -30,9 +30,9 @@ def audit(arguments: argparse.Namespace) -> int:
 
 
 def lines(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> Iterator[str]:
-    """The table of variations and what follows from it, a line at a time. apart: what is never asked together."""
+    """The table of deviations and what follows from it, a line at a time. apart: what is never asked together."""
     width = max(map(len, found.sights))
-    yield f"{'variation':{width}}  {'  '.join(f'{heading:>4}' for heading in HEADINGS)}  simplest case"
+    yield f"{'deviation':{width}}  {'  '.join(f'{heading:>4}' for heading in HEADINGS)}  simplest case"
     for key, seen in found.sights.items():
         counts = "  ".join(f"{number:4}" for number in _counts(seen))
         simplest = found.simplest(key)
@@ -42,7 +42,7 @@ def lines(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> Iter
     unpinned = found.unpinned
     alike = sum(1 for key in found.sights if key in INVISIBLE)
     pinned = len(found.sights) - alike - len(unpinned)
-    yield f"{cases} cases, {pinned} variations pinned down, {len(unpinned)} not; {alike} are canonical by nature"
+    yield f"{cases} cases, {pinned} deviations pinned down, {len(unpinned)} not; {alike} are canonical by nature"
     if unpinned:
         yield f"not pinned down: {', '.join(unpinned)}"
     if found.undecided:
@@ -60,7 +60,7 @@ def lines(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> Iter
 
 
 def _counts(seen: tuple[Sight, ...]) -> tuple[int, ...]:
-    """How many cases tell a variation apart, in the order of HEADINGS."""
+    """How many cases tell a deviation apart, in the order of HEADINGS."""
     sharp = [sight.operator for sight in seen if sight.dtype in SHARP]
     return (*(sharp.count(operator) for operator in OPERATORS), len(seen) - len(sharp))
 
@@ -75,9 +75,9 @@ def record(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> dic
         "schema": 1,
         "cases": cases,
         "factor": FACTOR,
-        "variations": [
+        "deviations": [
             {
-                "variation": key,
+                "deviation": key,
                 "pinned": bool(found.sharp(key)),
                 "canonical_by_nature": INVISIBLE.get(key),
                 "cases": [_sight(sight) for sight in found.sharp(key)],

@@ -20,6 +20,7 @@ from conformance.spec.materialise import materialise
 def bisect_releases(arguments: argparse.Namespace) -> int:
     """Find the release, print the diagnosis of both sides, and return the exit code."""
     trials = _trials(arguments)
+    provisioning.refuse_absent(trials.python, trials.sides, ("--good", "--bad", "--both"))
     try:
         releases = between(released(trials.shared(), trials.package), arguments.good, arguments.bad)
     except ProvisionError as error:

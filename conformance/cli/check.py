@@ -8,14 +8,17 @@ from conformance.cli.errors import UsageError
 from conformance.cli.folder import new_folder, point_latest
 from conformance.cli.progress import Progress
 from conformance.engine.watch import Watch
-from conformance.gate.decide import CONFORMS
+from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.own.checking import Checked, Request
 from conformance.own.checking import check as judge
 from conformance.own.declaring import parse_pairs
 from conformance.own.errors import CheckError
 from conformance.own.example import write_example
+from conformance.own.preflight import Calling, parse_mapping
 from conformance.own.target import parse_target
 from conformance.report import print_summary
+from conformance.report.annotations import run_annotations
+from conformance.report.junit import write_junit
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -30,7 +33,14 @@ def check(arguments: argparse.Namespace) -> int:
         print(line)
     print()
     print_summary(checked.run, sys.stdout, with_findings=False)
-    return checked.decision.exit_code
+    if arguments.junit is not None:
+        arguments.junit.parent.mkdir(parents=True, exist_ok=True)
+        write_junit(checked.run, arguments.junit)
+    if arguments.annotations:
+        for line in run_annotations(checked.run, Path.cwd()):
+            print(line)
+    code = checked.decision.exit_code
+    return CONFORMS if code == REJECTED and arguments.exit_zero else code
 
 
 def _example(arguments: argparse.Namespace) -> int:
@@ -48,16 +58,19 @@ def _judged(arguments: argparse.Namespace) -> Checked:
     request = Request(
         target=parse_target(arguments.target),
         like=arguments.like,
-        operator=arguments.operator,
+        calling=Calling(arguments.operator, arguments.framework, arguments.layout, parse_mapping(arguments.mapping)),
         profile=arguments.profile,
         declare=parse_pairs(arguments.declare),
         globs=tuple(arguments.case),
+        dtypes=tuple(arguments.dtype),
         timeout=arguments.timeout,
+        min_judged=arguments.min_judged,
+        stop=arguments.stop,
     )
     folder = _folder(arguments.out)
     try:
         with Progress(sys.stderr, name_red=False) as progress:
-            return judge(request, folder, Watch(cell=progress.cell, worker=progress.worker))
+            return judge(request, folder, Watch(cell=progress.cell, worker=progress.worker, total=progress.plan))
     finally:
         _tidy(folder, arguments.out)
 

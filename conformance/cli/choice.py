@@ -1,13 +1,13 @@
 """Which cases were asked for: by path, by id, by tag."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from conformance import places
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, absent
 from conformance.spec.case import Case
-from conformance.spec.glob import covered
+from conformance.spec.glob import covered, near_glob
 from conformance.spec.loader import load
 
 
@@ -21,19 +21,32 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
     if paths:
         for path in paths:
             if not path.exists():
-                raise UsageError(f"there is no case file or folder {path}")
+                raise absent("case file or folder", path)
         root = case_root(paths)
     else:
         root = places.cases()
     cases = load(list(paths) or [root], root)
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
-    if globs:
-        meant = covered({case.id for case in cases}, globs)
-        cases = tuple(case for case in cases if case.id in meant)
     if not cases:
-        raise UsageError(f"no case matches {', '.join(globs) or 'the paths given'}; see conformance list cases")
-    return cases
+        raise UsageError("the paths given hold no case; see conformance list cases")
+    meant = _meant({case.id for case in cases}, globs)
+    return tuple(case for case in cases if case.id in meant) if globs else cases
+
+
+def _meant(ids: Collection[str], globs: Sequence[str]) -> set[str]:
+    """
+    The ids that globs mean.
+
+    Raises:
+        UsageError: one of them means none; with what may be meant.
+    """
+    for glob in globs:
+        if not covered(ids, [glob]):
+            near = near_glob(glob, ids)
+            hint = f"did you mean {shlex.quote(near)}? " if near else ""
+            raise UsageError(f"no case matches {glob}; {hint}conformance list cases has their ids")
+    return covered(ids, globs)
 
 
 def one_case(paths: Sequence[Path], wanted: str) -> Case:

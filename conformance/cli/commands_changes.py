@@ -28,7 +28,7 @@ def add_compare(commands: Commands) -> None:
 def add_known(commands: Commands) -> None:
     """Lists of known deviations."""
     parser = command(commands, "known", "see to lists of known deviations", "known update --from reports/latest")
-    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    kinds = parser.add_subparsers(title="what", metavar="update", required=True, parser_class=Parser)
     update = command(
         kinds,
         "update",
@@ -73,7 +73,8 @@ def add_bisect(commands: Commands) -> None:
         commands,
         "bisect",
         "find the release that changed what a subject makes of a case",
-        "bisect 'combined/causal_and_mask*' 'keras.sdpa[torch]' --package keras --good 3.15.0 --bad 3.14.1",
+        "bisect 'combined/attention/boolean_and_causal[operator=sdpa]' 'keras.sdpa[torch]' "
+        "--package keras --good 3.15.0 --bad 3.10.0",
     )
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
     parser.add_argument("subject", metavar="SUBJECT", help="a subject; of several that are meant, the first")
@@ -89,7 +90,7 @@ def add_bisect(commands: Commands) -> None:
 def add_import(commands: Commands) -> None:
     """Others' test vectors."""
     parser = command(commands, "import", "write the test vectors of others as cases", "import onnx vectors")
-    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    kinds = parser.add_subparsers(title="what", metavar="onnx", required=True, parser_class=Parser)
     onnx = command(kinds, "onnx", "write the Attention tests that ship inside onnx as cases", "import onnx vectors")
     onnx.add_argument("folder", type=Path, metavar="DIR", help="a new folder for the suite and its arrays")
     onnx.add_argument("--python", default=sys.executable, help="an interpreter that has onnx (default: this one)")

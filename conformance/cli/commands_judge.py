@@ -30,6 +30,8 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
     options.add_annotations(parser)
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that the gate rejects")
     options.add_exit_zero(parser)
+    options.add_choosing(parser, "only the subjects and cases of verdicts that reports/latest rejected")
+    options.add_showing(parser)
 
 
 def add_check(commands: Commands) -> None:
@@ -43,6 +45,30 @@ def add_check(commands: Commands) -> None:
         "--as", dest="like", metavar="SUBJECT", help="it is a drop-in for this subject, such as torch.sdpa"
     )
     parser.add_argument("--operator", choices=("sdpa", "mha"), help="what it computes (default: from its signature)")
+    parser.add_argument(
+        "--framework", choices=("numpy", "torch", "jax"), help="whose arrays it takes (default: found out)"
+    )
+    parser.add_argument(
+        "--layout",
+        choices=("bhsd", "bshd", "sbhd", "bsd", "thd"),
+        help="the order of its axes: batch, heads, sequence, dimension; bsd: without heads, thd: without batch "
+        "(default: found out)",
+    )
+    parser.add_argument(
+        "--map",
+        dest="mapping",
+        action="append",
+        default=[],
+        metavar="ARGUMENT=ROLE",
+        help="what an argument is, such as allowed=mask; may be repeated",
+    )
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        default=[],
+        choices=("float64", "float32", "float16", "bfloat16"),
+        help="judge only in this dtype; may be repeated",
+    )
     parser.add_argument(
         "--profile", metavar="P", help="its arithmetic, such as tf32 (default: calibrated on plain cases)"
     )
@@ -62,6 +88,17 @@ def add_check(commands: Commands) -> None:
     options.add_out(parser)
     options.add_cases(parser)
     options.add_timeout(parser, 30)
+    parser.add_argument(
+        "--min-judged",
+        type=options.percentage,
+        default=0.5,
+        metavar="PERCENT",
+        help="the least part of the calls that is to be judged: fewer is incomplete (default: 50)",
+    )
+    parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that is rejected")
+    options.add_junit(parser)
+    options.add_annotations(parser)
+    options.add_exit_zero(parser)
 
 
 def add_probe(commands: Commands) -> None:
@@ -69,6 +106,7 @@ def add_probe(commands: Commands) -> None:
     parser = command(commands, "probe", "read off replies what subjects mean", "probe -a 'torch.mha*'")
     parser.set_defaults(command="probe:probe")
     options.add_subjects(parser)
+    options.add_choosing(parser, "only the subjects of verdicts that reports/latest rejected")
     options.add_probing(parser)
 
 
@@ -81,4 +119,9 @@ def add_port(commands: Commands) -> None:
     parser.add_argument("source", nargs="?", metavar="FROM", help="the subject whose calls are to be moved")
     parser.add_argument("target", nargs="?", metavar="TO", help="the subject that they are moved to")
     parser.add_argument("--run", type=Path, metavar="DIR", help="print what such a run found before; nothing is asked")
+    parser.add_argument(
+        "--code",
+        action="store_true",
+        help="print a program for each side that makes the same call; with --out DIR, write before.py and after.py",
+    )
     options.add_probing(parser)

@@ -1,4 +1,4 @@
-"""What the commands take that look and judge nothing: list, validate, audit, explain, schema, report, repro."""
+"""What the commands take that look and judge nothing: list, validate, audit, explain, report, completion and others."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from conformance.cli.words import Commands, Parser, command
 def add_list(commands: Commands) -> None:
     """Cases and subjects."""
     parser = command(commands, "list", "list cases or adapters", "list adapters")
-    kinds = parser.add_subparsers(title="what", metavar="WHAT", required=True, parser_class=Parser)
+    kinds = parser.add_subparsers(title="what", metavar="cases|adapters", required=True, parser_class=Parser)
     cases = command(kinds, "cases", "list the ids of all cases", "list cases -k 'causal/*'")
     options.add_paths(cases)
     options.add_cases(cases, "only such ids")
@@ -29,7 +29,7 @@ def add_validate(commands: Commands) -> None:
 
 def add_audit(commands: Commands) -> None:
     """What cases tell apart."""
-    parser = command(commands, "audit", "show which variations the cases tell apart from canonical", "audit cases")
+    parser = command(commands, "audit", "show which deviations the cases tell apart from canonical", "audit cases")
     options.add_paths(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
     parser.set_defaults(command="audit:audit")
@@ -68,7 +68,7 @@ def add_report(commands: Commands) -> None:
 
 def add_repro(commands: Commands) -> None:
     """One cell of a run."""
-    example = "repro reports/latest 'masks/key_padding/trailing[operator=sdpa]' 'torch.sdpa[math]'"
+    example = "repro reports/latest 'masks/key_padding/trailing[operator=sdpa]' numpy.sdpa"
     parser = command(commands, "repro", "write one cell of a run as a script that needs no harness", example)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob")
@@ -76,3 +76,10 @@ def add_repro(commands: Commands) -> None:
     options.add_case_files(parser, "suite files or folders (default: those of the run)")
     options.add_out(parser, "a new folder (default: repro-<case>-<subject>)")
     parser.set_defaults(command="repro:repro")
+
+
+def add_completion(commands: Commands) -> None:
+    """Words that a shell completes."""
+    parser = command(commands, "completion", "print the script that lets a shell complete words", "completion bash")
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="its first line says where it goes")
+    parser.set_defaults(command="completion:completion")

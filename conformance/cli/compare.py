@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, absent
 from conformance.cli.folder import new_folder
 from conformance.engine.runlog import LOG, RunLogError
 from conformance.gate.baseline import side_of_baseline
@@ -71,10 +71,11 @@ def load_side(path: Path) -> Side:
     Raises:
         UsageError: it is neither, with what to do.
     """
+    if not path.exists():
+        raise absent("run folder or baseline", path)
     if path.is_file():
         return side_of_baseline(load_baseline(path), str(path)) if path.name != LOG else load_side(path.parent)
     try:
-        path.stat()  # raises where there is nothing
         if not (path / LOG).is_file():
             raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
         return read_side(path)

@@ -29,6 +29,8 @@ def open_folder(
     Raises:
         UsageError: there is nothing to resume, what was asked has changed since, or a run stands there already.
     """
+    if arguments.resume and arguments.out is None:
+        raise UsageError("--resume goes on with a run that was cut: name its folder, such as --out reports/nightly")
     folder = arguments.out or new_folder()
     command = ["conformance", *sys.argv[1:]]
     first = header(folder.name, command, arguments.device, cases, offer.subjects, offer.used, offer.not_offered)

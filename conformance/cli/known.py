@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_run
 from conformance.cli.offer import existing
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decide import CONFORMS
@@ -61,6 +61,7 @@ def _read(folder: Path) -> Log:
     Raises:
         UsageError: it did not, or it is none.
     """
+    see_run(folder)
     try:
         log = read_log(folder / LOG)
     except (RunLogError, OSError) as error:

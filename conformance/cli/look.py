@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from conformance import places
 from conformance.cli.choice import load_cases
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_run
 from conformance.cli.offer import make_offer
 from conformance.engine.adapters import read_adapters
-from conformance.engine.environments import extra_command
+from conformance.engine.environments import install_command
 from conformance.gate.decide import CONFORMS, USAGE
 from conformance.gate.formats import schema_text
 from conformance.judge.power import has_power
@@ -40,7 +40,7 @@ def list_adapters(arguments: argparse.Namespace) -> int:
             about = f"{', '.join(subject.operators)}  {', '.join(subject.dtypes)}  {subject.summary}"
             print(f"{subject.name}  {about}".rstrip())
     for other in offer.not_offered:
-        remedy = f": {extra_command(other['extra'])}" if other["extra"] else ""
+        remedy = f": {install_command('python', other['missing'])}" if other["extra"] else ""
         print(f"{other['adapter']}  not offered: needs {', '.join(other['missing'])}{remedy}")
     return CONFORMS
 
@@ -61,7 +61,7 @@ def validate(arguments: argparse.Namespace) -> int:
 
 
 TWINLESS = "must be refused, and no case asks for the same without the mistake: a valid twin is needed"
-USELESS = "tells no variation apart and has no feature that no other case has; see conformance audit"
+USELESS = "tells no deviation apart and has no feature that no other case has; see conformance audit"
 
 
 def _useless(cases: Sequence[Case]) -> tuple[Case, ...]:
@@ -77,6 +77,7 @@ def schema(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """Write a run folder's reports again from its log."""
+    see_run(arguments.folder)
     try:
         print_summary(write_reports(arguments.folder), sys.stdout)
     except RunLogError as error:

@@ -22,7 +22,10 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (docs/exit-codes.md)."""
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        importlib.import_module("conformance.cli.completion").answer(parser)
+    arguments = parser.parse_args(argv)
     try:
         return int(_function(arguments.command)(arguments))
     except CaseFileErrors as error:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from conformance import places
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, absent
 from conformance.cli.project import declared_environments
 from conformance.engine.adapters import Adapter, AdapterError, Subject, read_adapters, subjects_of
 from conformance.engine.environments import (
     Environment,
     Unusable,
     examine,
-    extra_command,
     install_command,
     missing,
     our_own,
@@ -128,9 +127,9 @@ def _lacking(lacks: _Lacks, environments: Mapping[str, Environment]) -> list[str
     found = []
     for (environment, lacking, extra), names in groups.items():
         ours = environments[environment] == our_own()
-        remedy = install_command(environments[environment].python, lacking)
-        if ours:
-            remedy = extra_command(extra) if extra else ""
+        remedy = install_command("python" if ours else environments[environment].python, lacking)
+        if ours and not extra:
+            remedy = ""
         found.append(f"{', '.join(names)}: needs {', '.join(lacking)}{f': {remedy}' if remedy else ''}")
     return found
 
@@ -144,7 +143,7 @@ def existing(paths: Sequence[Path]) -> list[Path]:
     """
     for path in paths:
         if not path.is_file():
-            raise UsageError(f"there is no file {path}")
+            raise absent("file", path)
     return list(paths)
 
 

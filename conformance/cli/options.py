@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.words import Parser
+from conformance.cli.words import PLAIN, QUIET, VERBOSE, Parser
 
 RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"
 
@@ -94,9 +94,39 @@ def add_timeout(parser: Parser, default: int) -> None:
     parser.add_argument("--timeout", type=seconds, default=float(default), metavar="S", help=told)
 
 
+def add_showing(parser: Parser) -> None:
+    """How much is told while it goes on, and after it."""
+    levels = parser.add_mutually_exclusive_group()
+    levels.add_argument(
+        "-q",
+        "--quiet",
+        dest="level",
+        action="store_const",
+        const=QUIET,
+        help="no progress, no line for each subject",
+    )
+    levels.add_argument(
+        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="name every cell as it is judged"
+    )
+    parser.add_argument(
+        "--durations", type=at_least_none, metavar="N", help="also print the N calls that took longest (0: all)"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.set_defaults(level=PLAIN, last_failed=False, collect_only=False)
+
+
+def add_choosing(parser: Parser, last_failed: str) -> None:
+    """What is asked, by what was rejected; and only telling it."""
+    parser.add_argument("--last-failed", action="store_true", help=last_failed)
+    parser.add_argument(
+        "--collect-only", action="store_true", help="print what would be asked of whom; start no framework"
+    )
+
+
 def add_probing(parser: Parser) -> None:
     """Options of the commands that ask subjects for their dialect."""
     parser.set_defaults(paths=[], case=[], resume=False)
+    add_showing(parser)
     add_repeated(parser, "--env", metavar="NAME=PYTHON", told="in another interpreter too")
     add_workers(parser)
     add_known_lists(parser)
@@ -117,23 +147,49 @@ def add_provisioning(parser: Parser) -> None:
 
 def at_least_none(text: str) -> int:
     """A number from 0."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} is less than none")
-    return number
+    return _whole(text, 0)
 
 
 def at_least_one(text: str) -> int:
     """A number from 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than one")
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int) -> int:
+    """
+    A whole number.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or too small.
+    """
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number: give one from {least}, such as 2") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{number} is less than {('none', 'one')[least]}")
     return number
 
 
 def seconds(text: str) -> float:
-    """A positive, finite number."""
-    number = float(text)
+    """
+    A positive, finite number.
+
+    Raises:
+        argparse.ArgumentTypeError: it is something else.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
     return number
+
+
+def percentage(text: str) -> float:
+    """A share from 0 to 1, written as a percentage."""
+    number = float(text.strip().removesuffix("%"))
+    if not 0 <= number <= 100:  # noqa: PLR2004 - per cent
+        raise argparse.ArgumentTypeError(f"{text} is no percentage from 0 to 100")
+    return number / 100

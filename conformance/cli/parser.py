@@ -7,6 +7,7 @@ from conformance.cli.commands_changes import add_bisect, add_compare, add_import
 from conformance.cli.commands_judge import add_check, add_port, add_probe, add_run
 from conformance.cli.commands_look import (
     add_audit,
+    add_completion,
     add_explain,
     add_list,
     add_report,
@@ -23,9 +24,11 @@ def build_parser() -> argparse.ArgumentParser:
         prog="conformance",
         description="Decide whether attention implementations mean the same thing.",
         epilog="example: conformance run -a 'torch.*' -k 'causal/*'",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
+    parser.set_defaults(command="first:greet")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
     add_run(commands, "run", "judge subjects on cases and write a report")
     add_run(commands, "smoke", "judge the cases tagged smoke: a minute, to see that everything works")
     add_check(commands)
@@ -43,4 +46,5 @@ def build_parser() -> argparse.ArgumentParser:
     add_upgrade(commands)
     add_bisect(commands)
     add_import(commands)
+    add_completion(commands)
     return parser

@@ -4,14 +4,19 @@ import argparse
 import json
 
 from conformance.cli.asking import Sitter, as_json, ask, keep
+from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.probe import pictured, portraits
-from conformance.gate.decide import CONFORMS, REJECTED
+from conformance.engine.adapters import Subject
+from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
+from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_text import FILE, lines, record
 from conformance.report.porting import Side
 from conformance.report.porting import port as compare
 from conformance.report.portrait import FILE as PROBE
+
+OPERATORS = {"sdpa": "attention of given heads (sdpa)", "mha": "multi-head attention with projections (mha)"}
 
 
 def port(arguments: argparse.Namespace) -> int:
@@ -20,9 +25,15 @@ def port(arguments: argparse.Namespace) -> int:
         return _again(arguments)
     if arguments.target is None:
         raise UsageError("expected FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR")
-    chosen = [_first(pattern, arguments) for pattern in (arguments.source, arguments.target)]
-    if chosen[0] == chosen[1]:
-        raise UsageError(f"{arguments.source} and {arguments.target} are both {chosen[0]}")
+    if arguments.code:
+        return _code(arguments)
+    here, there = (_first(pattern, arguments) for pattern in (arguments.source, arguments.target))
+    chosen = [here.name, there.name]
+    if here.name == there.name:
+        raise UsageError(f"{arguments.source} and {arguments.target} are both {here.name}")
+    if not set(here.operators) & set(there.operators):
+        operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (here, there))
+        raise UsageError(f"{operators}: calls move only between subjects of one operator")
     asked = ask(arguments, [arguments.source, arguments.target], only=chosen)
     sides = {sitter.subject.name: _side(sitter) for sitter in asked.sitters}
     for sentence in asked.decision.incomplete:
@@ -31,8 +42,29 @@ def port(arguments: argparse.Namespace) -> int:
     print("\n".join(lines(told)))
     files = {FILE: as_json(told), PROBE: portraits(pictured(sitter) for sitter in asked.sitters)}
     keep(asked, files, FILE, arguments.json)
+    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
     print(f"Report: {asked.folder / 'index.html'}")
+    if arguments.open:
+        open_page(asked.folder)
+    if not told["shared"]:
+        return INCOMPLETE
     return CONFORMS if asked.decision.exit_code == REJECTED else asked.decision.exit_code
+
+
+def _code(arguments: argparse.Namespace) -> int:
+    """Print two programs that make the same call, or write them; no framework is asked."""
+    try:
+        programs = before_and_after(arguments.source, arguments.target)
+    except NoCodeError as error:
+        raise UsageError(str(error)) from None
+    for name, text in programs.items():
+        if arguments.out is None:
+            print(f"# ---- {name} ----\n{text}")
+        else:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            (arguments.out / name).write_text(text, encoding="utf-8")
+            print(f"Written: {arguments.out / name}")
+    return CONFORMS
 
 
 def _again(arguments: argparse.Namespace) -> int:
@@ -50,12 +82,12 @@ def _again(arguments: argparse.Namespace) -> int:
     return CONFORMS
 
 
-def _first(pattern: str, arguments: argparse.Namespace) -> str:
+def _first(pattern: str, arguments: argparse.Namespace) -> Subject:
     """The first of the subjects that are called so; each of the others is a subject of its own."""
     offer = make_offer([pattern], arguments.env, arguments.device)
     if not offer.subjects:
         raise UsageError("; ".join(offer.incomplete) or f"{pattern} cannot run here")
-    return next((subject.name for subject in offer.subjects if subject.counted), offer.subjects[0].name)
+    return next((subject for subject in offer.subjects if subject.counted), offer.subjects[0])
 
 
 def _side(sitter: Sitter) -> Side:

@@ -3,12 +3,15 @@
 import argparse
 from collections.abc import Iterable
 
-from conformance.cli.asking import Sitter, as_json, ask, keep
+from conformance.cli.asking import Sitter, as_json, ask, collect_probes, keep
+from conformance.cli.closing import open_page, print_slowest
 from conformance.report.portrait import FILE, Pictured, markdown, record, table
 
 
 def probe(arguments: argparse.Namespace) -> int:
     """Ask, print a table for each subject, and return the exit code: 1 where behaviour contradicts a declaration."""
+    if arguments.collect_only:
+        return collect_probes(arguments)
     asked = ask(arguments, arguments.subject)
     pictures = [pictured(sitter) for sitter in asked.sitters]
     for picture in pictures:
@@ -17,7 +20,10 @@ def probe(arguments: argparse.Namespace) -> int:
         print(sentence)
     files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: portraits(pictures)}
     keep(asked, files, FILE, arguments.json)
+    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
     print(f"Report: {asked.folder / 'probe.md'}")
+    if arguments.open:
+        open_page(asked.folder)
     return asked.decision.exit_code
 
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: a moving line on a terminal, a line now and then elsewhere."""
+"""Progress on stderr, with the time that is left: a moving line on a terminal, a line now and then elsewhere."""
 
 import time
 from typing import IO, Any, Self
@@ -6,6 +6,7 @@ from typing import IO, Any, Self
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from conformance.cli.words import PLAIN, QUIET, VERBOSE
 from conformance.engine.job import Started
 from conformance.judge.verdict import is_green
 from conformance.report.terminal import plain_console
@@ -13,45 +14,97 @@ from conformance.report.terminal import plain_console
 EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
 
+SURE = 3.0
+"""Seconds of judging before the time left is told."""
+
 
 class Progress:
-    """Counts cells as they are judged; red ones are named at once, unless there may be many of few causes."""
+    """
+    Counts cells as they are judged; red ones are named at once, unless there may be many of few causes.
 
-    def __init__(self, stream: IO[str], *, name_red: bool = True) -> None:
+    level: QUIET tells nothing, VERBOSE names every cell.
+    """
+
+    def __init__(self, stream: IO[str], *, name_red: bool = True, level: int = PLAIN) -> None:
         """Write to `stream`."""
-        self._name_red = name_red
+        self._name_red, self._level = name_red, level
         self._console = plain_console(stream)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Bar(*columns, console=self._console, transient=True)
-        self._task = self._bar.add_task("judging", total=None)
-        self._cells = self._red = 0
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"))
+        described = TextColumn("{task.description}")
+        self._bar = Bar(described, *columns, console=self._console, transient=True)
+        self._task = self._bar.add_task("reading cases", total=None, left="")
+        self._total: int | None = None
+        self._cells = self._red = self._before = 0
         self._started = self._told = time.monotonic()
+        self._first: float | None = None
+
+    def plan(self, total: int, done: int = 0) -> None:
+        """Take how many cells there are in all, and how many of them were done before."""
+        self._total, self._cells, self._before = total, done, done
+        self._bar.update(self._task, total=total, completed=done, description="starting workers")
+        self._say(f"{total:,} cells to judge{f', {done:,} of them done before' if done else ''}")
 
     def worker(self, started: Started) -> None:
         """Tell that a worker is ready, or why it is given up."""
         if started.status == "ready":
             versions = ", ".join(f"{name} {version}" for name, version in started.hello.get("versions", {}).items())
-            self._console.print(f"{started.plan.name}: ready after {started.seconds:.1f} s ({versions})")
+            self._say(f"{started.plan.name}: ready after {started.seconds:.1f} s ({versions})")
         else:
-            self._console.print(f"{started.plan.name}: {started.reason}")
+            self._say(f"{started.plan.name}: {started.reason}")
 
     def cell(self, record: dict[str, Any]) -> None:
         """Count one cell."""
         self._cells += 1
-        if not is_green(record):
-            self._red += 1
-            if self._name_red:
-                self._console.print(f"{record['verdict']}: {record['case']} on {record['subject']}")
-        self._bar.update(self._task, completed=self._cells, description=f"judging, {self._red} rejected")
+        red = not is_green(record)
+        self._red += red
+        if self._first is None and record["verdict"] != "unsupported":
+            self._first = time.monotonic()
+        if self._level == VERBOSE or (red and self._name_red):
+            self._say(f"{record['verdict']}: {record['case']} on {record['subject']}{_took(record, self._level)}")
+        self._bar.update(
+            self._task, completed=self._cells, description=f"judging, {self._red} rejected", left=self.left
+        )
         if not self._console.is_terminal and time.monotonic() - self._told > EVERY:
             self._told = time.monotonic()
-            self._console.print(f"{self._cells} cells judged, {self._red} rejected, {self._told - self._started:.0f} s")
+            left = f", {self.left}" if self.left else ""
+            self._say(f"{self._judged} judged, {self._red} rejected, {self._told - self._started:.0f} s{left}")
+
+    @property
+    def _judged(self) -> str:
+        of = f" of {self._total:,}" if self._total is not None else ""
+        return f"{self._cells:,}{of} cells"
+
+    @property
+    def left(self) -> str:
+        """About how long the rest takes, in words; nothing where that cannot be told yet."""
+        now = time.monotonic()
+        new = self._cells - self._before
+        if self._total is None or self._first is None or now - self._first < SURE or not new:
+            return ""
+        return f"about {_duration((now - self._first) / new * max(self._total - self._cells, 0))} left"
+
+    def _say(self, text: str) -> None:
+        if self._level != QUIET:
+            self._console.print(text)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
+        if self._console.is_terminal and self._level != QUIET:
             self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._console.is_terminal:
             self._bar.stop()
+
+
+def _duration(seconds: float) -> str:
+    """Seconds, minutes or hours, as many as a person wants to know."""
+    if seconds < 90:  # noqa: PLR2004 - "1 min" says too little
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"  # noqa: PLR2004 - the same for hours
+
+
+def _took(record: dict[str, Any], level: int) -> str:
+    seconds = record.get("seconds", {}).get("call")
+    return f", {seconds:.3f} s" if level == VERBOSE and seconds is not None else ""

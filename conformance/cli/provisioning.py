@@ -17,7 +17,8 @@ from conformance.cli.offer import adapters_of
 from conformance.engine.adapters import AdapterError, Subject, subjects_of
 from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own
 from conformance.engine.pins import Locked, PinError, Sides, read_constraints, without_version
-from conformance.engine.provision import interpreter_of
+from conformance.engine.provision import ProvisionError, interpreter_of
+from conformance.engine.releases import absent
 from conformance.engine.selection import SelectionError, select
 from conformance.report.terminal import plain_console
 
@@ -94,6 +95,26 @@ def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[
         f"--both {name}==VERSION"
         for name, left in without.items()
     ]
+
+
+def refuse_absent(python: str, sides: Sides, names: Sequence[str] = ("base", "candidate", "--both")) -> None:
+    """
+    Ask pip's index for every version, before gigabytes are installed beside one that there is not.
+
+    names: what the sides are called.
+
+    Raises:
+        UsageError: pip does not find one; with the newest and the nearest ones.
+    """
+    said = []
+    for called, pins in zip(names, (sides.base, sides.candidate, sides.both), strict=True):
+        try:
+            found = [absent(python, name, version) for name, version in pins.items()]
+        except ProvisionError as error:
+            raise UsageError(f"{called}: {error}") from error
+        said += [f"{called}: {sentence}" for sentence in found if sentence]
+    if said:
+        raise UsageError("\n  ".join(said))
 
 
 def patterns_of(subjects: Iterable[Subject]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from conformance.bridge.messages import read_declaration
 from conformance.bridge.profile import Profile
 from conformance.cli.choice import load_cases
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_run
 from conformance.cli.parser import build_parser
 from conformance.cli.provisioning import named_subjects, patterns_of
 from conformance.engine.adapters import Subject
@@ -23,7 +23,7 @@ from conformance.engine.selection import adapter_file
 from conformance.gate.decide import CONFORMS
 from conformance.judge.expectation import Expectation
 from conformance.spec.digest import problem_digest
-from conformance.spec.glob import matches
+from conformance.spec.glob import matches, near_glob
 from conformance.spec.materialise import materialise
 
 Record = Mapping[str, Any]
@@ -31,6 +31,7 @@ Record = Mapping[str, Any]
 
 def repro(arguments: argparse.Namespace) -> int:
     """Write the folder and say how to run it."""
+    see_run(arguments.run)
     try:
         header, *records = read_log(arguments.run / LOG).records
     except (RunLogError, OSError) as error:
@@ -68,10 +69,13 @@ def _record(records: Sequence[Record], arguments: argparse.Namespace) -> Record:
     """
     cells = [each for each in records if each["type"] == "cell"]
     for key, wanted in (("case", arguments.case), ("subject", arguments.subject)):
+        names = {each[key] for each in cells}
         exact = [each for each in cells if each[key] == wanted]
         cells = exact or [each for each in cells if matches(wanted, each[key])]
         if not cells:
-            raise UsageError(f"{arguments.run} has no cell with the {key} {wanted}")
+            near = near_glob(wanted, names)
+            hint = f"; did you mean {shlex.quote(near)}?" if near else ""
+            raise UsageError(f"{arguments.run} has no cell with the {key} {wanted}{hint}")
     if len(cells) > 1:
         first = shlex.join([cells[0]["case"], cells[0]["subject"]])
         raise UsageError(f"{len(cells)} cells are meant: name one, such as {first}")

@@ -3,61 +3,90 @@
 import argparse
 import shlex
 import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from conformance import places
 from conformance.cli.baseline import Memory
 from conformance.cli.choice import case_root, load_cases
+from conformance.cli.closing import open_page, print_slowest
+from conformance.cli.collecting import collect
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, cost, make_offer
 from conformance.cli.progress import Progress
+from conformance.cli.rejected import last_rejected, of_cases, of_subjects
+from conformance.cli.words import QUIET, VERBOSE
 from conformance.engine.job import Limits
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
+from conformance.engine.records import Key
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.footer import Clock, finish
+from conformance.gate.known import Known
 from conformance.gate.verdict_file import write_verdict
 from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
+from conformance.spec.case import Case
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge what was asked for, and return the exit code."""
+    if arguments.collect_only:
+        return collect(chosen_cases(arguments), chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     memory = Memory(arguments)
     known = load_known(arguments.known)
-    offer = make_offer(arguments.subject, arguments.env, arguments.device)
-    plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-    limits = Limits(first=arguments.timeout, call=arguments.timeout)
-    with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
-        cases = load_cases(arguments.paths, arguments.case, arguments.tag)
-        folder, log, done = open_folder(arguments, offer, cases)
-        for record in done.values():
-            known.restore(record)
-        session = Session(
-            cases=cases,
-            subjects=offer.subjects,
-            log=log,
-            folder=folder,
-            review=known.review,
-            accepts=known.accepts,
-            rerun=lambda key: rerun_command(key, offer, arguments),
-            suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
-            plain=lambda: load_cases((), (), None),
-            done=done,
-        )
-        try:
-            stopped = _judge(session, pool, arguments)
-        except KeyboardInterrupt:
-            return _interrupted(folder, session, offer)
-    whole = not (stopped or arguments.case or arguments.tag or arguments.paths or arguments.subject)
-    compared = memory.compare(folder, whole=whole)
+    with Progress(sys.stderr, level=arguments.level) as progress:
+        offer = chosen_offer(arguments)
+        plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+        limits = Limits(first=arguments.timeout, call=arguments.timeout)
+        with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
+            session = _begin(arguments, offer, known)
+            try:
+                stopped = _judge(session, pool, progress, arguments)
+            except KeyboardInterrupt:
+                return _interrupted(session, offer)
+    return _decided(arguments, session, offer, known, memory, clock, stopped=stopped)
+
+
+def _begin(arguments: argparse.Namespace, offer: Offer, known: Known) -> Session:
+    """Read the cases and open the run folder; what was judged before in a run that is resumed counts."""
+    cases = chosen_cases(arguments)
+    folder, log, done = open_folder(arguments, offer, cases)
+    for record in done.values():
+        known.restore(record)
+    return Session(
+        cases=cases,
+        subjects=offer.subjects,
+        log=log,
+        folder=folder,
+        review=known.review,
+        accepts=known.accepts,
+        rerun=lambda key: rerun_command(key, offer, arguments),
+        suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
+        plain=lambda: load_cases((), (), None),
+        done=done,
+    )
+
+
+def _decided(
+    arguments: argparse.Namespace,
+    session: Session,
+    offer: Offer,
+    known: Known,
+    memory: Memory,
+    clock: Clock,
+    *,
+    stopped: bool,
+) -> int:
+    """Decide, write the reports, tell the run, and return the exit code."""
+    whole = not (stopped or arguments.last_failed or narrowed(arguments))
+    compared = memory.compare(session.folder, whole=whole)
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
@@ -67,41 +96,62 @@ def run(arguments: argparse.Namespace) -> int:
         stopped=stopped,
     )
     finish(session, decision, clock)
-    code = _told(folder, decision, arguments)
-    memory.finish(compared, folder, complete=decision.exit_code != INCOMPLETE and not stopped)
+    code = _told(decision, session, arguments)
+    memory.finish(compared, session.folder, complete=decision.exit_code != INCOMPLETE and not stopped)
     return code
 
 
-def _interrupted(folder: Path, session: Session, offer: Offer) -> int:
+def narrowed(arguments: argparse.Namespace) -> bool:
+    """Whether less was asked for than everything."""
+    return bool(arguments.case or arguments.tag or arguments.paths or arguments.subject)
+
+
+def chosen_offer(arguments: argparse.Namespace) -> Offer:
+    """Who was asked for and can be judged here; with --last-failed, only those that the newest run rejected."""
+    offer = make_offer(arguments.subject, arguments.env, arguments.device)
+    return of_subjects(offer, last_rejected()) if arguments.last_failed else offer
+
+
+def chosen_cases(arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """The cases that were asked for; with --last-failed, only those that the newest run rejected."""
+    cases = load_cases(arguments.paths, arguments.case, arguments.tag)
+    return of_cases(cases, last_rejected()) if arguments.last_failed else cases
+
+
+def _interrupted(session: Session, offer: Offer) -> int:
     """Say so, also in verdict.json; without a footer the log can be resumed."""
     decision = decide(session.records, offer.incomplete, (), {}, interrupted=True)
-    write_verdict(folder, decision, session.records)
-    print(f"conformance: interrupted; go on with --out {shlex.quote(str(folder))} --resume", file=sys.stderr)
+    write_verdict(session.folder, decision, session.records)
+    print(f"conformance: interrupted; go on with --out {shlex.quote(str(session.folder))} --resume", file=sys.stderr)
     return decision.exit_code
 
 
-def _judge(session: Session, pool: Pool, arguments: argparse.Namespace) -> bool:
+def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse.Namespace) -> bool:
     """Run the session under a progress display; tell whether -x ended it."""
-    with Progress(sys.stderr) as progress:
-        session.watch = Watch(
-            cell=progress.cell,
-            worker=progress.worker,
-            stop=lambda record: arguments.stop and not is_green(record),
-        )
-        try:
-            session.run(pool)
-        except StopRun:
-            return True
+    progress.plan(session.total, len(session.done))
+    session.watch = Watch(
+        cell=progress.cell,
+        worker=progress.worker,
+        stop=lambda record: arguments.stop and not is_green(record),
+    )
+    try:
+        session.run(pool)
+    except StopRun:
+        return True
     return False
 
 
-def _told(folder: Path, decision: Decision, arguments: argparse.Namespace) -> int:
+def _told(decision: Decision, session: Session, arguments: argparse.Namespace) -> int:
     """Write the reports and tell the run on stdout; the exit code."""
+    folder = session.folder
     judged = write_reports(folder)
     if arguments.junit is not None:
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)
         write_junit(judged, arguments.junit)
-    print_summary(judged, sys.stdout)
+    print_slowest(session.records, arguments.durations)
+    print_summary(judged, sys.stdout, brief=arguments.level == QUIET)
+    if arguments.open:
+        open_page(folder)
     if any(decision.known.get(kind) for kind in ("dead", "too_wide")):
         lists = "".join(f" {shlex.quote(str(path))}" for path in arguments.known)
         print(f"Edits of the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
@@ -114,15 +164,31 @@ def _told(folder: Path, decision: Decision, arguments: argparse.Namespace) -> in
     return decision.exit_code
 
 
-def rerun_command(key: tuple[str, str], offer: Offer, arguments: argparse.Namespace) -> str:
-    """The command that reruns just one cell, quoted for a shell."""
-    case, name = key
+Again = Callable[[Key, Offer], str]
+"""Makes the command that reruns one cell of what is offered."""
+
+
+def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
+    """
+    The command that reruns just one cell, quoted for a shell.
+
+    arguments: `again` among them is an Again, where this run is a part of another command.
+    """
+    again: Again | None = vars(arguments).get("again")
+    if again is not None:
+        return again(key, offer)
     words = ["conformance", "run", *(str(path) for path in arguments.paths)]
     for environment in arguments.env:
         words += ["--env", environment]
     if arguments.device != "cpu":
         words += ["--device", arguments.device]
+    return shlex.join([*words, *one_cell(key, offer, arguments.subject)])
+
+
+def one_cell(key: Key, offer: Offer, patterns: Sequence[str]) -> list[str]:
+    """The options that choose one cell; patterns: of -a, since an adapter file is named as it was given."""
+    case, name = key
     adapter = next(subject.adapter for subject in offer.subjects if subject.name == name)
-    given = {found[0].absolute(): found[0] for found in map(adapter_file, arguments.subject) if found}
+    given = {found[0].absolute(): found[0] for found in map(adapter_file, patterns) if found}
     subject = f"{given[adapter.path]}{name.removeprefix(adapter.name)}" if adapter.path in given else name
-    return shlex.join([*words, "-a", subject, "-k", case])
+    return ["-a", subject, "-k", case]

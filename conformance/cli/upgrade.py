@@ -2,20 +2,22 @@
 
 import argparse
 import contextlib
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from conformance.cli import provisioning
 from conformance.cli.compare import compare_folders, tell_ci
 from conformance.cli.errors import UsageError
 from conformance.cli.folder import new_folder
 from conformance.cli.parser import build_parser
-from conformance.cli.run import run
+from conformance.cli.run import Again, one_cell, run
 from conformance.engine.adapters import Subject
 from conformance.engine.environments import Environment, examine
 from conformance.engine.pins import PinError, Sides, read_pins, recipes
-from conformance.engine.provision import Provisioned, ProvisionError, Recipe, provision
+from conformance.engine.provision import Provisioned, ProvisionError, Recipe, is_made, provision
 from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, REJECTED, USAGE
 
 SIDES = ("base", "candidate")
@@ -37,9 +39,12 @@ def upgrade(arguments: argparse.Namespace) -> int:
         raise UsageError("nothing is left to judge")
     out = arguments.out or new_folder("upgrade-")
     requires = [choice for subject in kept for choice in subject.requires]
-    made = _provisioned(recipes(python, requires, sides, locked))
+    wanted = recipes(python, requires, sides, locked)
+    if not all(is_made(recipe, provisioning.cache()) for recipe in wanted):
+        provisioning.refuse_absent(python, sides)
+    made = _provisioned(wanted)
     for side, environment in zip(SIDES, made, strict=True):
-        code = _judge(arguments, kept, environment, out / side)
+        code = _judge(arguments, kept, environment, out / side, _again(arguments, sides))
         if code in (INTERNAL, INTERRUPTED, USAGE):
             return code
     also = _also(made, sides)
@@ -89,7 +94,25 @@ def _also(made: Sequence[Provisioned], sides: Sides) -> str:
     return ", ".join([*told, *([f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else [])])
 
 
-def _judge(arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path) -> int:
+def _again(arguments: argparse.Namespace, sides: Sides) -> Again:
+    """What makes the command that judges one cell on both sides: it works where these environments do not lie."""
+    words = ["conformance", "upgrade"]
+    for name, version in sides.candidate.items():
+        words += [f"{name}=={sides.base[name]}", f"{name}=={version}"]
+    options: dict[str, Sequence[Any]] = {
+        "--both": [f"{name}=={version}" for name, version in sides.both.items()],
+        "--cases": arguments.cases,
+        "--constraint": [arguments.constraint] if arguments.constraint else [],
+        "--python": [arguments.python] if arguments.python else [],
+        "--device": [arguments.device] if arguments.device != "cpu" else [],
+    }
+    words += [word for option, values in options.items() for value in values for word in (option, str(value))]
+    return lambda key, offer: shlex.join([*words, *one_cell(key, offer, arguments.subject)])
+
+
+def _judge(
+    arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path, again: Again
+) -> int:
     """One side: an ordinary run in its environment, told on stderr."""
     words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]
     words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
@@ -101,4 +124,4 @@ def _judge(arguments: argparse.Namespace, subjects: Sequence[Subject], environme
         words += [word for value in values for word in (option, str(value))]
     print(f"judging {out.name}", file=sys.stderr)
     with contextlib.redirect_stdout(sys.stderr):
-        return run(build_parser().parse_args(words))
+        return run(build_parser().parse_args(words, argparse.Namespace(again=again)))

@@ -147,11 +147,6 @@ def install_command(python: str, requirements: Iterable[str]) -> str:
     return shlex.join([python, "-m", "pip", "install", *wanted])
 
 
-def extra_command(extra: str) -> str:
-    """What to type so that our own environment has an extra of ours."""
-    return f"python -m pip install 'attention-conformance[{extra}]'"
-
-
 def _canonical(distributions: Mapping[str, str]) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in distributions.items() if name}
 

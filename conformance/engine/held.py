@@ -136,7 +136,15 @@ class Held:
         if any(side.shape != problem.logits_shape for side in sides):
             return None
         expected, actual, tolerance = sides
-        return odd_weights(problem, expected, actual, tolerance, dialect)
+        output = self._wrong_output() if name == "pattern" and problem.operator == "sdpa" else None
+        return odd_weights(problem, expected, actual, tolerance, dialect, output)
+
+    def _wrong_output(self) -> tuple[Array, Array] | None:
+        """The output as it was returned, and its tolerance; None where it has another shape, or is not finite."""
+        declared = self.judged.declared
+        assert declared is not None  # noqa: S101 - the caller has seen to it
+        actual, tolerance = self.judged.actual["output"].float64(), declared.bounds["output"].tolerance
+        return (actual, tolerance) if actual.shape == tolerance.shape and np.isfinite(actual).all() else None
 
     def _settle_unsteady(self, found: Repetition) -> None:
         """Such cells fail, and nothing is concluded from what they returned this time."""

@@ -14,13 +14,13 @@ from conformance.bridge.contract import Declaration, Facts
 from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
 from conformance.engine.cells import Cell
 from conformance.engine.machine import Machine
 from conformance.judge.cell import Judgement, judge_against
 from conformance.judge.diagnose import Likely
 from conformance.judge.expectation import Expectation, expect
 from conformance.oracle.bounds import UnderivedBound
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem
 
 

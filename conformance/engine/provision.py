@@ -101,6 +101,11 @@ def provision(recipe: Recipe, cache: Path, tell: Tell) -> Provisioned:
         return Provisioned(str(_python(folder)), warnings)
 
 
+def is_made(recipe: Recipe, cache: Path) -> bool:
+    """Whether the environment is in `cache` already."""
+    return _found(cache / recipe.digest) is not None
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let one process at a time make an environment; another one that wants it waits."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, field_validator
 
 from conformance.bridge.values import real
+from conformance.engine.environments import install_command
 from conformance.judge.verdict import Verdict
 from conformance.spec import refusals
 
@@ -17,6 +18,11 @@ Number = Annotated[float, BeforeValidator(real)]
 
 Key = tuple[str, str]
 """A cell's place: case and subject."""
+
+
+def native(subject: str) -> str:
+    """The subject whose dense form this is, by its name; itself where it is none."""
+    return subject.replace(",dense]", "]").replace("[dense]", "")
 
 
 class _Record(BaseModel):
@@ -57,6 +63,11 @@ class NotOffered(_Record):
     adapter: str
     missing: tuple[str, ...] = ()
     extra: str = ""
+
+    @property
+    def remedy(self) -> str:
+        """What to type so that it can, in a checkout and without one; nothing for an adapter that is not ours."""
+        return install_command("python", self.missing) if self.extra else ""
 
 
 class Header(_Record):
@@ -121,11 +132,12 @@ class Deviation(_Record):
 
 
 class Known(_Record):
-    """The known deviation that accepts a verdict."""
+    """The known deviation that accepts a verdict; decisions: what it says of it, `decision=name`."""
 
     reason: str
     link: str = ""
     entry: str = ""
+    decisions: tuple[str, ...] = ()
 
 
 class Failure(_Record):

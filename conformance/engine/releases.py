@@ -4,9 +4,13 @@ import re
 import subprocess
 from collections.abc import Sequence
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from conformance.engine.provision import ProvisionError, pip_environment
+
+SHOWN = 3
+"""Releases that are named where one is absent."""
 
 
 def released(python: str, package: str) -> list[str]:
@@ -16,7 +20,34 @@ def released(python: str, package: str) -> list[str]:
     Raises:
         ProvisionError: pip knows none.
     """
-    command = [python, "-m", "pip", "index", "versions", package, "--only-binary", ":all:"]
+    return [text for text in _listed(python, package) if _final(text)]
+
+
+def absent(python: str, package: str, version: str) -> str | None:
+    """
+    In a sentence that pip finds no such release, with the newest and the nearest ones; None where it finds it.
+
+    Raises:
+        ProvisionError: pip knows no release of the package.
+    """
+    every = _listed(python, package, "--pre")
+    if any(SpecifierSet(f"=={version}").contains(text, prereleases=True) for text in every):
+        return None
+    final = [text for text in every if _final(text)] or every
+    newest = final[: -SHOWN - 1 : -1]
+    near = [text for text in _nearest(final, version) if text not in newest]
+    also = f"; near it are {', '.join(near)}" if near else ""
+    return f"there is no {package} {version} that pip can install here; the newest are {', '.join(newest)}{also}"
+
+
+def _listed(python: str, package: str, *more: str) -> list[str]:
+    """
+    What pip lists, the oldest first.
+
+    Raises:
+        ProvisionError: it knows no release.
+    """
+    command = [python, "-m", "pip", "index", "versions", package, "--only-binary", ":all:", *more]
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=pip_environment(), stdin=subprocess.DEVNULL
     )
@@ -26,14 +57,19 @@ def released(python: str, package: str) -> list[str]:
         raise ProvisionError(
             "\n  ".join([f"pip finds no release of {package}:", *(lines or done.stderr.splitlines())[-3:]])
         )
-    return sorted((text for text in listed[1].split(", ") if _final(text)), key=Version)
+    return sorted((text for text in listed[1].split(", ") if _readable(text)), key=Version)
+
+
+def _readable(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _final(text: str) -> bool:
-    try:
-        return not Version(text).is_prerelease
-    except InvalidVersion:
-        return False
+    return not Version(text).is_prerelease
 
 
 def between(releases: Sequence[str], one: str, other: str) -> list[str]:
@@ -45,10 +81,14 @@ def between(releases: Sequence[str], one: str, other: str) -> list[str]:
     """
     for version in (one, other):
         if Version(version) not in map(Version, releases):
-            near = sorted(releases, key=lambda text: _distance(releases, text, version))[:3]
-            raise ProvisionError(f"{version} is no release that pip can install here; the nearest: {', '.join(near)}")
+            near = ", ".join(_nearest(releases, version))
+            raise ProvisionError(f"{version} is no release that pip can install here; the nearest: {near}")
     low, high = sorted(map(Version, (one, other)))
     return [text for text in releases if low <= Version(text) <= high]
+
+
+def _nearest(releases: Sequence[str], version: str) -> list[str]:
+    return sorted(releases, key=lambda text: _distance(releases, text, version))[:SHOWN]
 
 
 def _distance(releases: Sequence[str], text: str, version: str) -> int:

@@ -1,12 +1,11 @@
 """Choosing subjects by name, by glob, or by the path of an adapter file."""
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.engine.adapters import Subject
-from conformance.spec.glob import matches
+from conformance.spec.glob import matches, near_glob
 
 
 class SelectionError(Exception):
@@ -59,6 +58,6 @@ def _named(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
             return exact
     if found := [subject for subject in subjects if any(matches(pattern, name) for name in subject.names)]:
         return found
-    known = sorted({name for subject in subjects for name in subject.names})
-    near = difflib.get_close_matches(pattern, known, 1, 0.4)
-    raise SelectionError(f"no subject matches {pattern!r}" + (f"; the nearest name is {near[0]!r}" if near else ""))
+    near = near_glob(pattern, {name for subject in subjects for name in subject.names})
+    hint = f"the nearest name is {near!r}" if near else "conformance list adapters has their names"
+    raise SelectionError(f"no subject matches {pattern!r}; {hint}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.engine.adapters import Subject
-from conformance.engine.cells import Cell, Refused, make_cell
+from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls, RefusedCall
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
@@ -116,6 +116,11 @@ class Session:
             raise
         self._settle_all()
         self._diagnose()
+
+    @property
+    def total(self) -> int:
+        """How many cells there are, those that were done before included."""
+        return sum(count_cells(case, self.problem(case)[0], self.subjects) for case in self.cases)
 
     @property
     def missing(self) -> list[str]:

@@ -18,9 +18,11 @@ class Watch:
     """
     What a session tells while it goes on.
 
-    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run.
+    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run. total: how
+    many cells there are, told before the first.
     """
 
     cell: Callable[[Record], None] = lambda _: None
     worker: Callable[[Started], None] = lambda _: None
     stop: Callable[[Record], bool] = lambda _: False
+    total: Callable[[int], None] = lambda _: None

@@ -8,6 +8,7 @@ import numpy as np
 
 from conformance.gate.side import INVARIANT, Observed
 from conformance.judge.repetition import CLASSES as UNSTEADY
+from conformance.judge.verdict import LOST
 
 KINDS: dict[str, str] = {
     "regressed": "conformed, and does no longer",
@@ -34,6 +35,9 @@ DRIFT = 2.0
 FLOOR = 0.1
 """Budgets below this part of the bound are noise: they move by factors without meaning anything."""
 
+PRECISION = 1000.0
+"""The factor by which errors differ where the reply was computed in another dtype: float16 to float32 is 8,192."""
+
 DECLINED = "unsupported"
 
 
@@ -42,7 +46,7 @@ class Change:
     """
     One cell that changed.
 
-    text: what changed where no way says it (of drifted cells: `budget` or `bits`).
+    text: what changed where no way says it (of drifted cells: `coarser`, `finer`, `budget` or `bits`).
     """
 
     kind: str
@@ -60,7 +64,7 @@ def change_of(base: Observed, candidate: Observed, *, same_machine: bool) -> tup
         return kind, ""
     if base.conforms and candidate.conforms:
         if moved(base.budget, candidate.budget):
-            return "drifted", "budget"
+            return "drifted", _precision(base.budget or 0.0, candidate.budget or 0.0)
         if same_machine and base.bits and candidate.bits and base.bits != candidate.bits:
             return "drifted", "bits"
     return None
@@ -70,6 +74,13 @@ def moved(base: float | None, candidate: float | None) -> bool:
     """Whether a budget moved by more than DRIFT, above FLOOR."""
     low, high = sorted((base or 0.0, candidate or 0.0))
     return high > FLOOR and high > DRIFT * max(low, FLOOR / DRIFT)
+
+
+def _precision(base: float, candidate: float) -> str:
+    """What a budget that moved says: another dtype inside, or another order of the same operations."""
+    if 0 < base * PRECISION < candidate:
+        return "coarser"
+    return "finer" if 0 < candidate * PRECISION < base else "budget"
 
 
 def _kind(base: Observed, candidate: Observed) -> str | None:
@@ -102,10 +113,10 @@ def _another_failure(base: Observed, candidate: Observed) -> str:
     Where the gate accepts both as known deviations, nothing is red: another decision is taken, no more.
 
     Where it accepts the candidate alone, what was wrong is gone, and what is left was known; unless both take the same
-    decision, in two ways.
+    decision, in two ways. A call without a reply is no better than a wrong one, though it is known.
     """
     if candidate.known and not base.known and not _decisions(base) & _decisions(candidate):
-        return "fixed"
+        return "accepted" if candidate.verdict in LOST else "fixed"
     accepted = base.known and candidate.known and base.ways and candidate.ways
     return "dialect_changed" if accepted else "fails_otherwise"
 

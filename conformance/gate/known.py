@@ -39,10 +39,12 @@ class Tally:
         return 0 < self.covered == len(self.conforming)
 
     def told(self) -> dict[str, Any]:
-        """What the record of an accepted cell says of the entry; `versions` only where it states some."""
+        """What the record of an accepted cell says of the entry; `versions` and `decisions` where it states some."""
         entry = self.entry
-        versions = {"versions": dict(entry.versions)} if entry.versions else {}
-        return {"reason": entry.reason, "link": entry.link, "entry": self.origin, **versions}
+        told: dict[str, Any] = {"reason": entry.reason, "link": entry.link, "entry": self.origin}
+        told |= {"versions": dict(entry.versions)} if entry.versions else {}
+        decisions = entry.delta.decisions if entry.delta else {}
+        return told | ({"decisions": [f"{each}={name}" for each, name in decisions.items()]} if decisions else {})
 
     def __str__(self) -> str:
         return f"{self.origin} ({' or '.join(self.entry.subject)}): {self.entry.reason}"

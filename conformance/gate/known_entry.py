@@ -9,10 +9,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import find
+from conformance.deviations.deviation import Dialect
 from conformance.engine.machine import FEATURES, Machine
 from conformance.judge.conditions import Condition, always
-from conformance.oracle.variation import Dialect
-from conformance.oracle.variations import find
 from conformance.spec.glob import matches
 from conformance.spec.mistakes import nearest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from conformance.engine.records import Cell, Diagnosis, Key, Subject
+from conformance.engine.records import Cell, Diagnosis, Key, Subject, native
 from conformance.engine.run import Run, load_run
 from conformance.engine.runlog import LOG
 from conformance.judge.exceptions import gist, root
@@ -28,7 +28,7 @@ class Observed:
     """
     What one cell showed.
 
-    ways: the variations (`decision=name`) that explain a fail, the preferred one first, or the relations between
+    ways: the deviations (`decision=name`) that explain a fail, the preferred one first, or the relations between
     replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
     declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception;
     root: what its message shares with that of the same failure in another release. text: what happened, in one line.
@@ -104,7 +104,7 @@ class Side:
 
     def works(self, subject: str) -> bool:
         """Whether a subject, or the subject whose dense form it is, had a reply to some valid call."""
-        return subject.replace(",dense]", "]").replace("[dense]", "") not in self.not_working
+        return native(subject) not in self.not_working
 
     def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
         """Where a cell was judged."""
@@ -200,8 +200,14 @@ def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstance
 def observed(
     cell: Cell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
 ) -> Observed:
-    """What a cell says; `joint` has the way and the condition that explain it among the subject's others."""
+    """
+    What a cell says; `joint` has the way and the condition that explain it among the subject's others.
+
+    Of a cell that a known deviation accepts, the deviation says it.
+    """
     way, condition = joint.get(cell.key, ("", ""))
+    if cell.known and cell.known.decisions and not way:
+        way = AND.join(cell.known.decisions)
     ways = _ways(cell)
     return Observed(
         verdict=cell.verdict,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from textwrap import shorten
 
 from conformance.engine.records import Key
-from conformance.gate.change import Change, effective
+from conformance.gate.change import PRECISION, Change, effective
 from conformance.gate.side import AND, INVARIANT, Observed
 from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
@@ -38,7 +38,7 @@ def ways_of(changes: Iterable[Change]) -> dict[Key, Ways]:
     """
     The ways of every change, of as few causes as possible.
 
-    Where several variations explain a cell, it goes to the one that explains most of the subject's other cells.
+    Where several deviations explain a cell, it goes to the one that explains most of the subject's other cells.
     """
     by_key = {(change.case, change.subject): change for change in _named_by_root(list(changes))}
     before = _chosen({key: _likely(change.base, change.candidate) for key, change in by_key.items()})
@@ -98,7 +98,12 @@ def _ways(change: Change, before: str, now: str) -> Ways:
     return Ways(first[0], second[0], first[1], second[1], _short(first[0], second[0]), condition)
 
 
-DRIFTS = {"budget": "uses another part of the bound", "bits": "conforms with other bits"}
+DRIFTS = {
+    "coarser": f"computes in a narrower dtype, by its errors (over {PRECISION:,.0f} times larger, within the bound),",
+    "finer": f"computes in a wider dtype, by its errors (over {PRECISION:,.0f} times smaller),",
+    "budget": "uses another part of the bound",
+    "bits": "conforms with other bits",
+}
 
 
 def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:

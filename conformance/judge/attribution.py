@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from conformance.deviations.deviation import Dialect
 from conformance.judge.causes import fewest
 from conformance.judge.explanation import Way, taking
 from conformance.judge.reading import Probe, Reading, agrees, alternatives, read
-from conformance.oracle.variation import Dialect
 
 SEEN = ("fully_masked_row", "nonfinite_key", "nonfinite_value")
 """Decisions that a reply shows by itself."""

@@ -8,8 +8,8 @@ cause is worth the cells that it explains, less what it costs.
 from collections.abc import Iterable
 from math import log2
 
+from conformance.deviations.names import FRAMEWORK_BITS, bits_of
 from conformance.judge.explanation import CANONICAL, Way
-from conformance.oracle.priors import FRAMEWORK_BITS, bits_of
 
 UNEXPLAINED = 8.0
 """A failing cell without a cause: enough for a second everyday mistake beside a first, in that cell alone."""

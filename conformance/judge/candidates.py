@@ -6,14 +6,14 @@ from itertools import combinations
 from math import inf
 
 from conformance.bridge.profile import UNIT
+from conformance.deviations.catalogue import has_row
+from conformance.deviations.names import USUAL_BITS
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
 from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
 from conformance.judge.explanation import CANONICAL, Way, plain_ways, ways
 from conformance.judge.solving import solved
-from conformance.oracle.priors import USUAL_BITS
-from conformance.oracle.variations import find, has_row
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
@@ -122,7 +122,7 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     most = UNEXPLAINED * len(cells) if taken else inf
     simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
     for cell in simplest.values():
-        cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect) if not _is_coarse(way)}
+        cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect)}
         every = [way for way in cost if BESIDE + cost[way] < most]
         single = [way for way in every if USUAL_BITS + BESIDE + cost[way] < most and cell.tells_apart((way,), ())]
         more = (pair for one in known for pair in beside(cell, one, [*dict.fromkeys((one, *every))]))
@@ -133,11 +133,6 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
             yield from (Candidate(pair) for pair in likely[:KEPT])
             if likely:
                 break
-
-
-def _is_coarse(way: Way) -> bool:
-    """Whether it is off by much for how it is computed: beside another decision it explains what is noise."""
-    return way[1] != CANONICAL and find(*way).roundings > 0.0
 
 
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:

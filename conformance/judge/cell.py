@@ -10,13 +10,13 @@ from typing import Any
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
 from conformance.judge.calibration import is_calibrated
 from conformance.judge.compare import Comparison, compare, has_rms_gate
 from conformance.judge.diagnose import Likely
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.explanation import Explanation
 from conformance.judge.verdict import gravest
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Problem
 
 
@@ -26,7 +26,7 @@ class Judgement:
     A verdict with all that led to it.
 
     klass: of a fail, see `verdict.CLASSES`. budget: the largest of the outputs. explanation, ties: the single
-    variations under which a failing reply lies within its bound. differs: declared and canonical replies differ.
+    deviations under which a failing reply lies within its bound. differs: declared and canonical replies differ.
     """
 
     verdict: str

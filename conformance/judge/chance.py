@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from conformance.deviations.catalogue import FITTED
 from conformance.judge.candidates import Cause
 from conformance.judge.evidence import Evidence
-from conformance.oracle.variations import FITTED
 
 SHARE = 0.25
 """A cause explains so much at least of what fails where it would show, and that nothing else explains."""
@@ -54,9 +54,14 @@ def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
 
 
 def _is_vague(cause: Cause) -> bool:
-    """Whether its condition could be another one, or it is one of hundreds and needs any: whatever fails has such."""
-    fitted = any(decision in FITTED for decision, _ in cause.candidate.change)
-    return len(cause.guards) > MANY or (fitted and bool(cause.guards[0].words))
+    """
+    Whether its condition could be another one, or it is one of hundreds and needs any: whatever fails has such.
+
+    Of hundreds are a fitted loop, two decisions at once, and arithmetic: its errors look like any small ones.
+    """
+    change = cause.candidate.change
+    of_hundreds = len(change) != 1 or change[0][0] in FITTED
+    return len(cause.guards) > MANY or (of_hundreds and bool(cause.guards[0].words))
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:

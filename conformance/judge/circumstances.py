@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
+from conformance.deviations.names import slot_of
 from conformance.judge.reading import Probe, Reading
-from conformance.oracle.variation import slot_of
 
 DEEPEST = 3
 """How many circumstances are combined before a decision is said to vary."""

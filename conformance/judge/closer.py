@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Reply
 from conformance.judge.expectation import Expectation
-from conformance.oracle.variation import Reply
 from conformance.spec.problem import Array
 
 AT_MOST = 1.25

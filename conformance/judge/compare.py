@@ -11,8 +11,8 @@ import numpy as np
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Expected
 from conformance.oracle.bound import Bound
-from conformance.oracle.variation import Expected
 from conformance.spec.problem import GRADIENT, Array
 from conformance.spec.rounding import smallest_subnormal
 

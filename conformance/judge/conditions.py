@@ -32,6 +32,27 @@ SHARED: dict[Dimension, str] = {
 ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
 
 
+OF_CALL = frozenset(
+    (
+        "operator",
+        "dtype",
+        "device",
+        "alias",
+        "layout",
+        "requirements",
+        "without_requirements",
+        "outputs",
+        "without_outputs",
+    )
+)
+OF_MASKS = frozenset(["masks", "verbatim", "slots", "without_slots", "kinds", "without_kinds", "elements"])
+OF_SIZES = frozenset(
+    ["sizes", "sizes_equal", "sizes_differ", "sizes_above", "sizes_up_to", "sizes_multiple", "sizes_not_multiple"]
+)
+OF_PROBLEM = frozenset(["dead_row", "scaled", "mask_dims", "without_mask_dims"])
+"""The fields of a condition by what they are about: each is in one of these."""
+
+
 class Condition(BaseModel):
     """
     A conjunction: every field that is given must hold. A list of dtypes, devices or aliases means any of them.
@@ -77,12 +98,13 @@ class Condition(BaseModel):
     sizes_not_multiple: dict[str, int] = Field(default_factory=dict)
 
     def holds(self, facts: Facts, problem: Problem) -> bool:
-        """Whether the call that `facts` describe is one of those meant."""
+        """Whether the call that `facts` describe is one of those meant; only what is given is looked at."""
+        given = self.model_fields_set
         return (
-            self._about_call(facts)
-            and self._about_masks(facts)
-            and self._about_sizes(facts)
-            and self._about_problem(problem)
+            (given.isdisjoint(OF_CALL) or self._about_call(facts))
+            and (given.isdisjoint(OF_MASKS) or self._about_masks(facts))
+            and (given.isdisjoint(OF_SIZES) or self._about_sizes(facts))
+            and (given.isdisjoint(OF_PROBLEM) or self._about_problem(problem))
         )
 
     def _about_call(self, facts: Facts) -> bool:

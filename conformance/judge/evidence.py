@@ -9,6 +9,9 @@ import numpy as np
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import find
+from conformance.deviations.deviation import Dialect, Reply
+from conformance.deviations.names import slot_of
 from conformance.judge.cell import compare_all
 from conformance.judge.compare import distance
 from conformance.judge.diagnose import OF_NONFINITE, is_unexpectedly_infinite
@@ -16,8 +19,6 @@ from conformance.judge.expectation import Expectation
 from conformance.judge.explanation import CANONICAL, Way, taking
 from conformance.judge.suspect import OF_RANGE, Suspect
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Dialect, Reply, slot_of
-from conformance.oracle.variations import find
 from conformance.spec.problem import Problem
 
 APART = 2.0
@@ -158,8 +159,8 @@ def _reaches(problem: Problem, way: Way) -> bool:
     slot = slot_of(decision)[1]
     if slot is not None and all(group.slot != slot for group in problem.groups):
         return False
-    variation = find(decision, name)
-    changed = variation.posed(problem)
+    deviation = find(decision, name)
+    changed = deviation.posed(problem)
     if problem.differentiated and problem.params.keys() - changed.params.keys():
         return False
-    return (variation.problem is None or changed is not problem) and variation.concerns(problem)
+    return (deviation.problem is None or changed is not problem) and deviation.concerns(problem)

@@ -1,4 +1,4 @@
-"""Weights that are those of another head, item, query or key, or those of several heads together."""
+"""Weights that are those of another head, item, query or key, or of several heads together; values that are others."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,6 +22,23 @@ def exchanged(pattern: Pattern) -> Iterator[str]:
             yield from _exchanged_along(pattern, axis, what, name)
     if _is_mixture(pattern):
         yield "for each head a mixture of its own and those of the heads before it"
+
+
+def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[str]:
+    """
+    Which values the weights met, all that is true, in words: those of another item, head or key.
+
+    output, tolerance: what was returned (batch, num_heads, seq_len_q, value_dim), and how far it may be off.
+    """
+    value = pattern.state.value
+    for axis, name in enumerate(("batch", "num_heads", "seq_len_k")):
+        length = value.shape[axis]
+        if not 1 < length <= MOST:
+            continue
+        for words, other in _orders(NAMES[name], name, length):
+            met = pattern.expected @ np.take(value, [other(place) for place in range(length)], axis=axis)
+            if np.all(np.abs(output - met) <= SLACK * tolerance):
+                yield words
 
 
 def _exchanged_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect, Reply
 from conformance.judge.compare import differs
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Dialect, Reply
 from conformance.spec.problem import Problem
 
 

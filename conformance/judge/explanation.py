@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from conformance.oracle.priors import FRAMEWORK_BITS, prior
-from conformance.oracle.variation import Dialect, Variation
-from conformance.oracle.variations import CANONICAL_NAMES, candidates, find, has_row
+from conformance.deviations.catalogue import candidates, find, has_row
+from conformance.deviations.deviation import Deviation, Dialect
+from conformance.deviations.names import CANONICAL_NAMES, FRAMEWORK_BITS, prior
 from conformance.spec.problem import Problem
 
 OF_FLAGS = frozenset({"causal_mask=ignored", "causal_mask=ignored_beside_others"})
@@ -77,16 +77,16 @@ def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
     return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
 
 
-def likely(problem: Problem) -> Iterator[Variation]:
+def likely(problem: Problem) -> Iterator[Deviation]:
     """
-    Every variation that the problem could show, each told once.
+    Every deviation that the problem could show, each told once.
 
     That a causal flag is ignored is told of the flag, whichever argument carries it: `causal_mask=ignored`.
     """
     flags = {f"use[{group.slot}]" for group in problem.groups if group.offset is not None}
-    for variation in candidates(problem):
-        if variation.decision not in flags or f"causal_mask={variation.name}" not in OF_FLAGS:
-            yield variation
+    for deviation in candidates(problem):
+        if deviation.decision not in flags or f"causal_mask={deviation.name}" not in OF_FLAGS:
+            yield deviation
 
 
 def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
@@ -111,15 +111,15 @@ def alternatives(
         sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
         rest = {d: n for d, n in declared.items() if d != decision}
         yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
-    for variation in likely(problem):
-        if among is not None and way_of(variation.decision, variation.name) not in among:
+    for deviation in likely(problem):
+        if among is not None and way_of(deviation.decision, deviation.name) not in among:
             continue
-        if declared.get(variation.decision) == variation.name:
+        if declared.get(deviation.decision) == deviation.name:
             continue
-        if variation.problem is not None and variation.posed(problem) is problem:
+        if deviation.problem is not None and deviation.posed(problem) is problem:
             continue
-        before = declared.get(variation.decision, CANONICAL_NAMES.get(variation.decision, CANONICAL))
+        before = declared.get(deviation.decision, CANONICAL_NAMES.get(deviation.decision, CANONICAL))
         yield (
-            Explanation(variation.decision, variation.name, before, variation.sentence, variation.remedy, 0.0),
-            {**declared, variation.decision: variation.name},
+            Explanation(deviation.decision, deviation.name, before, deviation.sentence, deviation.remedy, 0.0),
+            {**declared, deviation.decision: deviation.name},
         )

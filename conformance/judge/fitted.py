@@ -7,9 +7,9 @@ What each shows is worked out first: of many that show the same only one is trie
 from collections.abc import Iterator, Sequence
 from math import prod
 
+from conformance.deviations.key_loops import DECISION, KeyLoop, is_flag, key_loops
 from conformance.judge.candidates import Candidate
 from conformance.judge.evidence import Evidence
-from conformance.oracle.key_loops import DECISION, KeyLoop, is_flag, key_loops
 from conformance.spec.problem import Problem
 
 TRIED = 3

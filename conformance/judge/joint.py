@@ -9,6 +9,7 @@ What explains little where much stays unexplained is chance, and is not told.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from conformance.deviations.names import KERNEL_BITS, USUAL_BITS
 from conformance.judge.bits import BESIDE
 from conformance.judge.candidates import (
     SEARCHED,
@@ -25,7 +26,6 @@ from conformance.judge.evidence import Evidence
 from conformance.judge.fitted import fitted
 from conformance.judge.search import Search
 from conformance.judge.whereabouts import Whereabouts
-from conformance.oracle.priors import KERNEL_BITS, USUAL_BITS
 
 
 @dataclass(frozen=True)

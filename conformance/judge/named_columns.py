@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from conformance.oracle.other_tiles import BLOCKS
+from conformance.deviations.tiles import BLOCKS
 from conformance.spec.problem import Array
 
 Columns = Callable[[int, int], Array]

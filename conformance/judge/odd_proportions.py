@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from conformance.deviations.positions import named_places
+from conformance.deviations.tiles import BLOCKS
 from conformance.judge.pattern import FREEDOM, Pattern
-from conformance.oracle.named_places import named_places
-from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 
 NEAR = 1e-3

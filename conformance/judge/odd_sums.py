@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from conformance.deviations.positions import Rows, named_rows
+from conformance.deviations.tiles import BLOCKS
 from conformance.judge.pattern import SLACK, Pattern
-from conformance.oracle.named_rows import Rows, named_rows
-from conformance.oracle.other_tiles import BLOCKS
 from conformance.spec.problem import Array
 
 MOST = 1e4

@@ -10,14 +10,13 @@ from itertools import islice, product
 
 import numpy as np
 
-from conformance.judge.exchanged_weights import exchanged
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.positions import Places, Rows, mask_tiles, named_places, named_rows, plain_places
+from conformance.judge.exchanged_weights import exchanged, other_values
 from conformance.judge.odd_proportions import odd_proportions
 from conformance.judge.odd_sums import odd_sums
 from conformance.judge.pattern import Pattern
 from conformance.oracle.evaluate import CANONICAL
-from conformance.oracle.named_places import Places, mask_tiles, named_places, plain_places
-from conformance.oracle.named_rows import Rows, named_rows
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Problem
 
 MOST = 60
@@ -25,13 +24,19 @@ MOST = 60
 
 
 def odd_weights(
-    problem: Problem, expected: Array, actual: Array, tolerance: Array, dialect: Dialect = CANONICAL
+    problem: Problem,
+    expected: Array,
+    actual: Array,
+    tolerance: Array,
+    dialect: Dialect = CANONICAL,
+    output: tuple[Array, Array] | None = None,
 ) -> tuple[str, ...]:
     """
     What is odd about them: phrases that follow "they are", each of them true, the plainest first.
 
-    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). Empty where
-    nothing is certain.
+    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). output: what the
+    call returned with values of its own (batch, num_heads, seq_len_q, value_dim), and its tolerance, if it is wrong.
+    Empty where nothing is certain.
     """
     if not np.isfinite(expected).all():
         return ()
@@ -39,7 +44,9 @@ def odd_weights(
         return _not_finite(expected, actual)
     pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
-        return ("right: what is wrong comes with the values or after them",)
+        met = () if output is None else other_values(pattern, *output)
+        named = tuple(f"right, and meet other values: {each}" for each in met)
+        return named or ("right: what is wrong comes with the values or after them",)
     with np.errstate(
         over="ignore", invalid="ignore"
     ):  # weights that are far off; a rule that gives no numbers gives none of them

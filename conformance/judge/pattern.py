@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
+from conformance.deviations.deviation import Dialect
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.state import State
-from conformance.oracle.variation import Dialect
+from conformance.reference.state import State
 from conformance.spec.problem import Array, Problem
 
 SLACK = 2.0

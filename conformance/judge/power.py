@@ -1,8 +1,8 @@
 """
-What a set of cases can tell: for every variation, the cases in which it is another answer than canonical.
+What a set of cases can tell: for every deviation, the cases in which it is another answer than canonical.
 
 A call is taken as it is before routing, with an argument of its own for every mask, called like its kind. Only the
-bound of the canonical answer is needed: a variation is told apart where it is at least FACTOR of these bounds away.
+bound of the canonical answer is needed: a deviation is told apart where it is at least FACTOR of these bounds away.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import TABLE, candidates
+from conformance.deviations.deviation import Deviation, Reply
+from conformance.deviations.masks import slot_deviations
 from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.variation import Reply, Variation
-from conformance.oracle.variations import TABLE, candidates, slot_variations
+from conformance.oracle.evaluate import Answer, evaluate, evaluate_deviations
 from conformance.spec.masks import KINDS
 from conformance.spec.problem import Problem
 
@@ -23,7 +24,7 @@ FACTOR = 10.0
 """How many bounds away is told apart."""
 
 SHARP = ("float64", "float32")
-"""The dtypes in which a variation counts as pinned down."""
+"""The dtypes in which a deviation counts as pinned down."""
 
 _BOOLEAN = "it is boolean wherever it stands"
 _NUMBERS = "its numbers are added: they have no polarity and are no truth values"
@@ -60,16 +61,16 @@ INVISIBLE: Mapping[str, str] = {
         )
     },
 }
-"""Variations that are canonical by nature -> why: no case can tell them apart."""
+"""Deviations that are canonical by nature -> why: no case can tell them apart."""
 
-FORMS = frozenset(variation.key for variation in TABLE if variation.stage == "reply")
-"""Variations of the form of a reply: a shape or a dtype shows in every case."""
+FORMS = frozenset(deviation.key for deviation in TABLE if deviation.stage == "reply")
+"""Deviations of the form of a reply: a shape or a dtype shows in every case."""
 
 
 @dataclass(frozen=True)
 class Sight:
     """
-    One case that tells a variation apart.
+    One case that tells a deviation apart.
 
     bounds: how far away it is, inf for another shape, dtype or pattern. size: how many logits the case has.
     """
@@ -86,7 +87,7 @@ class Power:
     """
     What a set of cases tells apart.
 
-    sights: variation -> every case that tells it apart, in any dtype; every variation that there is has a key.
+    sights: deviation -> every case that tells it apart, in any dtype; every deviation that there is has a key.
     powerless: cases that tell nothing apart but the form of the reply, which every case tells.
     """
 
@@ -94,7 +95,7 @@ class Power:
     powerless: tuple[str, ...]
 
     def sharp(self, key: str) -> tuple[Sight, ...]:
-        """The cases in float64 or float32 that tell a variation apart."""
+        """The cases in float64 or float32 that tell a deviation apart."""
         return tuple(sight for sight in self.sights[key] if sight.dtype in SHARP)
 
     def simplest(self, key: str) -> Sight | None:
@@ -103,12 +104,12 @@ class Power:
 
     @property
     def unpinned(self) -> tuple[str, ...]:
-        """Variations that no case in float64 or float32 tells apart, though one could."""
+        """Deviations that no case in float64 or float32 tells apart, though one could."""
         return tuple(key for key in self.sights if key not in INVISIBLE and not self.sharp(key))
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Decisions of which not a single variation is pinned down, though one could be."""
+        """Decisions of which not a single deviation is pinned down, though one could be."""
         could = dict.fromkeys(_decision(key) for key in self.sights if key not in INVISIBLE)
         pinned = {_decision(key) for key in self.sights if self.sharp(key)}
         return tuple(decision for decision in could if decision not in pinned)
@@ -118,9 +119,9 @@ def _decision(key: str) -> str:
     return key.rpartition("=")[0]
 
 
-def all_variations() -> tuple[Variation, ...]:
-    """Every variation that there is, those of an argument once for each kind of mask."""
-    return (*(variation for kind in KINDS for variation in slot_variations(kind)), *TABLE)
+def all_deviations() -> tuple[Deviation, ...]:
+    """Every deviation that there is, those of an argument once for each kind of mask."""
+    return (*(deviation for kind in KINDS for deviation in slot_deviations(kind)), *TABLE)
 
 
 def by_kind(problem: Problem) -> Problem:
@@ -129,8 +130,8 @@ def by_kind(problem: Problem) -> Problem:
 
 
 def power(problems: Iterable[tuple[str, Problem]]) -> Power:
-    """Look at every pair of a case (its id and problem, not routed) and a variation."""
-    sights: dict[str, list[Sight]] = {variation.key: [] for variation in all_variations()}
+    """Look at every pair of a case (its id and problem, not routed) and a deviation."""
+    sights: dict[str, list[Sight]] = {deviation.key: [] for deviation in all_deviations()}
     powerless = []
     for case, problem in problems:
         found = told_apart(by_kind(problem))
@@ -142,7 +143,7 @@ def power(problems: Iterable[tuple[str, Problem]]) -> Power:
 
 
 def told_apart(problem: Problem) -> dict[str, float]:
-    """Variation -> how many bounds away it is, for those that are at least FACTOR away."""
+    """Deviation -> how many bounds away it is, for those that are at least FACTOR away."""
     return dict(_told_apart(problem))
 
 
@@ -156,21 +157,21 @@ def _told_apart(problem: Problem) -> Iterator[tuple[str, float]]:
 
 
 def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
-    """How many bounds away each variation is; None for one that leaves the problem as it is."""
+    """How many bounds away each deviation is; None for one that leaves the problem as it is."""
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
-    for variation in candidates(problem):
-        if not _reaches(variation, problem):
-            yield variation.key, None
+    for deviation in candidates(problem):
+        if not _reaches(deviation, problem):
+            yield deviation.key, None
             continue
-        wrong = evaluate_variations(problem, (variation,), profile.score)
-        yield variation.key, apart(right, wrong.reply, bounds)
+        wrong = evaluate_deviations(problem, (deviation,), profile.score)
+        yield deviation.key, apart(right, wrong.reply, bounds)
 
 
-def _reaches(variation: Variation, problem: Problem) -> bool:
-    """Whether the variation can change anything: what leaves the problem as it is needs no oracle."""
-    return variation.problem is None or variation.posed(problem) is not problem
+def _reaches(deviation: Deviation, problem: Problem) -> bool:
+    """Whether the deviation can change anything: what leaves the problem as it is needs no oracle."""
+    return deviation.problem is None or deviation.posed(problem) is not problem
 
 
 def apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from conformance.deviations.names import slot_of
 from conformance.judge.attribution import readings
 from conformance.judge.circumstances import divided
 from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
-from conformance.oracle.variation import slot_of
 
 Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
 """

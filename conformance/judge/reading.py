@@ -13,14 +13,15 @@ import numpy as np
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import candidates
+from conformance.deviations.deviation import Dialect, Reply
+from conformance.deviations.names import slot_of
 from conformance.judge.cell import compare_all
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.judge.explanation import CANONICAL, Way, taking
 from conformance.judge.suspect import SCREEN
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
-from conformance.oracle.variation import Dialect, Reply, slot_of
-from conformance.oracle.variations import candidates
 from conformance.spec.problem import Problem
 
 OF_ARRAYS = ("polarity", "float_mask", "number_mask")
@@ -81,13 +82,13 @@ def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
     """Every decision that there is for this call, with the ways that can differ in it, canonical first."""
     flags = {group.slot for group in problem.groups if group.element == "flag"}
     found: dict[str, dict[str, None]] = {}
-    for variation in candidates(problem):
-        family, slot = slot_of(variation.decision)
+    for deviation in candidates(problem):
+        family, slot = slot_of(deviation.decision)
         if slot in flags and family in OF_ARRAYS:
             continue
-        names = found.setdefault(variation.decision, {CANONICAL: None})
-        if variation.name != problem.dtype and (variation.problem is None or variation.problem(problem) is not problem):
-            names[variation.name] = None
+        names = found.setdefault(deviation.decision, {CANONICAL: None})
+        if deviation.name != problem.dtype and (deviation.problem is None or deviation.problem(problem) is not problem):
+            names[deviation.name] = None
     for decision, name in declared.items():
         found.setdefault(decision, {CANONICAL: None})[name] = None
     return {decision: tuple(names) for decision, names in found.items()}

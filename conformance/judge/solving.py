@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from conformance.deviations.catalogue import compose, in_order
+from conformance.deviations.deviation import Deviation
+from conformance.deviations.measured import MEASURED, Measured
 from conformance.judge.explanation import Way
 from conformance.judge.suspect import Suspect
-from conformance.oracle.evaluate import evaluate_variations
-from conformance.oracle.measured import MEASURED, Measured
-from conformance.oracle.variation import Variation
-from conformance.oracle.variations import compose, in_order
+from conformance.oracle.evaluate import evaluate_deviations
 from conformance.spec.problem import Array
 
 STEPS = 12
@@ -125,11 +125,11 @@ class _Fit:
         return float(np.clip(step, -most, most))
 
     def _at(self, number: float) -> Array | None:
-        return self._residual(in_order((self._kind.variation(number), *self._others)))
+        return self._residual(in_order((self._kind.deviation(number), *self._others)))
 
-    def _residual(self, variations: tuple[Variation, ...]) -> Array | None:
+    def _residual(self, deviations: tuple[Deviation, ...]) -> Array | None:
         """What the reply is off, in tolerances; None where numbers stand in other places."""
-        answer = evaluate_variations(self._suspect.problem, variations, self._suspect.profile.score)
+        answer = evaluate_deviations(self._suspect.problem, deviations, self._suspect.profile.score)
         parts = []
         for name, tolerance in self._tolerance.items():
             expected, actual = answer.reply[name].values, self._actual[name]

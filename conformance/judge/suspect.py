@@ -11,13 +11,13 @@ import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect, Expected, Reply
 from conformance.judge.closer import is_closer
 from conformance.judge.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
 from conformance.oracle.evaluate import Answer, evaluate
-from conformance.oracle.variation import Dialect, Expected, Reply
 from conformance.spec.problem import Array, Problem
 
 SCREEN = 0.05
@@ -135,10 +135,7 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
         bounds = bound_reply(answer, profile)
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
-        computed = max((variation.roundings for variation in answer.variations), default=0.0)
-        if UNIT[profile.soft] * computed > SCREEN:  # what is as coarse as that could be anything
-            return float("inf")
-        rounded = max(UNIT[profile.score] * _largest(attended), UNIT[profile.soft] * computed)
+        rounded = UNIT[profile.score] * _largest(attended)
         bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
     used = [0.0]
     for name, expected in answer.reply.items():

@@ -1,8 +1,8 @@
 """Sentences about the ways of a decision: what a subject does that takes it so."""
 
+from conformance.deviations.catalogue import find
+from conformance.deviations.names import CANONICAL_NAMES, slot_of
 from conformance.judge.explanation import CANONICAL
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import CANONICAL_NAMES, find
 
 SENTENCES = {
     "polarity": "reads True in {slot} as: attend this key",
@@ -70,7 +70,7 @@ def sentence(decision: str, name: str) -> str:
     What a subject does that takes a decision in this way, to be read after "it".
 
     Raises:
-        KeyError: the table of variations has no such row.
+        KeyError: the table of deviations has no such row.
     """
     family, slot = slot_of(decision)
     if name != CANONICAL and name != CANONICAL_NAMES.get(decision):

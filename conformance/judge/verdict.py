@@ -21,7 +21,7 @@ CLASSES = ("precision", "impossible", "semantic", "nondeterministic", "order_dep
 """
 What kind of fail: `nondeterministic` or `order_dependent` if the same call has other replies when it is asked again;
 `invariant` if only a changed call shows it; `not_refused` if a call that must be refused has a reply; `semantic` if a
-variation explains it; else `impossible` if no implementation of the declared arithmetic can produce it, or if shape,
+deviation explains it; else `impossible` if no implementation of the declared arithmetic can produce it, or if shape,
 dtype or the pattern of non-finite values is wrong; else `precision`.
 """
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from conformance.deviations.positions import named_rows
 from conformance.judge.conditions import Condition, condition_text
 from conformance.judge.evidence import Evidence
 from conformance.judge.named_columns import named_columns
 from conformance.judge.proportion import Side, proportion
 from conformance.judge.wrong_rows import WITH_ROWS, are_merged, joined, wrong_elements, wrong_rows
-from conformance.oracle.named_rows import named_rows
 from conformance.spec.counting import counted
 from conformance.spec.problem import Array
 

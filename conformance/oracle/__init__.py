@@ -1,1 +1,1 @@
-"""What is right: float64 attention in named steps, variations and dialects of it, and derived bounds."""
+"""The answer to a problem under a dialect, and derived bounds of how far a reply may be from it."""

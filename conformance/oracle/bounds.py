@@ -18,6 +18,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Expected, Reply
 from conformance.oracle.bound import SIGMAS, Bound
 from conformance.oracle.bounds_gradients import gradient_bounds
 from conformance.oracle.bounds_mha import merged_bound, output_bound, with_residual
@@ -28,7 +29,6 @@ from conformance.oracle.evaluate import Answer
 from conformance.oracle.roundings import gamma, recursive_sum, result_rounding
 from conformance.oracle.rows import constant_error, weights_deviation, weights_hard
 from conformance.oracle.values import extremes, farthest, spread
-from conformance.oracle.variation import Expected, Reply
 from conformance.oracle.worst import worst_context, worst_weights
 from conformance.spec.problem import PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
@@ -189,13 +189,13 @@ def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound
 
 
 def _rearranged(bound: Bound, answer: Answer) -> Bound:
-    """The bound of an output whose axes the reply's variations move: they move every part of it alike."""
+    """The bound of an output whose axes the reply's deviations move: they move every part of it alike."""
 
     def moved(array: Array) -> Array:
         reply: Reply = {"output": Expected(array, "float64")}
-        for variation in answer.variations:
-            if variation.reply is not None:
-                reply = variation.reply(reply)
+        for deviation in answer.deviations:
+            if deviation.reply is not None:
+                reply = deviation.reply(reply)
         return reply["output"].values
 
     return Bound(**{field.name: moved(getattr(bound, field.name)) for field in fields(bound)})

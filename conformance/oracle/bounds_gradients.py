@@ -12,11 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from conformance.bridge.profile import Profile
-from conformance.oracle.arithmetic import EXACT
-from conformance.oracle.backward import Backward, Heads, backward
 from conformance.oracle.bound import Bound
 from conformance.oracle.evaluate import Answer
-from conformance.oracle.gradients import (
+from conformance.oracle.roundings import Roundings, recursive_sum, result_rounding, roundings
+from conformance.reference.arithmetic import EXACT
+from conformance.reference.backward import Backward, Heads, backward
+from conformance.reference.gradients import (
     Gradients,
     entering,
     gathered,
@@ -26,8 +27,7 @@ from conformance.oracle.gradients import (
     of_linear,
     weight_of,
 )
-from conformance.oracle.roundings import Roundings, recursive_sum, result_rounding, roundings
-from conformance.oracle.steps import merge_heads
+from conformance.reference.steps import merge_heads
 from conformance.spec.problem import GRADIENT, Array
 from conformance.spec.rounding import largest
 

@@ -9,8 +9,8 @@ and C are constants like the scale: each is inexact by one unit of `scale`, and 
 import numpy as np
 
 from conformance.oracle.roundings import Roundings, variance
-from conformance.oracle.state import State
-from conformance.oracle.steps import bent
+from conformance.reference.state import State
+from conformance.reference.steps import bent
 from conformance.spec.problem import Array
 
 

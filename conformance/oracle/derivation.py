@@ -8,12 +8,12 @@ from conformance.bridge.profile import Profile
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.filling import exact_logits, fill
 from conformance.oracle.operands import Operands, composed, finite, operands
-from conformance.oracle.pipeline import Steps
 from conformance.oracle.roundings import Roundings, roundings
 from conformance.oracle.rows import ORDINARY, Rows, Softmax, rows
 from conformance.oracle.softmaxes import no_worst, of_softmax, softmax_of, undecided
-from conformance.oracle.state import State
 from conformance.oracle.worst import Worst, capped_error, logit_error, magnitudes, worst
+from conformance.reference.pipeline import Steps
+from conformance.reference.state import State
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
 
@@ -60,7 +60,7 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     sizes = magnitudes(entering)
     error = logit_error(state, entering, rounds, sizes)
     filling = exact_logits(state, capped_error(state, entering, rounds, sizes), rounds)
-    if any(variation.decision == "mask_fill" for variation in answer.variations):
+    if any(deviation.decision == "mask_fill" for deviation in answer.deviations):
         filling = fill(state, steps, rounds, error)
     attended = rows(state, entering, rounds, filling.known, filling.rounded, taken)
     attended = of_softmax(attended, taken, entering, rounds)
@@ -85,18 +85,18 @@ def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
     """
     How the weights were normalised: the formulas need rows that sum to one, over the keys or over the heads.
 
-    Of an unbounded variation of heads or steps they hold where it leaves nothing but uniform and dead rows; one of the
+    Of an unbounded deviation of heads or steps they hold where it leaves nothing but uniform and dead rows; one of the
     problem has numbers of its own, as a bias that is three times what is given, and which is rounded.
 
     Raises:
         UnderivedBound: they do not hold.
     """
-    keys = ", ".join(variation.key for variation in answer.variations if variation.stage == "steps")
+    keys = ", ".join(deviation.key for deviation in answer.deviations if deviation.stage == "steps")
     taken = softmax_of(answer, steps)
     sums = answer.state.probs.sum(axis=(taken or ORDINARY).axis)
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
-    unbounded = ", ".join(variation.key for variation in answer.variations if not variation.bounded)
-    other = any(variation.stage == "problem" for variation in answer.variations if not variation.bounded)
+    unbounded = ", ".join(deviation.key for deviation in answer.deviations if not deviation.bounded)
+    other = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
     if unbounded and (other or not (answer.state.absorbed | answer.state.dead).all()):
         raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
     if taken is None or not whole.all():

@@ -7,11 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from conformance.oracle.gradients import gradients
-from conformance.oracle.pipeline import STEPS, Step, Steps, insert_after, run
-from conformance.oracle.state import State
-from conformance.oracle.variation import Dialect, Expected, Reply, Variation
-from conformance.oracle.variations import compose
+from conformance.deviations.catalogue import compose
+from conformance.deviations.deviation import Deviation, Dialect, Expected, Reply
+from conformance.reference.gradients import gradients
+from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, run
+from conformance.reference.state import State
 from conformance.spec.problem import SCORES, Array, Problem
 
 CANONICAL: Dialect = {}
@@ -23,7 +23,7 @@ class Answer:
 
     reply: Reply
     state: State
-    variations: tuple[Variation, ...]
+    deviations: tuple[Deviation, ...]
 
 
 def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float64") -> Answer:
@@ -32,44 +32,44 @@ def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float
 
     `score` is the dtype to which the declared arithmetic rounds logits; only finite fills depend on it.
     """
-    return evaluate_variations(problem, compose(dialect), score)
+    return evaluate_deviations(problem, compose(dialect), score)
 
 
-def evaluate_variations(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
+def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
     """
-    Answer `problem` under variations that are already in order; those that leave the problem as it is drop out.
+    Answer `problem` under deviations that are already in order; those that leave the problem as it is drop out.
 
-    Variations overflow, divide by zero and make NaN on purpose, so NumPy warns of that only where there are none.
+    Deviations overflow, divide by zero and make NaN on purpose, so NumPy warns of that only where there are none.
     """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore") if variations else nullcontext():
-        return _answer(problem, variations, score)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore") if deviations else nullcontext():
+        return _answer(problem, deviations, score)
 
 
-def _answer(problem: Problem, variations: tuple[Variation, ...], score: str) -> Answer:
+def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
     reached = []
-    for variation in variations:
-        changed = variation.posed(problem)
-        if variation.problem is None or changed is not problem:
-            reached.append(variation)
+    for deviation in deviations:
+        changed = deviation.posed(problem)
+        if deviation.problem is None or changed is not problem:
+            reached.append(deviation)
         problem = changed
     state = run(problem, varied_steps(problem.operator, reached, score))
     reply = requested(state)
-    for variation in reached:
-        if variation.reply is not None:
-            reply = variation.reply(reply)
+    for deviation in reached:
+        if deviation.reply is not None:
+            reply = deviation.reply(reply)
     return Answer(reply, state, tuple(reached))
 
 
-def varied_steps(operator: str, variations: Iterable[Variation], score: str) -> Steps:
-    """The steps of an operator under variations in order; those of the heads run one after the other."""
+def varied_steps(operator: str, deviations: Iterable[Deviation], score: str) -> Steps:
+    """The steps of an operator under deviations in order; those of the heads run one after the other."""
     steps = STEPS[operator]
     before = "split" if operator == "mha" else "group"
-    for variation in variations:
-        if variation.steps is not None:
-            steps = variation.steps(steps, score)
-        elif variation.heads is not None:
-            steps = insert_after(steps, before, Step(variation.key, variation.heads))
-            before = variation.key
+    for deviation in deviations:
+        if deviation.steps is not None:
+            steps = deviation.steps(steps, score)
+        elif deviation.heads is not None:
+            steps = insert_after(steps, before, Step(deviation.key, deviation.heads))
+            before = deviation.key
     return steps
 
 

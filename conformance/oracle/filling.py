@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.operands import finite, step_of
-from conformance.oracle.pipeline import Steps
 from conformance.oracle.roundings import Roundings
-from conformance.oracle.state import State
+from conformance.reference.pipeline import Steps
+from conformance.reference.state import State
 from conformance.spec.problem import Array
 
 SMALL_STEP = 0.1

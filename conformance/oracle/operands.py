@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.oracle.evaluate import Answer, varied_steps
-from conformance.oracle.pipeline import Step, Steps
 from conformance.oracle.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.oracle.state import State, begin
-from conformance.oracle.steps import linear
+from conformance.reference.pipeline import Step, Steps
+from conformance.reference.state import State, begin
+from conformance.reference.steps import linear
 from conformance.spec.problem import Array, Problem
 
 APPENDED = ("bias_k", "bias_v")
@@ -39,7 +39,7 @@ class Operands:
 
 def composed(answer: Answer, score: str) -> Steps:
     """The steps that led to `answer`."""
-    return varied_steps(answer.state.problem.operator, answer.variations, score)
+    return varied_steps(answer.state.problem.operator, answer.deviations, score)
 
 
 def step_of(steps: Steps, name: str) -> Step:

@@ -12,7 +12,7 @@ from conformance.oracle.bound import SIGMAS
 from conformance.oracle.caps import capped_variance, slope
 from conformance.oracle.operands import Operands, finite, squared
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
-from conformance.oracle.state import State
+from conformance.reference.state import State
 from conformance.spec.problem import Array
 
 LARGE = 300.0

@@ -11,12 +11,12 @@ import numpy as np
 
 from conformance.oracle.evaluate import Answer
 from conformance.oracle.operands import Operands, step_of
-from conformance.oracle.pipeline import Steps
 from conformance.oracle.roundings import Roundings, recursive_sum, variance
 from conformance.oracle.rows import ORDINARY, Rows, Softmax
-from conformance.oracle.state import State
-from conformance.oracle.steps import softmax
 from conformance.oracle.worst import Worst
+from conformance.reference.pipeline import Steps
+from conformance.reference.state import State
+from conformance.reference.steps import softmax
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
 
@@ -25,14 +25,14 @@ DERIVED = {
     "softmax_maximum=missing": Softmax(raw=True),
     "softmax_maximum=missing_guarded": Softmax(raw=True),
 }
-"""Variations that replace the softmax and have a bound all the same."""
+"""Deviations that replace the softmax and have a bound all the same."""
 
 
 def softmax_of(answer: Answer, steps: Steps) -> Softmax | None:
     """How the weights of `answer` were normalised; None where no bound is derived for it."""
     if step_of(steps, "softmax").apply is softmax:
         return ORDINARY
-    taken = [DERIVED[variation.key] for variation in answer.variations if variation.key in DERIVED]
+    taken = [DERIVED[deviation.key] for deviation in answer.deviations if deviation.key in DERIVED]
     if len(taken) != 1 or (taken[0].raw and answer.state.absorbed.any()):
         return None
     return taken[0]

@@ -13,7 +13,7 @@ from conformance.oracle.context import BLOCK
 from conformance.oracle.operands import Operands, finite, sized
 from conformance.oracle.roundings import Roundings, gamma
 from conformance.oracle.rows import Rows
-from conformance.oracle.state import State
+from conformance.reference.state import State
 from conformance.spec.problem import Array
 
 HUGE = 600.0

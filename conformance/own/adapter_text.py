@@ -7,11 +7,13 @@ from typing import Any
 
 from conformance.bridge.profile import Profile
 from conformance.own.facts import AT_END, facts_of
-from conformance.own.signature import Signature
+from conformance.own.signature import Signature, parameters_of
 from conformance.own.target import Target
 
 ADAPTER = "own_adapter.py"
 FUNCTION = "_own_function.py"
+DOOR = "_own_door.py"
+LAYER = "_own_layer.py"
 DECLARED = "conformance check --declare"
 
 _SOURCE = '''\
@@ -21,10 +23,12 @@ _SOURCE = '''\
 
 from typing import Any
 
-from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, framework_call, strided
+from conformance.bridge import {imports}
 
+from ._own_door import Door
 from ._own_function import FUNCTION
-
+{layer}
+DOOR = Door({framework!r}, {layout!r})
 PROFILES = {profiles}
 DIALECT = {dialect}
 
@@ -35,36 +39,44 @@ def declare(facts: Facts) -> Declaration:
 
 
 def {operator}(call: Call) -> dict[str, Any]:
-    arrays = (call.query, call.key, call.value)
-    copies = {{id(each): strided(each, call.facts.layout).view() for each in arrays}}
-    query, key, value = (copies[id(each)] for each in (call.query, call.key, call.value))
+{declined}    query, key, value = DOOR.arrays(call)
 {params}    keywords = {{
 {keywords}    }}
-    with framework_call():
-        result = FUNCTION({positional}, **keywords)
-{reply}
+{left_out}{made}    with framework_call():
+        result = DOOR.call({function}, ({positional}), keywords)
+{reply}'''
 
-def given(call: Call, name: str) -> Any:
-    mask = call.arguments.get(name)
-    return None if mask is None else mask.bits.copy()
-'''
+_PARAMS = "    params = DOOR.params(call)\n"
 
-_PARAMS = """\
-    names = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
-    params = {name: call.params[name].bits.copy() if name in call.params else None for name in names}
-"""
+_LAYER = """from ._own_layer import Layer
+
+LAYER = Layer(FUNCTION, {built}, {method!r})"""
+
+_LEFT_OUT = (
+    "    keywords = {{name: each for name, each in keywords.items() if each is not None or name not in {kept}}}\n"
+)
 
 _PLAIN = """\
-    if isinstance(result, tuple):
+    if DOOR.is_tuple(result):
         raise TypeError(f"returned {len(result)} things; without need_weights in its signature it returns the output")
-    return {"output": result}
+    return {"output": DOOR.output(result)}
+"""
+
+_FIRST = """\
+    return {"output": DOOR.output(DOOR.parts(result, 1)[0])}
+"""
+
+_PAIR = """\
+    output, weights = DOOR.parts(result, 2)
+    return {"output": DOOR.output(output), "%s": DOOR.weights(weights)}
 """
 
 _WEIGHTED = """\
-    if not keywords["need_weights"]:
-        return {"output": result[0] if isinstance(result, tuple) else result}
-    output, weights = result
-    return {"output": output, "weights": weights, "weights_mean": weights}
+    if call.facts.outputs == ("output",):
+        return {"output": DOOR.output(DOOR.parts(result, 1)[0] if DOOR.is_tuple(result) else result)}
+    output, weights = DOOR.parts(result, 2)
+    weights = DOOR.weights(weights)
+    return {"output": DOOR.output(output), "weights": weights, "weights_mean": weights}
 """
 
 _BOTH = """\
@@ -72,20 +84,35 @@ _BOTH = """\
         raise Unsupported("weights per head and averaged in one call")
 """
 
+_ALONE = """\
+    if call.facts.alias != "qkv":
+        raise Unsupported("takes one array for query, key and value")
+"""
+
 _VALUES = {
-    "is_causal": '"is_causal" in call.arguments',
+    "query": "query",
+    "inputs": "query",
+    "key": "key",
+    "value": "value",
+    "params": "params",
+    "num_heads": 'call.facts.sizes["num_heads"]',
+    "is_causal": "{is_causal!r} in call.arguments",
     "causal_alignment": f'"bottom_right" if "{AT_END}" in call.arguments else "top_left"',
     "scale": "call.scale",
-    "bias": 'given(call, "bias")',
-    "key_padding_mask": 'given(call, "key_padding_mask")',
+    "mask": "DOOR.mask(call, {mask!r})",
+    "bias": "DOOR.mask(call, {bias!r})",
+    "key_padding_mask": "DOOR.mask(call, {key_padding_mask!r})",
     "num_kv_heads": 'call.facts.sizes["num_kv_heads"]',
-    "window": 'call.arguments.get("window")',
+    "window": "call.arguments.get({window!r})",
     "softcap": "call.softcap",
     "dropout_p": "0.0",
     "need_weights": 'any(name != "output" for name in call.facts.outputs)',
     "average_weights": '"weights_mean" in call.facts.outputs',
+    "enable_gqa": 'call.facts.sizes["num_kv_heads"] != call.facts.sizes["num_heads"]',
+    "training": "False",
+    "deterministic": "True",
 }
-"""What each keyword is given."""
+"""What each role is given; in braces, the function's own name of a role."""
 
 _LOADING = '''\
 """The function that is checked, loaded in the worker: it finds what stands beside it, and the folder it is run from."""
@@ -102,6 +129,8 @@ sys.path.insert(0, {folder})
 os.chdir({here})
 {load}
 FUNCTION = module.{function}
+if getattr(FUNCTION, "training", False) is True:  # a module of PyTorch: as in inference, without dropout
+    FUNCTION.eval()
 '''
 
 _LEAVING_OUT = '''\
@@ -150,8 +179,8 @@ sys.modules[{private}] = module
 specification.loader.exec_module(module)"""
 
 
-def function_text(target: Target, here: str) -> str:
-    """The helper that loads the function; here: the folder in which it may open files."""
+def function_text(target: Target, here: str, method: str = "") -> str:
+    """The helper that loads the function, or the class of the method; here: the folder in which it may open files."""
     folder, module = target.package
     private = json.dumps(f"_own_{module}")
     load = _IMPORTED if "." in module else _BY_PATH
@@ -160,17 +189,16 @@ def function_text(target: Target, here: str) -> str:
         folder=json.dumps(str(folder)),
         here=json.dumps(here),
         load=load.format(module=json.dumps(module), private=private, path=json.dumps(str(target.path))),
-        function=target.function,
+        function=target.function.removesuffix(f".{method}") if method else target.function,
     )
 
 
 def borrowed_function_text(target: Target, here: str) -> str:
     """As `function_text`, for a function that is called like another one, with every argument of that."""
     text = function_text(target, here)
-    arguments = target.definition.args
-    if arguments.kwarg is not None:
+    if target.definition is None or target.definition.args.kwarg is not None:
         return text
-    named = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    named = [each.name for each in parameters_of(target.definition)]
     return text + _LEAVING_OUT.format(named=json.dumps(named))
 
 
@@ -192,45 +220,54 @@ def adapter_text(
 ) -> str:
     """The adapter; profiles by dtype, dialect as (decision, name, source)."""
     facts = facts_of(signature, target.name, polarity)
-    text = _SOURCE.format(
+    both = signature.has("average_weights") and signature.has("need_weights")
+    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "")
+    imports = ["Call", "Declaration", "Deviation", "Facts", "Profile", *(["Unsupported"] if declined else [])]
+    kept = [signature.names[role] for role in signature.kept if role in signature.by_name]
+    return _SOURCE.format(
         given=f"{target.path.name}:{target.function}",
         facts="\n".join(f"{name} = {_literal(value)}" for name, value in facts.items()),
-        profiles=_literal({dtype: profile.record() for dtype, profile in profiles.items()}),
+        imports=", ".join([*imports, "framework_call"]),
+        framework=signature.framework,
+        layout=signature.layout,
+        profiles=_literal({dtype: profiles[dtype].record() for dtype in facts["DTYPES"]}),
         dialect=_literal([list(each) for each in dialect]),
         operator=signature.operator,
+        declined=declined,
         params=_PARAMS if signature.operator == "mha" else "",
-        keywords="".join(f"        {name!r}: {value},\n" for name, value in _keywords(signature).items()),
-        positional=", ".join(_positional(signature)),
-        reply=_WEIGHTED if signature.has("need_weights") else _PLAIN,
+        keywords="".join(
+            f"        {signature.names[role]!r}: {_value(signature, role)},\n" for role in signature.by_name
+        ),
+        layer=_LAYER.format(built=dict(signature.built), method=signature.method)
+        if signature.built is not None
+        else "",
+        made="    function = LAYER.made(call)\n" if signature.built is not None else "",
+        function="FUNCTION" if signature.built is None else "function",
+        left_out=_LEFT_OUT.format(kept=kept) if kept else "",
+        positional="".join(f"{_value(signature, role)}, " for role in signature.placed),
+        reply=_reply(signature),
     )
-    return _declining_both(text) if signature.has("average_weights") and signature.has("need_weights") else text
 
 
-def _declining_both(text: str) -> str:
-    text = text.replace(
-        "import Call, Declaration, Deviation, Facts, Profile,",
-        "import Call, Declaration, Deviation, Facts, Profile, Unsupported,",
-    )
-    return text.replace("    copies = {id", f"{_BOTH}    copies = {{id", 1)
+def _value(signature: Signature, role: str) -> str:
+    """What a role is given, as Python."""
+    value = _VALUES[role].format(**signature.names)
+    if role == "is_causal" and signature.has("causal_alignment"):
+        return f'{value} or "{AT_END}" in call.arguments'
+    if role == "scale" and role in signature.numbers:
+        return 'call.facts.sizes["head_dim"] ** -0.5 if call.scale is None else call.scale'
+    if role == "mask" and "b" not in signature.form.axes:
+        return value.replace(")", ", batched=False)")
+    return value
+
+
+def _reply(signature: Signature) -> str:
+    if signature.has("need_weights"):
+        return _WEIGHTED
+    if signature.returned == "output":
+        return _PLAIN
+    return _FIRST if signature.returned == "other" else _PAIR % signature.returned
 
 
 def _literal(value: Any) -> str:
     return pformat(value, width=116, sort_dicts=False)
-
-
-def _positional(signature: Signature) -> list[str]:
-    names = ["query", "key", "value"]
-    if signature.operator == "mha":
-        names += ["params", 'call.facts.sizes["num_heads"]']
-    if signature.mask is not None and not signature.mask_by_name:
-        names.append(f"given(call, {signature.mask!r})")
-    return names
-
-
-def _keywords(signature: Signature) -> dict[str, str]:
-    values = {name: _VALUES[name] for name in signature.keywords}
-    if signature.has("is_causal") and signature.has("causal_alignment"):
-        values["is_causal"] += f' or "{AT_END}" in call.arguments'
-    if signature.mask is not None and signature.mask_by_name:
-        values[signature.mask] = f"given(call, {signature.mask!r})"
-    return values

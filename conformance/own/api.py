@@ -5,14 +5,16 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance.engine.watch import Watch
 from conformance.own.causes import Cause
-from conformance.own.checking import TIMEOUT, Checked, Request
+from conformance.own.checking import MIN_JUDGED, TIMEOUT, Checked, Request, asked
 from conformance.own.checking import check as judge
+from conformance.own.outcomes import Outcome
+from conformance.own.preflight import Calling
 from conformance.own.target import target_of
 
 
@@ -22,7 +24,8 @@ class Result:
     What became of a check.
 
     conforms: everything was judged, and accepted. findings: why not. notes: what was settled and observed. exit_code:
-    that of the command. folder: the run folder, where there is something to look at.
+    that of the command. folder: the run folder, where there is something to look at. outcomes: what became of each
+    case.
     """
 
     conforms: bool
@@ -31,6 +34,7 @@ class Result:
     exit_code: int
     folder: Path | None
     text: str
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
 
     def assert_conforms(self) -> None:
         """
@@ -50,20 +54,38 @@ def check(
     declare: Mapping[str, str] | None = None,
     profile: str | None = None,
     operator: str | None = None,
+    framework: str | None = None,
+    layout: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    dtypes: Sequence[str] = (),
     cases: Sequence[str] = (),
     timeout: float = TIMEOUT,
+    min_judged: float = MIN_JUDGED,
     out: Path | None = None,
 ) -> Result:
     """
     Judge a function that is defined at the top level of a file (docs/check.md).
 
-    like: the subject for which it is a drop-in, such as "torch.sdpa". declare: decision -> name. cases: globs. out: the
-    run folder; without it, a temporary one that stays only where the function does not conform.
+    like: the subject for which it is a drop-in, such as "torch.sdpa". declare: decision -> name. framework, layout: as
+    --framework and --layout. mapping: argument -> what it is, as --map. dtypes, cases: only these, by names and globs.
+    min_judged: the least part of the calls that is to be judged. out: the run folder; without it, a temporary one that
+    stays only where the function does not conform.
 
     Raises:
         CheckError: what was asked for cannot be checked.
     """
-    request = Request(target_of(function), like, operator, profile, dict(declare or {}), tuple(cases), timeout)
+    calling = Calling(operator, framework, layout, dict(mapping or {}))
+    request = Request(
+        target_of(function),
+        like,
+        calling,
+        profile,
+        dict(declare or {}),
+        tuple(cases),
+        tuple(dtypes),
+        timeout,
+        min_judged,
+    )
     folder = out or Path(tempfile.mkdtemp(prefix="conformance-check-"))
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -74,6 +96,26 @@ def check(
     if checked.decision.conforms:
         _remove(folder, out)
     return _result(checked, folder if folder.exists() else None)
+
+
+def cases_of(
+    function: Callable[..., Any],
+    like: str | None = None,
+    *,
+    operator: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    dtypes: Sequence[str] = (),
+    cases: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """
+    The ids of the cases that `check` puts to a function; what is written with `def` is not called for it.
+
+    Raises:
+        CheckError: as `check`, as far as the signature and the case files tell.
+    """
+    calling = Calling(operator, mapping=dict(mapping or {}))
+    request = Request(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
+    return tuple(case.id for case in asked(request))
 
 
 def _outside_loops(work: Callable[[], Checked]) -> Checked:
@@ -96,4 +138,5 @@ def _result(checked: Checked, folder: Path | None) -> Result:
     lines = [*checked.lines(), *decision.incomplete]
     if folder is not None:
         lines.append(f"Report: {folder / 'index.html'}")
-    return Result(decision.conforms, checked.causes, checked.notes, decision.exit_code, folder, "\n".join(lines))
+    text = "\n".join(lines)
+    return Result(decision.conforms, checked.causes, checked.notes, decision.exit_code, folder, text, checked.outcomes)

@@ -13,7 +13,7 @@ from typing import Any
 from conformance import places
 from conformance.bridge.loading import sources
 from conformance.engine.adapters import Adapter, Subject, read_adapter, read_adapters, subjects_of
-from conformance.engine.environments import extra_command, missing, our_own
+from conformance.engine.environments import install_command, missing, our_own
 from conformance.engine.selection import SelectionError, select
 from conformance.own.adapter_text import ADAPTER, FUNCTION, borrowed_function_text, overriding_text
 from conformance.own.calibration import profiles_named
@@ -62,8 +62,7 @@ def find_loan(like: str) -> Loan:
             f"--as {like}: {subject.adapter.name} is no function that another can stand in for, as {able} are"
         )
     if lacking := missing(subject, our_own()):
-        remedy = f": {extra_command(subject.extra)}" if subject.extra else ""
-        raise CheckError(f"--as {like}: needs {', '.join(lacking)}{remedy}")
+        raise CheckError(f"--as {like}: needs {', '.join(lacking)}: {install_command('python', lacking)}")
     return Loan(subject)
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import candidates
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.names import FRAMEWORK_BITS, prior
 from conformance.judge.arithmetic import hardly_within
 from conformance.judge.expectation import expect
 from conformance.judge.solving import solved
 from conformance.judge.suspect import Suspect
-from conformance.oracle.priors import FRAMEWORK_BITS, prior
-from conformance.oracle.variation import Dialect
-from conformance.oracle.variations import candidates
 from conformance.own.probing import (
     BASIS,
     ENOUGH,
@@ -24,7 +24,7 @@ from conformance.own.probing import (
 from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
 
 FIRST = 3
-"""A variation is tried on so many cells; if it explains any of them, on all."""
+"""A deviation is tried on so many cells; if it explains any of them, on all."""
 
 SHORT = 16
 """Keys of a call with short sums."""
@@ -32,7 +32,7 @@ SHORT = 16
 
 def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
-    What is wrong already with plain cases, or with ordinary masks: the one variation that explains most of them.
+    What is wrong already with plain cases, or with ordinary masks: the one deviation that explains most of them.
 
     Else what explains most of those with ordinary masks that fail. Arithmetic and decisions without consensus are read
     beside it, and it is judged like any other mistake.
@@ -60,7 +60,7 @@ def _explained(dialect: Dialect, suspects: Sequence[Suspect]) -> int:
 
 
 def _causes(suspects: Sequence[Suspect], declared: Dialect) -> list[dict[str, str]]:
-    """The variations that explain most of them: several where small calls do not tell them apart."""
+    """The deviations that explain most of them: several where small calls do not tell them apart."""
     rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
     plain = (row for row in rows if prior(row.decision, row.name) <= FRAMEWORK_BITS)
     numbers = (way for each in suspects[:FIRST] for way in solved(each))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from conformance.engine.records import Key
 from conformance.report.finding import Finding
 
 
@@ -39,13 +40,24 @@ def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
 
     A function is judged as one subject with each mask in its own argument, and as another with all masks in one.
     """
+    return tuple(sorted(_joined(found).values(), key=lambda cause: (not cause.explained, -cause.count)))
+
+
+def cause_of(found: Iterable[Finding]) -> dict[Key, Cause]:
+    """The cause to which each rejected verdict belongs, of those that `causes` tells."""
+    found = tuple(found)
+    joined = _joined(found)
+    return {key: joined[_key(each)] for each in found for key in each.cells}
+
+
+def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], Cause]:
     joined: dict[tuple[str, str], Cause] = {}
     for each in found:
         cause = Cause(each.kind, each.said, each.remedy, each.explained, each.count, each.example[0], each.ambiguous)
         key = _key(each)
         before = joined.get(key)
         joined[key] = cause if before is None else replace(before, count=before.count + cause.count)
-    return tuple(sorted(joined.values(), key=lambda cause: (not cause.explained, -cause.count)))
+    return joined
 
 
 def _key(found: Finding) -> tuple[str, str]:

@@ -3,22 +3,26 @@
 import datetime as dt
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from conformance import places
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.environments import our_own
 from conformance.engine.header import header
 from conformance.engine.job import Limits
+from conformance.engine.judging import Judged
 from conformance.engine.pool import Pool
 from conformance.engine.runlog import LOG, RunLog
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
-from conformance.engine.watch import Watch
+from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import Decision, decide
 from conformance.gate.footer import Clock, finish
 from conformance.gate.known import Known
+from conformance.judge.verdict import is_green
 from conformance.own.alternatives import Alternatives
 from conformance.own.borrowing import borrow, find_loan
 from conformance.own.causes import Cause, causes
@@ -26,12 +30,15 @@ from conformance.own.declaring import read_declared
 from conformance.own.errors import CheckError
 from conformance.own.facts import slots
 from conformance.own.observation import Varying
+from conformance.own.outcomes import Outcome, outcomes
 from conformance.own.planning import plan_of
+from conformance.own.preflight import Calling, preflight
 from conformance.own.profiles import PROFILES
 from conformance.own.settling import settle, write_adapter
-from conformance.own.signature import read_signature
+from conformance.own.signature import Signature, parameters_of, read_signature
 from conformance.own.target import Target
-from conformance.own.telling import cause_lines, headline, settled_notes, varying_notes
+from conformance.own.telling import cause_lines, headline, settled_notes, too_little, varying_notes
+from conformance.own.unsettled import Unsettled
 from conformance.report import Run, write_reports
 from conformance.report.findings import findings
 from conformance.spec.case import Case
@@ -41,6 +48,9 @@ from conformance.spec.materialise import materialise
 
 TIMEOUT = 30.0
 """Seconds that one call may take, if the user does not say."""
+
+MIN_JUDGED = 0.5
+"""A smaller part of the calls that is judged says too little, if the user does not say otherwise."""
 
 DEATHS = 2
 """How often the process of the function may die: one that always crashes or hangs is not waited for all day."""
@@ -52,18 +62,29 @@ class Request:
 
     target: Target
     like: str | None = None
-    operator: str | None = None
+    calling: Calling = field(default_factory=Calling)
     profile: str | None = None
     declare: Mapping[str, str] = field(default_factory=dict)
     globs: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
     timeout: float = TIMEOUT
+    min_judged: float = MIN_JUDGED
+    stop: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every case is asked."""
+        return not self.globs and not self.dtypes
 
     @property
     def command(self) -> list[str]:
         """The command that checks again."""
         words = ["conformance", "check", self.target.given]
-        for option, value in (("--as", self.like), ("--operator", self.operator), ("--profile", self.profile)):
+        calling = {f"--{name}": getattr(self.calling, name) for name in ("operator", "framework", "layout")}
+        for option, value in {"--as": self.like, **calling, "--profile": self.profile}.items():
             words += [option, value] if value else []
+        words += [word for name, role in self.calling.mapping.items() for word in ("--map", f"{name}={role}")]
+        words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
         for decision, name in self.declare.items():
             words += ["--declare", f"{decision}={name}"]
         return words
@@ -86,6 +107,11 @@ class Checked:
     def causes(self) -> tuple[Cause, ...]:
         """Why it does not conform."""
         return causes(findings(self.run))
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """Case -> what became of it."""
+        return outcomes(self.run, self.request.rerun)
 
     def lines(self) -> list[str]:
         """The check in plain words: whether it conforms, why not, and what was found on the way."""
@@ -126,21 +152,28 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
         subjects=subjects,
         log=log,
         folder=folder,
-        review=alternatives.review,
+        review=lambda judged: {**alternatives.review(judged), **begun.review(judged)},
         rerun=lambda key: request.rerun(key[0]),
         suite=lambda: load_cases(chosen[0].operator),
-        watch=watch,
+        watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
+    watch.total(session.total)
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
+    stopped = False
     with Pool([plan_of(*subjects)], 1, limits) as pool:
-        session.run(pool)
+        try:
+            session.run(pool)
+        except StopRun:
+            stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
-    decision = decide(session.records, session.missing, (), known.record(whole=False))
+    little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
+    decision = decide(session.records, [*session.missing, *little], (), known.record(whole=False), stopped=stopped)
     finish(session, decision, clock)
     run = write_reports(folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
-    notes = (*begun.notes, *varying_notes(begun.varies, named), *alternatives.notes())
+    unsettled = begun.unsettled.notes() if begun.unsettled else ()
+    notes = (*begun.notes, *varying_notes(begun.varies, named), *unsettled, *alternatives.notes())
     return Checked(request, run, decision, notes)
 
 
@@ -152,32 +185,98 @@ class _Begun:
     cases: list[Case]
     notes: tuple[str, ...]
     varies: Varying = field(default_factory=dict)
+    unsettled: Unsettled | None = None
+
+    def review(self, judged: Judged) -> Mapping[str, Any]:
+        """What is accepted of a cell, for its record."""
+        return self.unsettled.review(judged) if self.unsettled else {}
 
 
 def _own(request: Request, folder: Path) -> _Begun:
-    signature = read_signature(request.target.definition, request.operator)
-    cases = load_cases(signature.operator)
+    signature = preflight(request.target, request.calling, request.timeout)
+    cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
     subject = write_adapter(folder, settled.files(request.target))
-    return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies)
+    unsettled = Unsettled(signature, declared)
+    return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
 
 
 def _borrowed(request: Request, folder: Path) -> _Begun:
-    if request.operator is not None:
-        raise CheckError("--operator goes with a function of NumPy; with --as the subject says it")
+    if request.calling != Calling():
+        raise CheckError("--operator, --framework, --layout and --map go without --as: the subject says these")
     loan = find_loan(str(request.like))
-    cases = load_cases(loan.operator)
+    cases = _of_dtypes(load_cases(loan.operator), request.dtypes)
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
     subjects = borrow(loan, request.target, folder, request.declare, request.profile, example)
     return _Begun(subjects, chosen, (loan.note,))
 
 
+def asked(request: Request) -> list[Case]:
+    """
+    The cases that a function will be put to; of a `def` the parameters are read, and nothing is run.
+
+    Raises:
+        CheckError: it cannot be called as an operator is, or no case matches.
+    """
+    calling, target = request.calling, request.target
+    if request.like:
+        cases = load_cases(find_loan(request.like).operator)
+    elif target.definition is not None:
+        read = read_signature(target.function, parameters_of(target.definition), calling.operator, calling.mapping)
+        cases = load_cases(read.operator)
+    else:
+        signature = preflight(target, calling, request.timeout)
+        cases = adapted(load_cases(signature.operator), signature)
+    return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
+
+
 def load_cases(operator: str) -> list[Case]:
     """Our cases of an operator."""
-    return [case for case in load([places.cases()], places.cases()) if case.operator == operator]
+    return [case for case in _ours(places.cases()) if case.operator == operator]
+
+
+@cache
+def _ours(folder: Path) -> tuple[Case, ...]:
+    """A test-suite asks once for each function."""
+    return load([folder], folder)
+
+
+def adapted(cases: list[Case], signature: Signature) -> list[Case]:
+    """
+    The cases as a layer with weights of its own can be asked them.
+
+    One that takes a single array is asked with that as query, key and value, where these can be one; one without biases
+    is asked without them.
+    """
+    if signature.built is None or signature.operator != "mha":
+        return cases
+    asked = [_alone(each) for each in cases if _can_be_alone(each)] if signature.is_self_attention else cases
+    return [_without_biases(each, signature) for each in asked]
+
+
+def _can_be_alone(case: Case) -> bool:
+    """Whether query, key and value could be one array: nothing is said of one of them, and their shapes are equal."""
+    inputs = case.inputs
+    drawn = inputs.query is None and inputs.key is None and inputs.value is None and inputs.file is None
+    free = case.mistake is None and not case.past and inputs.poison is None and inputs.gain == 1.0
+    wanted = not any(name.startswith("grad_") for name in case.outputs)
+    return free and drawn and wanted and case.published is None and len(set(case.input_shapes.values())) == 1
+
+
+def _alone(case: Case) -> Case:
+    return replace(case, inputs=replace(case.inputs, alias="qkv"))
+
+
+def _without_biases(case: Case, signature: Signature) -> Case:
+    free = case.published is None and case.inputs.file is None and case.mistake is None
+    return case if signature.biased or not free else replace(case, biases=frozenset())
+
+
+def _of_dtypes(cases: list[Case], dtypes: Sequence[str]) -> list[Case]:
+    return [case for case in cases if not dtypes or case.dtype in dtypes]
 
 
 def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import find
+from conformance.deviations.names import CANONICAL_NAMES, slot_of
 from conformance.judge.expectation import expect
 from conformance.oracle.bounds import UnderivedBound
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import CANONICAL_NAMES, find
 from conformance.own.errors import CheckError
 from conformance.spec.problem import Problem
 
@@ -51,7 +51,7 @@ def parse_pairs(words: Iterable[str]) -> dict[str, str]:
 
 def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Problem) -> Declared:
     """
-    Check what is declared against the table of variations; `example` is any problem of the operator.
+    Check what is declared against the table of deviations; `example` is any problem of the operator.
 
     Raises:
         CheckError: an unknown decision, name or argument, or one under which nothing can be judged.
@@ -80,9 +80,13 @@ def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -
         find(decision, name)
         expect(example, {decision: name}, Profile.ordinary(example.dtype))
     except KeyError as error:
+        if "[" in error.args[0] and "[" not in decision and slots:
+            raise CheckError(
+                f"--declare {decision}={name}: it is about one mask argument, such as {decision}[{slots[0]}]={name}"
+            ) from None
         also = f" (or {CANONICAL_NAMES[decision]})" if decision in CANONICAL_NAMES else ""
         raise CheckError(
-            f"--declare {decision}={name}: {re.sub('^no variation .*?: ', '', error.args[0])}{also}"
+            f"--declare {decision}={name}: {re.sub('^no deviation .*?: ', '', error.args[0])}{also}"
         ) from None
     except UnderivedBound as error:
         raise CheckError(f"--declare {decision}={name}: {error}") from None

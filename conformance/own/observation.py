@@ -5,7 +5,7 @@ Nothing else is ever observed: every other decision has one right answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from typing import Literal
@@ -13,12 +13,13 @@ from typing import Literal
 import numpy as np
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import TABLE
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.names import CANONICAL_NAMES
 from conformance.judge.compare import differs
 from conformance.judge.expectation import Expectation, expect
 from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Dialect
-from conformance.oracle.variations import CANONICAL_NAMES, TABLE
 from conformance.own.declaring import Declared
 from conformance.own.probing import Answers, is_open, suits, suspect
 from conformance.spec.problem import Problem
@@ -33,6 +34,8 @@ Varying = Mapping[str, Mapping[str, str]]
 """Decision -> the name of a way in which it is taken -> a case in which it is."""
 
 ANCHOR = ("causal_alignment", "bottom_right")
+FINITE_FILL = ("mask_fill", "finite_minimum")
+"""It shows in fully masked rows alone, and there it depends on what else masks."""
 
 
 def _all_ways(decision: str) -> tuple[Way, ...]:
@@ -40,6 +43,7 @@ def _all_ways(decision: str) -> tuple[Way, ...]:
 
 
 WAYS: dict[str, tuple[Way, ...]] = {
+    "mask_fill": (None, FINITE_FILL),
     "fully_masked_row": _all_ways("fully_masked_row"),
     "causal_alignment": (None, ANCHOR),
     "nonfinite_key": _all_ways("nonfinite_key"),
@@ -84,6 +88,13 @@ class Fit:
         found = self.alone if alone else (*self.alone, *self.beside)
         return list(dict.fromkeys(combination[decision] for combination in found))
 
+    def taking(self, decision: str, way: Way) -> "Fit":
+        """What is left of it where the decision is taken in this way."""
+        if decision not in self.matters:
+            return self
+        alone, beside = (tuple(each for each in found if each[decision] == way) for found in (self.alone, self.beside))
+        return replace(self, alone=alone, beside=beside)
+
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
     """
@@ -105,6 +116,8 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
         dialect |= _dialect(way or None)
         if way is False:
             varies[decision] = _examples(decision, seen)
+        else:
+            fits = [fit.taking(decision, way) if fit.alone or fit.beside else fit for fit in fits]
     return Observed(dialect, varies)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.job import Job, Limits, Outcome, Started
@@ -16,7 +17,6 @@ from conformance.judge.cell import compare_all
 from conformance.judge.expectation import expect
 from conformance.judge.suspect import Suspect
 from conformance.oracle.bounds import UnderivedBound
-from conformance.oracle.variation import Dialect
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem

@@ -40,6 +40,7 @@ CANDIDATES = {
     "float32": ("uniform",),
     "float64": ("uniform", "float32"),
     "float16": ("fused", "naive", "stepwise"),
+    "bfloat16": ("fused", "naive", "stepwise"),
 }
 """What calibration tries for each dtype, in this order."""
 

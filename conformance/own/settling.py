@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.engine.adapters import Subject, read_adapter
-from conformance.own.adapter_text import ADAPTER, DECLARED, FUNCTION, adapter_text, function_text
+from conformance.own.adapter_text import ADAPTER, DECLARED, DOOR, FUNCTION, LAYER, adapter_text, function_text
 from conformance.own.calibration import calibrated, evident_cause, fallback, profiles_named
 from conformance.own.declaring import Declared
 from conformance.own.observation import Observed, observe
@@ -40,7 +40,9 @@ class Settled:
         dialect = tuple((decision, name, source) for each, source in sources for decision, name in each.items())
         profiles = profiles_named(self.profiles)
         text = adapter_text(target, self.signature, self.declared.polarity, profiles, dialect)
-        return {ADAPTER: text, FUNCTION: function_text(target, str(Path.cwd()))}
+        helpers = {DOOR: "door.py"} | ({LAYER: "layer.py"} if self.signature.built is not None else {})
+        copies = {name: Path(__file__).with_name(file).read_text(encoding="utf-8") for name, file in helpers.items()}
+        return {ADAPTER: text, FUNCTION: function_text(target, str(Path.cwd()), self.signature.method)} | copies
 
 
 def settle(

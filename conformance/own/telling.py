@@ -1,15 +1,32 @@
 """A check in plain words: the first lines on the terminal, and what a failing assertion says."""
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from conformance.engine.run import Run
 from conformance.own.causes import Cause
 from conformance.own.observation import Varying
 from conformance.own.profiles import ordinary
 from conformance.own.settling import Settled
+from conformance.own.signature import LAYOUTS, MaskForm, Signature
+from conformance.report.numbers import share_text
 from conformance.spec.counting import counted
 
 VARIES = "one way here and another there, where either is fine but not both (another mistake can do that)"
+ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
+MHA_AXES = {
+    "bhsd": "(batch, seq_len, width)",
+    "bshd": "(batch, seq_len, width)",
+    "sbhd": "(seq_len, batch, width)",
+    "bsd": "(batch, seq_len, width)",
+    "thd": "(seq_len, width), one call for each batch element",
+}
+USUAL = ("q", "k", "v", "x", "query", "key", "value")
+"""Names that nobody needs to be told about."""
+REASONS = 3
+"""So many reasons for which calls are left out are told."""
 SHOWN = 8
 """So many causes; the report has them all."""
 SHOWN_TIES = 3
@@ -19,7 +36,7 @@ SHOWN_TIES = 3
 def settled_notes(settled: Settled) -> tuple[str, ...]:
     """How the function was called, and what was found about it before it was judged."""
     signature, observed = settled.signature, settled.observed
-    notes = []
+    notes = list(_called(signature))
     if signature.defaults:
         notes.append(f"left at its default, since check does not know it: {', '.join(signature.defaults)}")
     if signature.mask is None:
@@ -29,6 +46,35 @@ def settled_notes(settled: Settled) -> tuple[str, ...]:
     for decision, name in observed.dialect.items():
         notes.append(f"observed: {decision}={name} (fine; --declare {decision}={name} pins it down)")
     return tuple(notes)
+
+
+def _called(signature: Signature) -> Iterator[str]:
+    """What was assumed about the call, where it is not the convention of docs/check.md."""
+    said = []
+    if signature.framework != "numpy" or signature.layout != "bhsd":
+        axes = LAYOUTS[signature.layout] if signature.operator == "sdpa" else MHA_AXES[signature.layout]
+        said.append(f"{ARRAYS[signature.framework]} {axes}")
+    others = {role: name for role, name in signature.names.items() if role != "mask" and name not in USUAL}
+    said += [f"{name} is {role}" for role, name in others.items() if name != role]
+    if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
+        said.append(f"{signature.mask} is the mask, {_mask(signature.form)}")
+    said += [f"{signature.names[role]} gets a number, since None fails" for role in signature.numbers]
+    if signature.returned != "output":
+        second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
+        said.append(f"it returns the output and {second}")
+    if not signature.wide:
+        said.append("value_dim is head_dim in every call, since other widths fail")
+    if signature.is_self_attention:
+        said.append("one array as query, key and value: cases where these differ are not asked")
+    if not signature.doubles:
+        said.append("no float64, which JAX narrows to float32 unless jax_enable_x64 is set")
+    if said:
+        yield f"called with {'; '.join(said)}"
+
+
+def _mask(form: MaskForm) -> str:
+    reads = [*(["boolean, True = attend"] if form.boolean else []), *(["floats that are added"] if form.added else [])]
+    return f"({', '.join(AXES[axis] for axis in form.axes)}), {' or '.join(reads)}"
 
 
 def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
@@ -48,14 +94,33 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
 
 
 def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:
-    """Whether it conforms, in the first line."""
+    """Whether it conforms, and what part of the calls was judged, in the first line."""
     judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
+    share = f"{counted(judged, 'call')} judged, {share_text(judged / max(1, len(run.cells)))} of all"
     if conforms:
         left = len(run.cells) - judged
-        return f"{given} conforms: {counted(judged, 'call')} judged, {left:,} left out that it does not take."
+        return f"{given} conforms: {share}; {left:,} left out that it does not take."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
+    if judged and not run.rejected:
+        return f"{given} was asked too little: {share}, all of which conform; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
+
+
+def too_little(records: Iterable[Mapping[str, Any]], least: float) -> Iterator[str]:
+    """Say so where a smaller part than `least` of the calls was judged, with the reasons of most of the others."""
+    every, judged = 0, 0
+    reasons: Counter[str] = Counter()
+    for record in records:
+        every += 1
+        judged += record["verdict"] != "unsupported"
+        reasons.update([record["reason"]] if record["verdict"] == "unsupported" else [])
+    if judged and judged < least * every:
+        most = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(REASONS))
+        yield (
+            f"only {share_text(judged / every)} of the calls were judged, fewer than --min-judged "
+            f"{share_text(least)}; not asked: {most}"
+        )
 
 
 def _found(causes: tuple[Cause, ...]) -> str:
@@ -71,11 +136,15 @@ def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
     """Each cause, what to change, and the command that shows it again."""
     lines = []
     for number, cause in enumerate(causes[:SHOWN], 1):
-        lines.append(f"{number}. {cause} ({counted(cause.count, 'verdict')})")
-        if cause.remedy:
-            lines.append(f"   fix: {cause.remedy}")
-        lines.append(f"   again: {again[cause.case]}")
-        lines += [f"   ambiguous: {other}" for other in cause.ambiguous[:SHOWN_TIES]]
+        first, *rest = told(cause, again[cause.case])
+        lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
     if len(causes) > SHOWN:
         lines.append(f"and {counted(len(causes) - SHOWN, 'more cause')} in the report")
     return lines
+
+
+def told(cause: Cause, again: str, noun: str = "verdict") -> list[str]:
+    """One cause, what to change, the command that shows it again, and what else it could be; noun: what it counts."""
+    fix = [f"fix: {cause.remedy}"] if cause.remedy else []
+    ties = [f"ambiguous: {other}" for other in cause.ambiguous[:SHOWN_TIES]]
+    return [f"{cause} ({counted(cause.count, noun)})", *fix, f"again: {again}", *ties]

@@ -123,17 +123,46 @@ def written(path: Path) -> Written:
     """Read the deviations that can be declared and the refusals that can be raised from the text of an adapter."""
     modules = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
     texts = dict(pair for module in reversed(modules) for pair in _texts(module))
-    calls = [node for part in _reachable(modules) for node in ast.walk(part) if isinstance(node, ast.Call)]
-    deviations = [_pair(call, texts) for call in calls if _name(call) == "Deviation" and len(call.args) > 1]
-    refusals = [_text(call.args[0], texts) for call in calls if _name(call) == "Unsupported" and call.args]
+    parts = _reachable(modules)
+    calls = [
+        (call, texts | given)
+        for part in parts
+        for given in _given(part, parts)
+        for call in ast.walk(part)
+        if isinstance(call, ast.Call)
+    ]
+    deviations = [_pair(call, known) for call, known in calls if _name(call) == "Deviation" and len(call.args) > 1]
+    refusals = [_text(call.args[0], known) for call, known in calls if _name(call) == "Unsupported" and call.args]
     return Written(tuple(dict.fromkeys(deviations)), tuple(dict.fromkeys(refusals)))
 
 
 def _texts(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names of a module that stand for a literal text, such as a link."""
+    """The names of a module that stand for a literal text, such as a link, or for several."""
     for node in module.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield from ((target.id, node.value.value) for target in node.targets if isinstance(target, ast.Name))
+        if isinstance(node, ast.Assign) and (text := _literal(node.value)):
+            yield from ((target.id, text) for target in node.targets if isinstance(target, ast.Name))
+
+
+def _literal(node: ast.expr) -> str:
+    """A text, or the texts of a tuple or list with commas between them; empty for everything else."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    texts = [_literal(each) for each in node.elts] if isinstance(node, ast.Tuple | ast.List) else []
+    return ", ".join(texts) if all(texts) else ""
+
+
+def _given(part: ast.AST, parts: list[ast.AST]) -> list[dict[str, str]]:
+    """What the parameters of a function stand for in each of its calls, where that is a literal text."""
+    if not isinstance(part, ast.FunctionDef):
+        return [{}]
+    names = [parameter.arg for parameter in part.args.args]
+    nodes = (node for each in parts for node in ast.walk(each))
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node) == part.name]
+    found = [
+        {name: text for name, value in zip(names, call.args, strict=False) if (text := _literal(value))}
+        for call in calls
+    ]
+    return found or [{}]
 
 
 def _reachable(modules: list[ast.Module]) -> list[ast.AST]:
@@ -156,24 +185,22 @@ def _pair(call: ast.Call, texts: Mapping[str, str]) -> str:
 
 
 def _text(node: ast.expr, texts: Mapping[str, str]) -> str:
-    """A literal text; what is filled in at run time stands as a word in braces."""
+    """A literal text; what is filled in at run time stands as a word in italics."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
         return "".join(_text(part, texts) for part in node.values)
     if isinstance(node, ast.FormattedValue):
         return _text(node.value, texts)
-    if isinstance(node, ast.Name) and node.id in texts:
-        return texts[node.id]
-    return f"{{{_word(node)}}}"
+    name = _subject(node)
+    return texts.get(name) or (f"*{name.strip('_').replace('_', ' ').lower()}*" if name else "…")
 
 
-def _word(node: ast.expr) -> str:
-    """What an expression speaks of: the name at its end, of what a call is given or asked of."""
+def _subject(node: ast.expr) -> str:
+    """What an expression speaks of: the name at its end, of what a call is given or asked of; empty without one."""
     if isinstance(node, ast.Call):
         method = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return _word(next(part for part in (*node.args, *method, node.func) if not isinstance(part, ast.Constant)))
-    if isinstance(node, ast.Name | ast.Attribute):
-        name = node.id if isinstance(node, ast.Name) else node.attr
-        return name.strip("_").replace("_", " ").lower()
-    return ast.unparse(node)
+        return _subject(next(part for part in (*node.args, *method, node.func) if not isinstance(part, ast.Constant)))
+    if isinstance(node, ast.Name):
+        return node.id
+    return node.attr if isinstance(node, ast.Attribute) else ""

@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from conformance.report.comparison import heading, sides
-from conformance.report.junit import BROKEN, case_of, count, legal, say, sum_up
+from conformance.report.junit import BROKEN, add_properties, case_of, count, legal, say, sum_up
 
 Record = Mapping[str, Any]
 
@@ -37,24 +37,34 @@ def comparison_junit(record: Record, still: Iterable[Record]) -> ET.Element:
     suites: dict[str, ET.Element] = {}
     for group in record["groups"]:
         for cell in group["cells"]:
-            _changed(_test(root, suites, cell), group, cell)
+            _changed(_test(root, suites, cell, record), group, cell)
     for cell in still:
-        _unchanged(_test(root, suites, cell), cell)
+        _unchanged(_test(root, suites, cell, record), cell)
     if record["incomplete"]:
         suites["gate"] = ET.SubElement(root, "testsuite", name="gate")
     for text in record["incomplete"]:
-        say(case_of(suites["gate"], f"incomplete: {text}", "gate", ""), "error", "incomplete", text)
+        say(case_of(suites["gate"], f"incomplete: {text}", "gate"), "error", "incomplete", text)
     for suite in suites.values():
         count(suite)
     sum_up(root)
     return root
 
 
-def _test(root: ET.Element, suites: dict[str, ET.Element], cell: Record) -> ET.Element:
+def _test(root: ET.Element, suites: dict[str, ET.Element], cell: Record, record: Record) -> ET.Element:
     subject = cell["subject"]
     if subject not in suites:
         suites[subject] = ET.SubElement(root, "testsuite", name=legal(subject))
-    return case_of(suites[subject], cell["case"], subject, cell.get("source", ""))
+        add_properties(suites[subject], _versions(record, subject))
+    return case_of(suites[subject], cell["case"], subject)
+
+
+def _versions(record: Record, subject: str) -> dict[str, str]:
+    """The versions on either side."""
+    return {
+        f"{side}.{name}": version
+        for side in ("base", "candidate")
+        for name, version in record[side]["subjects"].get(subject, {}).items()
+    }
 
 
 def _changed(test: ET.Element, group: Record, cell: Record) -> None:

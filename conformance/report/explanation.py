@@ -123,7 +123,7 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
         yield f"To be refused: {record['mistake']}; what follows is said of the valid call"
     yield from _masks(record)
     yield from _numbers(record)
-    yield from _variations(record)
+    yield from _deviations(record)
     yield from _subjects(record)
 
 
@@ -162,9 +162,9 @@ def _number(value: float | str, digits: int = 6) -> str:
     return value if isinstance(value, str) else f"{value:.{digits}g}"
 
 
-def _variations(record: Mapping[str, Any]) -> Iterator[str]:
+def _deviations(record: Mapping[str, Any]) -> Iterator[str]:
     told = [key for key in record["told_apart"] if key not in FORMS]
-    yield f"Told apart from canonical, by {_number(record['factor'])} bounds or more: {len(told)} variations"
+    yield f"Told apart from canonical, by {_number(record['factor'])} bounds or more: {len(told)} deviations"
     yield from _by_decision(told)
     close = record["too_close"]
     yield f"Not told apart: {len(close)} that it reaches, {len(record['without_effect'])} that change nothing in it"

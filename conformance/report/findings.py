@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from conformance.engine.records import Cell, Diagnosis, Key, Tie
+from conformance.deviations.catalogue import find
+from conformance.engine.records import Cell, Diagnosis, Key, Tie, native
 from conformance.engine.run import Run
 from conformance.judge.causes import fewest
 from conformance.judge.exceptions import root
 from conformance.judge.telling import UNSTEADY
 from conformance.judge.verdict import LOST, NOT_REFUSED
-from conformance.oracle.variations import find
 from conformance.report.finding import Finding
 from conformance.report.most_said import most_said
 from conformance.report.verdicts import first_line, kind_of, what_happened
@@ -59,10 +59,14 @@ def findings(run: Run) -> list[Finding]:
 
 
 def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
-    """One finding for one cause of a subject: in calls by its diagnosis, and where a relation between replies broke."""
+    """
+    One finding for one cause of a subject, its dense form included, told under the native name.
+
+    It shows in calls by the diagnosis, and where a relation between replies broke.
+    """
     same: dict[tuple[str, ...], list[Finding]] = {}
-    for number, each in enumerate(found):
-        key = (each.subject, each.sentence, each.remedy) if each.explained else (str(number),)
+    for number, each in enumerate(sorted(found, key=lambda each: each.subject != native(each.subject))):
+        key = (native(each.subject), each.sentence, each.remedy) if each.explained else (str(number),)
         same.setdefault(key, []).append(each)
     for first, *others in same.values():
         yield replace(first, cells=(*first.cells, *(cell for other in others for cell in other.cells)))
@@ -173,11 +177,18 @@ def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType(
 
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
-    """With what is known besides: where it lies, and what its weights are."""
+    """With what is known besides: where it lies, what its weights are, and what explains each by itself."""
     odd, calls = most_said(cell.odd_weights for cell in cells if cell.odd_weights is not None)
     weights = f"read off its weights in {counted(calls, 'call')}: they are {odd}" if odd else ""
-    told = "; ".join(each for each in (where.get(finding.example, ""), weights) if each)
+    alone = _by_itself(cells) if finding.example in where else ""
+    told = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)
     return replace(finding, sentence=f"{told}: {finding.sentence}") if told else finding
+
+
+def _by_itself(cells: list[Cell]) -> str:
+    """What would explain every one of these calls, if others did not contradict it; "" where nothing does."""
+    common = [cause for cause in _explained_by(cells[0]) if all(cause in _explained_by(cell) for cell in cells)]
+    return f"by itself, it {_sentence(cells, common[0])[0]}, which other calls contradict" if common else ""
 
 
 def _explained_by(cell: Cell) -> list[str]:

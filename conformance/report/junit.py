@@ -3,7 +3,8 @@ JUnit XML for CI systems: one suite per subject, one test per case.
 
 What the gate accepts without being a pass is `skipped` with its reason, what it does not accept is `failure` or
 `error`, so that a CI system is red exactly where the gate is. What stands against the run besides verdicts is a suite
-of its own.
+of its own. It is valid by the schema that Jenkins' xUnit plug-in holds it to (junit-10.xsd): a test has no file, and
+versions are properties of a suite.
 """
 
 import re
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from conformance.engine.records import Case, Cell, Key
+from conformance.engine.records import Case, Cell, Key, Subject
 from conformance.engine.run import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
 from conformance.report.finding import Finding, finding_text
@@ -52,28 +53,42 @@ def legal(text: str) -> str:
 def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings) -> None:
     name = line.subject.name
     suite = ET.SubElement(root, "testsuite", name=legal(name), timestamp=legal(run.header.started))
+    add_properties(suite, _environment(run, line.subject))
     for case in run.header.cases.values():
         cell = run.cells.get((case.name, name))
         if cell is not None:
             _add_cell(suite, run, case, cell, found)
         elif (case.name, name) in run.missing:
-            test = case_of(suite, case.name, name, case.source)
+            test = case_of(suite, case.name, name)
             say(test, "error", "missing", "no verdict: the run is incomplete")
     count(suite)
 
 
-def case_of(suite: ET.Element, case: str, subject: str, source: str, seconds: float = 0.0) -> ET.Element:
-    """One test; `source` is `file:line` of the case, or empty."""
-    test = ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.6f}")
-    file, _, line = source.rpartition(":")
-    if file and line.isdigit():
-        test.set("file", legal(file))
-        test.set("line", line)
-    return test
+def _environment(run: Run, subject: Subject) -> dict[str, str]:
+    """In what a subject was judged: versions, those of its worker before our own, and where."""
+    found = {**run.header.versions, "device": subject.device, "environment": subject.environment}
+    found |= {name: str(run.header.platform[name]) for name in ("system", "machine") if name in run.header.platform}
+    for worker in run.workers:
+        if subject.name in worker.subjects:
+            found |= {**worker.versions, **({"python": worker.python} if worker.python else {})}
+    return found
+
+
+def add_properties(suite: ET.Element, found: Mapping[str, str]) -> None:
+    """Give a suite its properties, where there are any."""
+    if found:
+        properties = ET.SubElement(suite, "properties")
+        for name, value in found.items():
+            ET.SubElement(properties, "property", name=legal(name), value=legal(value))
+
+
+def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) -> ET.Element:
+    """One test."""
+    return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.6f}")
 
 
 def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
-    test = case_of(suite, case.name, cell.subject, case.source, sum(cell.seconds.values()))
+    test = case_of(suite, case.name, cell.subject, sum(cell.seconds.values()))
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
         finding = found.get(cell.key)
@@ -122,17 +137,17 @@ def _add_gate(root: ET.Element, run: Run) -> None:
 
 
 def count(suite: ET.Element) -> None:
-    """Write how many tests a suite has, by what became of them."""
-    tests = list(suite)
+    """Write how many tests a suite has, by what became of them, and their seconds; the schema has three decimals."""
+    tests = suite.findall("testcase")
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
     suite.set("tests", str(len(tests)))
-    suite.set("time", f"{sum(float(test.get('time', 0)) for test in tests):.6f}")
+    suite.set("time", f"{sum(float(test.get('time', 0)) for test in tests):.3f}")
 
 
 def sum_up(root: ET.Element) -> None:
     """Write the sums of all suites."""
     suites = [suite.attrib for suite in root]
-    for name in ("tests", "failures", "errors", "skipped"):
+    for name in ("tests", "failures", "errors"):
         root.set(name, str(sum(int(suite[name]) for suite in suites)))
-    root.set("time", f"{sum(float(suite['time']) for suite in suites):.6f}")
+    root.set("time", f"{sum(float(suite['time']) for suite in suites):.3f}")

@@ -55,10 +55,12 @@ def lines(told: Record) -> Iterator[str]:
             yield f"  {ROLES[each['kind']]}: {each['described']['from']} -> {each['described']['to']}"
         yield from (f"    change: {change}" for change in each["changes"])
     yield ""
-    if told["differences"]:
-        yield f"Where they differ ({len(told['differences'])}):"
+    if not told["shared"]:
+        yield "No probe case was judged on both sides: nothing can be said about where they differ."
+    elif told["differences"]:
+        yield f"Where they differ ({len(told['differences'])}; {told['shared']} probe cases were judged on both sides):"
     else:
-        yield "They take every decision alike that the probe cases show on both."
+        yield f"They take every decision alike that the {told['shared']} probe cases judged on both sides show."
     for each in told["differences"]:
         yield from _difference(told, each)
     yield from told["notes"]
@@ -131,6 +133,7 @@ def record(found: Port) -> dict[str, Any]:
             "from": list(conventions(found.here.subject.adapter.path)),
             "to": list(conventions(found.there.subject.adapter.path)),
         },
+        "shared": found.shared,
         "arguments": [_argument_record(each, found) for each in found.arguments],
         "differences": [_difference_record(found, each) for each in found.differences],
         "only_from": {name: list(values) for name, values in found.lost.items()},

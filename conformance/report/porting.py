@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.deviations.names import slot_of
 from conformance.engine.adapters import Subject
 from conformance.engine.slots import Slot
 from conformance.judge.circumstances import divided
@@ -11,13 +12,15 @@ from conformance.judge.explanation import Way
 from conformance.judge.probing import size
 from conformance.judge.reading import OF_ARRAYS, Reading
 from conformance.judge.telling import sentence
-from conformance.oracle.variation import slot_of
 from conformance.report.portrait import Pictured, declared_text, observed_text
 from conformance.report.wording import Destination, change
 from conformance.spec.masks import KINDS
 
 Shown = list[tuple[str, tuple[Way, Way]]]
 """Cases that show a difference, with the way of either side."""
+
+WITH_REPLY = ("pass", "dialect", "fail", "inconclusive")
+"""Verdicts of calls that had a reply."""
 
 FACTS = ("outputs", "dtypes", "capabilities")
 
@@ -99,6 +102,15 @@ class Port:
     lost: Mapping[str, tuple[str, ...]]
     gained: Mapping[str, tuple[str, ...]]
     refusals: tuple[Refusal, ...]
+
+    @property
+    def shared(self) -> int:
+        """How many cases were judged on both sides."""
+        here, there = (
+            {case for case, record in side.verdicts.items() if record["verdict"] in WITH_REPLY}
+            for side in (self.here, self.there)
+        )
+        return len(here & there)
 
 
 def port(here: Side, there: Side) -> Port:

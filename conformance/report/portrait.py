@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.deviations.names import CANONICAL_NAMES, slot_of
 from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.probing import Line, Observation, Portrait
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import CANONICAL_NAMES
 from conformance.report.summary import code, words
 
 OF_ARGUMENTS = {

@@ -164,6 +164,6 @@ def _not_offered(run: Run) -> Iterator[str]:
     yield "## Not offered here"
     yield ""
     for item in run.header.not_offered:
-        add = f": `pip install` {code(f'attention-conformance[{item.extra}]')}" if item.extra else ""
+        add = f": {code(item.remedy)}" if item.remedy else ""
         yield f"- {code(item.adapter)} misses {words(', '.join(item.missing))}{add}"
     yield ""

@@ -11,7 +11,6 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from conformance.engine.environments import extra_command
 from conformance.engine.run import Run
 from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
@@ -41,18 +40,18 @@ def plain_console(stream: IO[str]) -> Console:
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True) -> None:
-    """Tell the run on `stream`; without its findings where they were told before."""
+def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True, brief: bool = False) -> None:
+    """Tell the run on `stream`; without its findings where they were told before, brief without subjects."""
     console = plain_console(stream)
     not_working = run.footer.gate.not_working.values() if run.footer else ()
     for said in not_working:
         console.print(Text(f"incomplete: {plain(said)}", style="bold red"))
-    lines = subject_lines(run)
+    lines = [] if brief else subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
         console.print(_subject(line, width))
     found = _findings(run, findings(run)) if with_findings else []
-    for text in (*found, *_not_offered(run), *_notes(run)):
+    for text in (*found, *(() if brief else _not_offered(run)), *_notes(run)):
         console.print(text)
     console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
     console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))
@@ -91,13 +90,13 @@ def _findings(run: Run, found: list[Finding]) -> list[Text]:
 
 
 def _not_offered(run: Run) -> Iterator[Text]:
-    """One line for each extra that would add subjects."""
-    by_extra: dict[str, list[str]] = {}
+    """One line for each command that would add subjects."""
+    by_remedy: dict[str, list[str]] = {}
     for each in run.header.not_offered:
-        by_extra.setdefault(each.extra, []).append(each.adapter)
-    for extra, names in by_extra.items():
-        remedy = f"; to add: {extra_command(extra)}" if extra else ""
-        yield Text(plain(f"not offered here: {', '.join(names)}{remedy}"), style="dim")
+        by_remedy.setdefault(each.remedy, []).append(each.adapter)
+    for remedy, names in by_remedy.items():
+        add = f"; to add: {remedy}" if remedy else ""
+        yield Text(plain(f"not offered here: {', '.join(names)}{add}"), style="dim")
 
 
 def _notes(run: Run) -> list[Text]:

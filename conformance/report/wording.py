@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from conformance.deviations.catalogue import find
+from conformance.deviations.names import slot_of
 from conformance.engine.slots import Slot
 from conformance.judge.explanation import CANONICAL, Way
 from conformance.judge.telling import short
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import find
 from conformance.spec.problem import AXES
 
 SYMMETRIC = (

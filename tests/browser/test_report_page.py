@@ -434,6 +434,7 @@ def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witnes
         "from": names[1],
         "to": names[2],
         "conventions": {"from": ["arrays are (batch, seq_len, width)"], "to": []},
+        "shared": 7,
         "arguments": [],
         "differences": [told],
         "notes": [],
@@ -446,5 +447,6 @@ def test_the_pair_view_tells_what_port_recorded_in_its_direction(witness: Witnes
     assert "torch.sdpa[math] reads True as: attend; keras.sdpa reads True as: ignore." in advice
     assert "torch.sdpa[math]: arrays are (batch, seq_len, width)" in advice
     assert "Change: pass ~mask" in advice
+    assert "Where they differ (1; 7 probe cases judged on both sides)" in advice
     page.click("#swap")
     assert page.inner_text("#pair-advice") == ""

@@ -45,7 +45,7 @@ def test_audit_as_json_has_every_case_with_its_distance(project: Path) -> None:
     assert done.returncode == 1
     read = json.loads(done.stdout)
     assert (read["schema"], read["cases"], read["factor"]) == (1, 2, 10.0)
-    rows = {row["variation"]: row for row in read["variations"]}
+    rows = {row["deviation"]: row for row in read["deviations"]}
     (sight,) = rows["scale=none"]["cases"]
     assert sight["case"] == "small/plain[dtype=float32]"
     assert sight["bounds"] >= 10.0
@@ -90,8 +90,8 @@ def test_strict_refuses_a_case_that_tells_nothing_apart_and_has_nothing_of_its_o
     assert conformance("validate", "cases", cwd=project).returncode == 0
     done = conformance("validate", "cases", "--strict", cwd=project)
     assert done.returncode == 4
-    assert "cases/small.yaml:8: small/idle tells no variation apart" in done.stderr
-    assert "cases/small.yaml:9: small/idle_too tells no variation apart" in done.stderr
+    assert "cases/small.yaml:8: small/idle tells no deviation apart" in done.stderr
+    assert "cases/small.yaml:9: small/idle_too tells no deviation apart" in done.stderr
     assert "small/plain" not in done.stderr
 
 

@@ -45,6 +45,8 @@ def test_workers_are_as_many_as_the_cores_that_may_be_used(monkeypatch: pytest.M
     "command",
     [
         [],
+        ["probe"],
+        ["port"],
         ["run"],
         ["smoke"],
         ["check"],
@@ -69,7 +71,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["rnu"], "invalid choice: 'rnu'"),
+        (["rnu"], "invalid choice: 'rnu'; did you mean 'run'?"),
         (["run", "--jobs", "0"], "0 is less than one"),
         (["run", "--timeout", "-1"], "-1 is no positive number of seconds"),
         (["run", "-a", "torhc.sdpa"], "no subject matches 'torhc.sdpa'; the nearest name is"),
@@ -79,7 +81,7 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
         (["run", "-k", "nothing/*"], "no case matches nothing/*"),
         (["run", "nowhere"], "there is no case file or folder nowhere"),
         (["run", "--env", "novalue"], "expected NAME=PYTHON"),
-        (["report", "nowhere"], "no run log here"),
+        (["report", "nowhere"], "there is no run folder nowhere"),
     ],
 )
 def test_wrong_usage_says_what_is_wrong_and_exits_with_4(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_case_is_told_in_full(project: Path) -> None:
     ).stdout.endswith("Declined:\n  torch.sdpa[math]  does not honour: softcap\n")
 
 
-def test_as_json_every_variation_has_its_distance(project: Path) -> None:
+def test_as_json_every_deviation_has_its_distance(project: Path) -> None:
     words = ("explain", "small/softcap", "--cases", "cases", "-a", "numpy.sdpa*", "--json")
     found = json.loads(conformance(*words, cwd=project).stdout)
     assert (found["schema"], found["case"], found["source"]) == (1, "small/softcap", "cases/small.yaml:11")

@@ -180,6 +180,24 @@ def test_port_refuses_what_is_one_subject(tmp_path: Path) -> None:
     assert "are both fake.varied[honest]" in done.stderr
 
 
+def test_port_refuses_subjects_of_different_operators(tmp_path: Path) -> None:
+    done = conformance(tmp_path, "port", "numpy.sdpa", "numpy.mha")
+    assert done.code == 4
+    assert (
+        "numpy.sdpa computes attention of given heads (sdpa) and numpy.mha computes multi-head attention" in done.stderr
+    )
+    assert "calls move only between subjects of one operator" in done.stderr
+
+
+def test_port_says_how_many_cases_both_answered_and_nothing_where_there_is_none(ported: Done, tmp_path: Path) -> None:
+    assert ported.found["shared"] > 10
+    assert f"Where they differ (1; {ported.found['shared']} probe cases were judged on both sides):" in ported.stdout
+    done = conformance(tmp_path, "port", f"{VARIED}[honest]", str(FAKES / "import_dies.py"))
+    assert done.code == 7
+    assert "No probe case was judged on both sides: nothing can be said about where they differ." in done.stdout
+    assert "alike" not in done.stdout
+
+
 # ---- real frameworks ---------------------------------------------------------------------------------------------
 
 BY_ELEMENT = {"bool mask": "uniform", "float mask": "nan"}

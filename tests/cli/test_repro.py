@@ -174,7 +174,7 @@ def test_the_folder_is_called_like_the_cell(project: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere", "*", "*"], "nowhere/run.jsonl"),
+        (["nowhere", "*", "*"], "there is no run folder nowhere"),
         (["out", "nothing/*", "*"], "out has no cell with the case nothing/*"),
         (["out", "small/plain", "torhc"], "out has no cell with the subject torhc"),
         (["out", "small/plain", "fake.liar*"], "4 cells are meant: name one, such as small/plain 'fake.liar["),

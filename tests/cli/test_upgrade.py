@@ -3,6 +3,7 @@
 import io
 import json
 import runpy
+import shlex
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -77,6 +78,32 @@ def test_a_regression_is_told_in_words_and_fails(variables: dict[str, str], tmp_
     assert {about["fakeframe"] for about in found["base"]["subjects"].values()} == {"1.0"}
 
 
+def test_a_rerun_makes_the_environments_anew_wherever_it_is_typed(variables: dict[str, str], tmp_path: Path) -> None:
+    _, said = upgrade(variables, tmp_path, "1.0", "2.0")
+    rerun = next(line for line in said if "rerun: " in line).partition("rerun: ")[2]
+    assert variables["CONFORMANCE_CACHE"] not in rerun
+    words = shlex.split(rerun)
+    assert words[:4] == ["conformance", "upgrade", "fakeframe==1.0", "fakeframe==2.0"]
+    for file in ("out/junit.xml", "out/candidate/run.jsonl", "out/candidate/junit.xml"):
+        text = (tmp_path / file).read_text(encoding="utf-8")
+        reruns = [line for line in text.splitlines() if "rerun: " in line or '"rerun"' in line]
+        assert reruns
+        assert not any(f"--env default={variables['CONFORMANCE_CACHE']}" in line for line in reruns)
+    done = conformance(variables, tmp_path, *words[1:], "--out", "again")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0].endswith(": 1 case")
+
+
+def test_a_rerun_keeps_what_was_said_of_the_environments(variables: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "locked.txt").write_text("fakebase==2\n", encoding="utf-8")
+    more = ("--both", "fakebase==2", "--constraint", "locked.txt")
+    _, said = upgrade(variables, tmp_path, "1.0", "2.0", *more)
+    rerun = next(line for line in said if "rerun: " in line).partition("rerun: ")[2]
+    assert rerun.startswith(
+        "conformance upgrade fakeframe==1.0 fakeframe==2.0 --both fakebase==2 --constraint locked.txt"
+    )
+
+
 def test_the_same_behaviour_is_unchanged(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.0", "1.1")
     assert code == 0
@@ -109,9 +136,26 @@ def test_a_side_that_has_no_reply_to_any_call_is_told_first(variables: dict[str,
 def test_a_version_that_pip_does_not_find_is_wrong_usage(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.0", "9.9")
     assert code == 4
-    text = "\n".join(said)
-    assert "candidate: fakeframe==9.9 cannot be installed:" in text
-    assert "No matching distribution found for fakeframe==9.9" in text
+    newest = "the newest are 3.0, 2.2, 2.1"
+    assert said == [f"conformance: candidate: there is no fakeframe 9.9 that pip can install here; {newest}"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_versions_are_asked_for_before_anything_is_installed(
+    variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("conformance.cli.upgrade.provision", None)
+    code, said = upgrade(variables, tmp_path, "1.4", "2.3", "--both", "fakebase==7")
+    newest = "the newest are 3.0, 2.2, 2.1"
+    assert code == 4
+    assert said == [
+        f"conformance: base: there is no fakeframe 1.4 that pip can install here; {newest}; near it are 1.3, 2.0, 1.2",
+        f"  candidate: there is no fakeframe 2.3 that pip can install here; {newest}",
+        "  --both: there is no fakebase 7 that pip can install here; the newest are 2, 1",
+    ]
+    code, said = upgrade(variables, tmp_path, "1.0", "2.0", "--both", "fakebse==1")
+    assert code == 4
+    assert said[0] == "conformance: --both: pip finds no release of fakebse:"
 
 
 @pytest.mark.parametrize(
@@ -225,7 +269,7 @@ def test_a_release_that_does_not_start_is_skipped(variables: dict[str, str], tmp
         ("2.0", "3.0", 4, "fakeframe 2.0 is not good; the two are the wrong way round: swap --good and --bad"),
         ("1.0", "3.0", 4, "fakeframe 3.0 is not bad: it does what 1.0 does"),
         ("1.0", "1.2", 7, "fakeframe 1.2 cannot be judged: "),
-        ("1.0", "9.9", 4, "9.9 is no release that pip can install here; the nearest: 3.0, 2.2, 2.1"),
+        ("1.0", "9.9", 4, "--bad: there is no fakeframe 9.9 that pip can install here; the newest are 3.0, 2.2"),
         ("1.0", "1.0", 4, "fakeframe is 1.0 on both sides"),
     ],
 )

@@ -105,6 +105,8 @@ def _entry(entry: Entry, counted: Asked) -> Iterator[str]:
     yield from _arguments(entry, counted)
     yield from _matrix(entry, counted)
     yield from _outputs(entry, counted)
+    if counted.lacking:
+        yield f"Every number is more than 0 in each of {', '.join(sorted(counted.lacking))}.\n"
 
 
 def _arguments(entry: Entry, counted: Asked) -> Iterator[str]:

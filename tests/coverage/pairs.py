@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +71,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Asked:
-    """By how many cases: each argument, each pair, each output, and each output with an argument or without it."""
+    """
+    By how many cases: each argument, each pair, each output, and each output with an argument or without it.
+
+    lacking: dtype -> arguments, pairs and outputs with an argument that cases ask in other dtypes alone.
+    """
 
     alone: Mapping[str, int]
     together: Mapping[Pair, int]
     outputs: Mapping[str, int]
     beside: Mapping[tuple[str, str, bool], int]
+    lacking: Mapping[str, Iterable[Words]] = field(default_factory=dict)
 
 
 def asks_for_output(expression: str) -> bool:
@@ -158,19 +163,27 @@ def calls() -> Mapping[str, tuple[tuple[str, Words], ...]]:
 def asked(entry: Entry, having: Iterable[tuple[str, Words]]) -> Asked:
     """Count the cases."""
     alone, together, outputs, beside = (defaultdict[Any, set[str]](set) for _ in range(4))
+    in_dtype: dict[str, set[Words]] = defaultdict(set)
     for case, words in having:
         if not holds(of_variant(entry.name), words):
             continue
         here = [name for name in entry.optional if holds(entry.filled[name], words)]
+        returned = [name for name, which in entry.outputs.items() if holds(which, words)]
+        dtype = next(word.removeprefix("dtype ") for word in words if word.startswith("dtype "))
+        in_dtype[dtype] |= {frozenset({name}) for name in here} | {frozenset(pair) for pair in combinations(here, 2)}
+        in_dtype[dtype] |= {frozenset((f"output {output}", name)) for output in returned for name in here}
         for name in here:
             alone[name].add(case)
         for pair in combinations(here, 2):
             together[frozenset(pair)].add(case)
-        for output in (name for name, which in entry.outputs.items() if holds(which, words)):
+        for output in returned:
             outputs[output].add(case)
             for name in entry.inputs:
                 beside[output, name, name in here].add(case)
-    return Asked(*({what: len(ids) for what, ids in each.items()} for each in (alone, together, outputs, beside)))
+    every = frozenset[Words]().union(*in_dtype.values())
+    lacking = {dtype: sorted(every - found, key=sorted) for dtype, found in in_dtype.items()}
+    numbers = [{what: len(ids) for what, ids in each.items()} for each in (alone, together, outputs, beside)]
+    return Asked(numbers[0], numbers[1], numbers[2], numbers[3], lacking)
 
 
 def of_variant(name: str) -> str:
@@ -239,7 +252,14 @@ def said_of_arguments() -> dict[str, Any]:
 
 def complaints(entry: Entry, counted: Asked) -> Iterator[str]:
     """Everything that is silently absent, and every reason that nothing needs."""
-    for text in (*_unsaid(entry), *_alone(entry, counted), *_together(entry, counted), *_outputs(entry, counted)):
+    found = (
+        _unsaid(entry),
+        _alone(entry, counted),
+        _together(entry, counted),
+        _outputs(entry, counted),
+        _dtypes(counted),
+    )
+    for text in chain.from_iterable(found):
         yield f"{entry.name}: {text}"
 
 
@@ -272,6 +292,13 @@ def _together(entry: Entry, counted: Asked) -> Iterator[str]:
             yield f"no case asks {names} together"
         elif pair in entry.pairs and counted.together.get(pair):
             yield f"cases ask {names} together: its reason is not needed"
+
+
+def _dtypes(counted: Asked) -> Iterator[str]:
+    """A mistake may need a dtype, too: kernels differ by it."""
+    for dtype, lacking in counted.lacking.items():
+        for names in lacking:
+            yield f"no case asks {' and '.join(f'`{name}`' for name in sorted(names))} in {dtype}, as others do"
 
 
 def _outputs(entry: Entry, counted: Asked) -> Iterator[str]:

@@ -67,6 +67,15 @@ def test_an_argument_that_no_case_fills_is_missed_with_every_pair() -> None:
     assert f"{ENTRY}: no case asks for the output `output` with `window`" in texts
 
 
+def test_a_pair_that_is_asked_in_other_dtypes_alone_is_missed() -> None:
+    (entry,) = (each for each in pairs.entries(stored(), pairs.said_of_arguments()) if each.name == ENTRY)
+    filled = {entry.filled["is_causal"], entry.filled["scale"]}
+    calls = [(case, words) for case, words in pairs.calls()[ENTRY] if not {"dtype float64", *filled} <= words]
+    assert list(pairs.complaints(entry, pairs.asked(entry, calls))) == [
+        f"{ENTRY}: no case asks `is_causal` and `scale` in float64, as others do"
+    ]
+
+
 def test_an_argument_that_is_gone_is_told() -> None:
     surface, said, found, _ = changed()
     del found["arguments"]["enable_gqa"]
@@ -110,7 +119,7 @@ def test_an_output_that_is_never_asked_without_an_argument_is_missed() -> None:
 def test_a_call_that_an_adapter_declines_asks_nothing() -> None:
     """com.microsoft.Attention takes one tensor alone: of the cases for layers most never reach it."""
     cases = {case for case, _words in pairs.calls()["ort.contrib_attention"]}
-    assert "combined/arguments/one_tensor_with_three_masks[biases=true]" in cases
+    assert "combined/arguments/one_tensor_with_three_masks[biases=true,dtype=float32]" in cases
     assert "combined/padding/with_causal[operator=mha]" not in cases
 
 

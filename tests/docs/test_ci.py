@@ -2,17 +2,21 @@
 
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from conformance.cli.action import read_arguments
+from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,8 @@ def scripts() -> Iterator[str]:
             if "attention-conformance@" in step.get("uses", ""):
                 yield f"conformance {step['with']['arguments']}"
         yield from workflow.get("attention", {}).get("script", ())
+        if "arguments" in workflow:
+            yield f"conformance {shlex.join(read_arguments(workflow['arguments']))}"
     yield from re.findall(r"^    (conformance .*)$", PAGE, re.MULTILINE)
 
 
@@ -41,8 +47,8 @@ COMMANDS = [line for line in scripts() if line.startswith("conformance ")]
 
 
 def test_the_page_has_all_three_kinds_of_workflow() -> None:
-    assert len(WORKFLOWS) == 5
-    assert len(COMMANDS) == 6
+    assert len(WORKFLOWS) == 6
+    assert len(COMMANDS) == 7
     words = {shlex.split(command)[1] for command in COMMANDS}
     assert words == {"run", "upgrade"}
 
@@ -89,12 +95,15 @@ def judged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def act(folder: Path, arguments: str) -> subprocess.CompletedProcess[str]:
-    script = next(step["run"] for step in ACTION["runs"]["steps"] if step.get("id") == "judge")
+def act(folder: Path, arguments: str, step_id: str = "judge") -> subprocess.CompletedProcess[str]:
+    script = next(step["run"] for step in ACTION["runs"]["steps"] if step.get("id") == step_id)
     environment = os.environ | {
         "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "ARGUMENTS": arguments,
         "FOLDER": "report",
+        "EXTRAS": "",
+        "ENVIRONMENTS": "",
+        "MACHINE": "Linux-X64",
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "step.md"),
     }
@@ -117,3 +126,82 @@ def test_the_action_fails_as_the_command_does(judged: Path) -> None:
     assert done.returncode == 4
     assert (judged / "output").read_text(encoding="utf-8") == "exit-code=4\n"
     assert not (judged / "step.md").exists()
+
+
+def test_arguments_may_stand_on_lines_of_their_own(judged: Path) -> None:
+    done = act(judged, "run\n-a numpy.sdpa\n\n  -k masks/attention_2d/square_prefix*\n")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((judged / "report" / "verdict.json").read_text(encoding="utf-8"))["exit_code"] == 0
+
+
+def test_a_quote_that_is_not_closed_is_refused_in_words(judged: Path) -> None:
+    done = act(judged, "run -a numpy.sdpa\n-k 'masks/*\n--exit-zero")
+    assert done.returncode == 4
+    assert done.stdout == (
+        "::error title=arguments::line 2 of arguments: a quote is not closed: -k 'masks/*"
+        "%0Aeach line is split by itself, and its quotes have to be closed in it\n"
+    )
+    assert done.stderr == ""
+    assert (judged / "output").read_text(encoding="utf-8") == "exit-code=4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "arguments are empty: say what follows `conformance`, such as run -a torch.sdpa"),
+        (" \n\n", "arguments are empty: say what follows `conformance`, such as run -a torch.sdpa"),
+        ("conformance run", "arguments begin with conformance, which is run anyway: leave it out"),
+        (
+            "run \\",
+            "line 1 of arguments: it ends in a backslash: run \\\neach line is split by itself, and its quotes have *",
+        ),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_said(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_arguments(text)
+    assert fnmatchcase(str(caught.value), message.replace("[", "[[]"))
+
+
+def test_arguments_keep_their_globs_and_what_is_quoted() -> None:
+    found = read_arguments("run -a 'keras.mha[jax]' -a torch.*\n--out \"my report\"\n")
+    assert found == ["run", "-a", "keras.mha[jax]", "-a", "torch.*", "--out", "my report"]
+
+
+def named(folder: Path, arguments: str) -> dict[str, str]:
+    (folder / "output").unlink(missing_ok=True)
+    done = act(folder, arguments, "cache")
+    assert done.returncode == 0, done.stderr
+    return dict(line.split("=", 1) for line in (folder / "output").read_text(encoding="utf-8").splitlines())
+
+
+def test_a_cache_is_named_by_machine_python_and_what_is_asked(judged: Path) -> None:
+    first, same, other = (named(judged, text) for text in ("run", "run", "run\n-x"))
+    assert first == same
+    assert first["key"] != other["key"]
+    prefix = f"attention-conformance-Linux-X64-{platform.python_version()}-"
+    assert first["prefix"] == other["prefix"] == prefix
+    assert first["key"].startswith(prefix)
+    assert first["environments"].endswith("/.cache/attention-conformance-action")
+    assert Path(first["downloads"]).is_absolute()
+
+
+def test_what_is_cached_is_kept_green_or_red_and_where_the_command_looks_for_it() -> None:
+    steps = ACTION["runs"]["steps"]
+    order = [step.get("uses", "").partition("@")[0] or step.get("id", step.get("name")) for step in steps]
+    assert order == [
+        "actions/setup-python",
+        "cache",
+        "actions/cache/restore",
+        "Install",
+        "judge",
+        "actions/cache/save",
+        "actions/upload-artifact",
+    ]
+    restore, save = (step for step in steps if "actions/cache" in step.get("uses", ""))
+    assert restore["with"]["path"] == save["with"]["path"]
+    assert restore["with"]["key"] == save["with"]["key"]
+    assert save["if"].startswith("always() && inputs.cache == 'true'")
+    judge = next(step for step in steps if step.get("id") == "judge")
+    assert judge["env"]["ENVIRONMENTS"] == "${{ steps.cache.outputs.environments }}"
+    assert 'export CONFORMANCE_CACHE="$ENVIRONMENTS"' in judge["run"]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -278,6 +279,19 @@ def test_every_option_of_the_readme_is_in_the_help() -> None:
     options = {option for span in given for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", span)}
     assert {"-a", "-k", "--env", "--resume", "--known", "--exit-zero", "--device"} <= options
     assert not {option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", said)}
+
+
+def test_the_two_fills_of_the_published_page_are_told_apart_as_it_says() -> None:
+    def softmax(fill: float) -> list[float]:
+        logits = np.array([9.2e9, fill], np.float32)
+        exponentials = np.exp(logits - logits.max())
+        return list(exponentials / exponentials.sum())
+
+    said = re.sub(r"\s+", " ", text_of(ROOT / "docs" / "published.md"))
+    assert (
+        "the softmax of [9.2e9, fill] is [1, 0] with 2 ** 33, since the attended key wins, and [0, 1] with 1e10" in said
+    )
+    assert (softmax(2.0**33), softmax(1e10)) == ([1, 0], [0, 1])
 
 
 def test_the_two_commands_stand_as_they_are() -> None:

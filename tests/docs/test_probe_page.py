@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from conformance.deviations.catalogue import TABLE
+from conformance.deviations.masks import slot_deviations
+from conformance.deviations.names import slot_of
 from conformance.engine.adapters import Subject, read_adapters, subjects_of
-from conformance.oracle.misread_masks import slot_variations
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import TABLE
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "probe-against-semantics.md"
@@ -46,7 +46,7 @@ def rows(text: str) -> list[Row]:
 
 def faults(found: Sequence[Row], subjects: dict[str, Subject]) -> Iterator[str]:
     """What is wrong with rows, each with the subject and the decision that it is about."""
-    families = {variation.decision for variation in TABLE}
+    families = {deviation.decision for deviation in TABLE}
     for row in found:
         at = f"{row.subject} {row.decision}"
         family, slot = slot_of(row.decision)
@@ -56,7 +56,7 @@ def faults(found: Sequence[Row], subjects: dict[str, Subject]) -> Iterator[str]:
             yield f"{at}: no such decision"
         elif slot is not None and slot not in subjects[row.subject].slots:
             yield f"{at}: no such argument"
-        elif slot is not None and row.decision not in {each.decision for each in slot_variations(slot)}:
+        elif slot is not None and row.decision not in {each.decision for each in slot_deviations(slot)}:
             yield f"{at}: no such decision"
         if row.verdict not in VERDICTS:
             yield f"{at}: no such verdict: {row.verdict}"

@@ -1,5 +1,5 @@
 """
-An adapter that lies in one decision: the oracle under a variation, rounded once, on the real worker path.
+An adapter that lies in one decision: the oracle under a deviation, rounded once, on the real worker path.
 
 Slots: key_padding_mask (batch, seq_len_k); attn_mask (broadcast to the logits), bool True = attend or additive floats;
 is_causal is top-left. A variant's name says what it does otherwise than it declares.

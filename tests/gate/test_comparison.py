@@ -45,6 +45,7 @@ UNCALIBRATED = Observed("inconclusive", budget=1.3, uncalibrated=True)
         (nan_row(known="x"), NAN_DECLARED, "fixed"),
         (ERROR, nan_row(known="x"), "fixed"),
         (UNEXPLAINED, nan_row(known="x"), "fixed"),
+        (UNEXPLAINED, Observed("error", error="ValueError: no", known="x"), "accepted"),
         (Observed("fail", ways=("use[is_causal]=ignored",)), nan_row(known="x"), "fixed"),
         (mean_row(), nan_row(known="x"), "fails_otherwise"),
         (DECLINED, PASS, "support_gained"),
@@ -119,6 +120,15 @@ def test_what_no_decision_explains_is_told_by_its_class() -> None:
     assert [group.sentence for group in bits.groups] == [
         "onnxruntime 1.24.4: conforms with other bits than in 1.23.2: 1 case"
     ]
+
+
+def test_a_reply_that_is_computed_in_another_dtype_is_told_by_its_errors() -> None:
+    fine, coarse = Observed("pass", budget=2e-9), Observed("pass", budget=0.5)
+    (group,) = of({"a": fine}, {"a": coarse}).groups
+    told = "computes in a narrower dtype, by its errors (over 1,000 times larger, within the bound), than in 1.23.2"
+    assert group.sentence == f"onnxruntime 1.24.4: {told}: 1 case"
+    assert change_of(coarse, fine, same_machine=True) == ("drifted", "finer")
+    assert change_of(Observed("pass", budget=0.0), coarse, same_machine=True) == ("drifted", "budget")
 
 
 def test_other_bits_say_nothing_on_another_machine() -> None:

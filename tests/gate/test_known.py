@@ -9,13 +9,13 @@ import pytest
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
 from conformance.engine.judging import Judged
 from conformance.engine.machine import Machine
 from conformance.gate.known import Known
 from conformance.gate.known_entry import Entry
 from conformance.judge.cell import judge
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
@@ -69,6 +69,7 @@ def test_a_failure_within_bound_and_delta_is_accepted_with_its_reason() -> None:
         "reason": "documented nowhere, seen today",
         "link": "https://example.org/1",
         "entry": "known.yaml:3",
+        "decisions": ["fully_masked_row=nan"],
     }
     assert listed.problems(whole=True) == []
     assert listed.record(whole=True)["live"] == 1

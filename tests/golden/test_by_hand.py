@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.deviations.catalogue import TABLE, compose, find
+from conformance.deviations.edges import causal
+from conformance.deviations.masks import slot_deviations
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variations import TABLE, causal, compose, find, slot_variations
 from conformance.spec.problem import Array, Group, Problem
 
 LOG3 = float(np.log(3.0))
@@ -49,7 +51,7 @@ def test_a_masked_key_has_exactly_no_weight() -> None:
     assert output(problem) == pytest.approx([4.0, 5.0])
 
 
-def test_a_fully_masked_row_is_zero_and_its_variations_are_by_name() -> None:
+def test_a_fully_masked_row_is_zero_and_its_deviations_are_by_name() -> None:
     problem = two_keys(allow([[0, 0], [1, 1]]))
     assert output(problem) == pytest.approx([0.0, 5.0])
     assert output(problem, fully_masked_row="uniform") == pytest.approx([6.0, 5.0])
@@ -196,8 +198,8 @@ def test_the_result_dtype_is_part_of_the_reply() -> None:
     assert evaluate(two_keys(), {"result_dtype": "float32"}).reply["output"].dtype == "float32"
 
 
-def test_every_variation_has_a_sentence_and_one_map() -> None:
-    rows = (*TABLE, *slot_variations("mask"))
+def test_every_deviation_has_a_sentence_and_one_map() -> None:
+    rows = (*TABLE, *slot_deviations("mask"))
     assert len({row.key for row in rows}) == len(rows)
     for row in rows:
         assert row.sentence
@@ -205,8 +207,8 @@ def test_every_variation_has_a_sentence_and_one_map() -> None:
         assert find(row.decision, row.name).key == row.key
 
 
-def test_an_unknown_variation_lists_the_names_of_its_decision() -> None:
-    with pytest.raises(KeyError, match=r"no variation fully_masked_row=zeros: it is one of nan, uniform, unmasked"):
+def test_an_unknown_deviation_lists_the_names_of_its_decision() -> None:
+    with pytest.raises(KeyError, match=r"no deviation fully_masked_row=zeros: it is one of nan, uniform, unmasked"):
         find("fully_masked_row", "zeros")
     with pytest.raises(KeyError, match="there is no decision 'polarty'"):
         find("polarty[mask]", "ignore")
@@ -214,6 +216,6 @@ def test_an_unknown_variation_lists_the_names_of_its_decision() -> None:
 
 def test_composition_has_a_fixed_order() -> None:
     one = {"result_dtype": "float32", "scale": "none", "polarity[mask]": "ignore", "fully_masked_row": "nan"}
-    keys = [variation.key for variation in compose(one)]
+    keys = [deviation.key for deviation in compose(one)]
     assert keys == ["polarity[mask]=ignore", "scale=none", "fully_masked_row=nan", "result_dtype=float32"]
     assert [v.key for v in compose(dict(reversed(one.items())))] == keys

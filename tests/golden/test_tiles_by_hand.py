@@ -1,12 +1,12 @@
-"""Variations of kernels that look at whole tiles: the keys that each query sees, drawn by hand, and rows worked out."""
+"""Deviations of kernels that look at whole tiles: the keys that each query sees, drawn by hand, and rows worked out."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conformance.deviations.edges import causal, window
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.other_masks import causal, window
 from conformance.spec.problem import Array, Group, Problem
 
 LOG2 = float(np.log(2.0))

@@ -2,9 +2,13 @@
 
 import pytest
 
+from conformance.deviations.catalogue import TABLE, find
+from conformance.deviations.deviation import Deviation
+from conformance.deviations.key_loops import key_loop, key_loops
+from conformance.deviations.masks import slot_deviations
+from conformance.deviations.measured import MEASURED
+from conformance.deviations.names import BITS, COMMON_BITS, KERNEL_BITS, LINES, RARE_BITS, bits_of, line_of, prior
 from conformance.judge.bits import ALIKE, BESIDE, UNEXPLAINED, of_change, of_condition, saved
-from conformance.oracle.priors import COMMON, COMMON_BITS, FRAMEWORK, KERNEL, KERNEL_BITS, RARE_BITS, bits_of, prior
-from conformance.oracle.variations import FITTED, TABLE, slot_variations
 
 
 def test_what_people_ship_is_cheaper_than_what_kernels_do() -> None:
@@ -43,11 +47,22 @@ def test_one_failing_cell_pays_for_an_everyday_mistake_and_not_for_a_rare_one() 
     assert saved(3, RARE_BITS) == 3 * UNEXPLAINED - RARE_BITS
 
 
-@pytest.mark.parametrize("table", [COMMON, FRAMEWORK, KERNEL], ids=["common", "framework", "kernel"])
-def test_whatever_has_a_prior_of_its_own_is_a_decision_and_a_way_of_it(table: dict[str, str]) -> None:
-    known: dict[str, set[str]] = {}
-    for row in (*TABLE, *slot_variations("mask")):
-        known.setdefault(row.decision.partition("[")[0], set()).add(row.name)
-    for decision, names in table.items():
-        assert decision in known or decision in FITTED, decision
-        assert set(names.split()) - {"*"} <= known.get(decision, set()), decision
+def test_every_line_of_the_names_is_a_deviation() -> None:
+    """A line that nothing has is a sentence that nobody reads; the table itself needs a line for each of its rows."""
+    rows = [*TABLE, *slot_deviations("mask"), *(kind.deviation(0.5) for kind in MEASURED), key_loop(next(key_loops()))]
+    named = [line_of(row.decision, row.name) for row in rows]
+    named += [line_of("bias_scale", name) for name in ("times_0", "times_-1")]  # numbers with words of their own
+    assert {line[0] for line in named if line is not None} == set(LINES)
+    assert {kind for kind, *_ in LINES.values()} == set(BITS)
+
+
+def test_a_deviation_without_a_line_is_refused() -> None:
+    with pytest.raises(KeyError, match=r"scale=unheard_of has no line in names\.toml"):
+        Deviation("scale", "unheard_of", problem=lambda problem: problem)
+
+
+def test_the_number_of_a_name_is_put_into_its_sentence() -> None:
+    assert find("mask_fill", "puts_-10").sentence == "fills masked logits with -10, not with -inf"
+    assert find("logit_limit", "30_after_bias").sentence == "cuts the logits off at -30 and 30 after a bias is added"
+    assert find("key_tail", "dropped_16").sentence == "drops the keys after the last whole block of 16"
+    assert find("polarity[attn_mask]", "ignore").remedy == "pass ~attn_mask"

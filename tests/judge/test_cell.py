@@ -5,11 +5,11 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
 from conformance.judge.calibration import features, is_calibrated
 from conformance.judge.cell import judge
 from conformance.judge.verdict import GRAVITY, gravest
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from conformance.deviations.deviation import Expected
 from conformance.judge.closer import is_closer
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
-from conformance.oracle.variation import Expected
 from conformance.spec.problem import Array
 from conformance.spec.rounding import to_tensor
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Expected
 from conformance.judge.compare import Comparison, compare, differs
 from conformance.oracle.bound import Bound
-from conformance.oracle.variation import Expected
 from conformance.spec.problem import Array
 
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from conformance.judge.conditions import Condition, always, condition_text
+from conformance.judge.conditions import (
+    OF_CALL,
+    OF_MASKS,
+    OF_PROBLEM,
+    OF_SIZES,
+    Condition,
+    always,
+    condition_text,
+)
 
 WORDS = [
     ({}, ""),
@@ -56,3 +64,9 @@ def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() ->
     assert condition_text(fit[:1]) == "only in float16"
     assert condition_text(fit[:2]) == "only in float16, or with batch = 1: the cases do not tell which"
     assert condition_text(fit) == "only in some calls, all of them in float16"
+
+
+def test_every_field_is_looked_at() -> None:
+    """A field in none of the groups would hold everywhere."""
+    groups = [OF_CALL, OF_MASKS, OF_SIZES, OF_PROBLEM]
+    assert sorted(name for group in groups for name in group) == sorted(Condition.model_fields)

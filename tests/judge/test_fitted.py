@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from conformance.deviations.edges import causal
 from conformance.judge.conditions import Condition
 from conformance.judge.fitted import fitted
 from conformance.judge.joint import diagnose
-from conformance.oracle.other_masks import causal
 from conformance.spec.problem import Group, Problem
 
 from .test_joint import cell, plain

@@ -9,6 +9,8 @@ import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.edges import causal
 from conformance.judge.accounts import record_of
 from conformance.judge.arithmetic import ARITHMETIC, lies_on
 from conformance.judge.candidates import Candidate, different
@@ -19,8 +21,6 @@ from conformance.judge.expectation import expect
 from conformance.judge.joint import Diagnosis, diagnose
 from conformance.judge.power import by_kind
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.other_masks import causal
-from conformance.oracle.variation import Dialect
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Group, Problem

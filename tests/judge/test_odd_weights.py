@@ -1,13 +1,14 @@
 """What is odd about effective weights: each kind of phrase on few numbers, worked by hand."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from conformance.deviations.positions import mask_tiles, named_places
 from conformance.judge.odd_weights import odd_weights
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.named_places import mask_tiles, named_places
 from conformance.spec.problem import Array, Group, Problem
 
 B, H, Q, K, D = 2, 3, 5, 11, 7
@@ -53,6 +54,26 @@ def keys_of(problem: Problem) -> Array:
 
 def test_right_weights_point_behind_themselves() -> None:
     assert said(sdpa(), weights(sdpa())) == ("right: what is wrong comes with the values or after them",)
+
+
+@pytest.mark.parametrize(
+    ("met", "words"),
+    [
+        (lambda value: np.broadcast_to(value[:1], value.shape), "those of the first item, for every item"),
+        (lambda value: np.roll(value, -1, axis=1), "for head h those of head (h + 1) mod num_heads"),
+        (lambda value: value[:, :, ::-1], "for key k those of key seq_len_k - 1 - k"),
+    ],
+)
+def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], words: str) -> None:
+    problem = sdpa(value=np.random.default_rng(5).normal(size=(B, H, K, D)))
+    expected = weights(problem)
+    output = expected @ met(problem.value)
+    tolerance = np.full(output.shape, 1e-9)
+    told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
+    assert f"right, and meet other values: {words}" in told
+    output[0, 1, 2, 3] += 1e-6
+    told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
+    assert told == ("right: what is wrong comes with the values or after them",)
 
 
 def test_nothing_is_said_of_weights_that_follow_no_rule() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.deviations.deviation import Expected
 from conformance.judge.power import (
     FACTOR,
     INVISIBLE,
     Power,
     Sight,
-    all_variations,
+    all_deviations,
     apart,
     by_kind,
     has_power,
@@ -20,7 +21,6 @@ from conformance.judge.power import (
 )
 from conformance.oracle.bound import Bound
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variation import Expected
 from conformance.spec.problem import SLOTLESS, Array, Group, Problem
 from conformance.spec.rounding import round_to
 
@@ -67,16 +67,16 @@ def test_other_dtypes_are_seen_and_do_not_pin_down() -> None:
     assert "scale=none" in power([("half", problem("float16"))]).unpinned
 
 
-def test_every_variation_is_listed_also_those_that_nothing_shows() -> None:
+def test_every_deviation_is_listed_also_those_that_nothing_shows() -> None:
     found = power([("plain", problem())])
-    assert set(found.sights) == {variation.key for variation in all_variations()}
+    assert set(found.sights) == {deviation.key for deviation in all_deviations()}
     assert "fully_masked_row=nan" in found.unpinned
     assert "scale=none" not in found.unpinned
     assert "fully_masked_row" in found.undecided
     assert "scale" not in found.undecided
 
 
-def test_what_is_canonical_by_nature_is_a_variation_and_not_missed() -> None:
+def test_what_is_canonical_by_nature_is_a_deviation_and_not_missed() -> None:
     found = power([("plain", problem())])
     assert set(INVISIBLE) <= set(found.sights)
     assert set(INVISIBLE).isdisjoint(found.unpinned)

@@ -8,13 +8,13 @@ import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.edges import causal
 from conformance.judge.expectation import expect
 from conformance.judge.explanation import CANONICAL
 from conformance.judge.probing import Line, Portrait, portray
 from conformance.judge.reading import Probe
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.other_masks import causal
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

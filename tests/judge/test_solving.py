@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.edges import causal
+from conformance.deviations.measured import MEASURED, text
 from conformance.judge.expectation import expect
 from conformance.judge.joint import diagnose
 from conformance.judge.solving import solved
 from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.measured import MEASURED, text
-from conformance.oracle.other_masks import causal
 from conformance.spec.problem import Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

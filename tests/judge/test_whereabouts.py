@@ -7,13 +7,13 @@ import pytest
 
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
+from conformance.deviations.positions import named_rows
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
 from conformance.judge.guards import Guards
 from conformance.judge.joint import diagnose
 from conformance.judge.whereabouts import Whereabouts, whereabouts
-from conformance.oracle.named_rows import named_rows
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

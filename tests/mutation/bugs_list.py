@@ -22,7 +22,7 @@ class Bug:
     """
     One function that is wrong.
 
-    given: FILE:FUNCTION. expected: variations, or an arithmetic, that name it, each with its condition. kinds: what
+    given: FILE:FUNCTION. expected: deviations, or an arithmetic, that name it, each with its condition. kinds: what
     names it where none does: a kind of rejection. declare: what is pinned down when it is checked.
     """
 

@@ -8,7 +8,7 @@ from .scoring import Alike, Option
 
 def alike_where_it_shows(asked: Sequence[Asked]) -> Alike:
     """
-    The same variations, under conditions that hold in the same of the calls that tell them from canonical.
+    The same deviations, under conditions that hold in the same of the calls that tell them from canonical.
 
     Of the calls of that subject: one whose calls all have a mask says no more of "with a mask".
     """

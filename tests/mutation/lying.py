@@ -1,5 +1,5 @@
 """
-What a lying adapter answers: the oracle under variations, rounded once, wherever the condition of its lie holds.
+What a lying adapter answers: the oracle under deviations, rounded once, wherever the condition of its lie holds.
 
 Loaded in the worker, which has the bridge alone: the oracle comes from the checkout that this file lies in.
 """
@@ -16,9 +16,9 @@ from conformance.bridge import Call, Profile
 from conformance.bridge.tensor import Tensor
 
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
+from conformance.deviations.edges import causal, window  # noqa: E402
 from conformance.judge.conditions import Condition  # noqa: E402 - found once the checkout is on the path
 from conformance.oracle.evaluate import evaluate  # noqa: E402
-from conformance.oracle.other_masks import causal, window  # noqa: E402
 from conformance.spec.problem import Group, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
 

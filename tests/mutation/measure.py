@@ -38,7 +38,7 @@ from .mutants import Asked, Choice, Lied, Mutant, asked_of, routed
 from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
 PAIRS = 40
-"""So many pairs of variations are sampled."""
+"""So many pairs of deviations are sampled."""
 
 LEAK = "nonfinite_value=leaks"
 """True of nearly every bug: `leaking` looks at each."""
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(asked.jobs) as pool, tempfile.TemporaryDirectory() as folder:
         if not asked.bugs:
             rows = list(_shown(_mutants(pool, Path(folder), asked.sample)))
-            faults += _table("mutants: the oracle under variations, on some cases", rows)
+            faults += _table("mutants: the oracle under deviations, on some cases", rows)
         if not asked.mutants:
             chosen = [bug for bug in bugs() if not asked.only or asked.only in bug.name]
             rows = list(_shown(pool.map(judged_bug, _sampled(chosen, asked.sample))))

@@ -1,5 +1,5 @@
 """
-The mutants: the oracle with one variation, with one under a condition, with two; and without any, which must survive.
+The mutants: the oracle with one deviation, with one under a condition, with two; and without any, which must survive.
 
 Each is an adapter that lies, generated for a run; cases are those that can tell, and some that cannot.
 """
@@ -15,15 +15,16 @@ from typing import Any
 
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import TABLE, candidates
+from conformance.deviations.masks import slot_deviations
+from conformance.deviations.names import slot_of
 from conformance.engine.adapters import Adapter, read_adapter, subjects_of
 from conformance.engine.cells import Cell, make_cell
 from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.conditions import Condition, always
 from conformance.judge.power import FACTOR, INVISIBLE, apart, told_apart
 from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate, evaluate_variations
-from conformance.oracle.variation import slot_of
-from conformance.oracle.variations import TABLE, candidates, slot_variations
+from conformance.oracle.evaluate import evaluate, evaluate_deviations
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
@@ -124,7 +125,7 @@ CAPABILITIES = [
 
 @dataclass(frozen=True)
 class Lied:
-    """One variation, and where it is taken."""
+    """One deviation, and where it is taken."""
 
     key: str
     when: Condition
@@ -174,7 +175,7 @@ class Mutant:
 @dataclass(frozen=True, eq=False)
 class Asked:
     """
-    A case as it reaches a lying adapter, and the variations that it tells apart there.
+    A case as it reaches a lying adapter, and the deviations that it tells apart there.
 
     dense: with all masks in one argument, as a subject of its own.
     """
@@ -193,7 +194,7 @@ def asked_of(cases: Sequence[Case], folder: Path) -> tuple[Asked, ...]:
 
 
 def routed(cases: Sequence[Case], adapter: Adapter, among: AbstractSet[str] | None = None) -> tuple[Asked, ...]:
-    """Route cases to an adapter, in each form of masks, and see what they can tell, of some variations if given."""
+    """Route cases to an adapter, in each form of masks, and see what they can tell, of some deviations if given."""
     found = []
     for subject in subjects_of([adapter]):
         for case in cases:
@@ -211,7 +212,7 @@ def is_dense(subject: str) -> bool:
 
 
 def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
-    """As `told_apart`, of a few variations; arithmetic is told wherever it would be coarser."""
+    """As `told_apart`, of a few deviations; arithmetic is told wherever it would be coarser."""
     profile = Profile.ordinary(problem.dtype)
     yield from (each.name for each in ARITHMETIC if each.name in keys and each.of(profile) is not None)
     right = evaluate(problem, score=profile.score)
@@ -220,17 +221,17 @@ def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
     for key in keys:
         if (
             key in known
-            and apart(right, evaluate_variations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
+            and apart(right, evaluate_deviations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
         ):
             yield key
 
 
-def variations() -> tuple[str, ...]:
-    """Every variation that a lying adapter can take and that is not canonical by nature."""
+def deviations() -> tuple[str, ...]:
+    """Every deviation that a lying adapter can take and that is not canonical by nature."""
     kinds = {argument: kind for kind, argument in ARGUMENT.items()}
-    arrays = [row.key for argument in kinds for row in slot_variations(argument)]
+    arrays = [row.key for argument in kinds for row in slot_deviations(argument)]
     visible = [key for key in arrays if _by_kind(key, kinds) not in INVISIBLE]
-    flags = [row.key for flag in FLAGS for row in slot_variations(flag) if row.decision == f"use[{flag}]"]
+    flags = [row.key for flag in FLAGS for row in slot_deviations(flag) if row.decision == f"use[{flag}]"]
     shown = [key for key in flags if _by_kind(key, FLAGS) not in INVISIBLE]
     return (*visible, *shown, *(row.key for row in TABLE if row.key not in INVISIBLE))
 
@@ -250,14 +251,14 @@ class Choice:
         self._random, self._numbers = random.Random(seed), count(1)  # noqa: S311 - the same sample each time
 
     def singles(self) -> Iterator[Mutant]:
-        """Every variation, alone."""
-        for key in variations():
+        """Every deviation, alone."""
+        for key in deviations():
             yield self._mutant("single", (Lied(key, always()),))
 
     def guarded(self) -> Iterator[Mutant]:
-        """Every variation under a condition that divides the cases that tell it, the conditions in turn."""
+        """Every deviation under a condition that divides the cases that tell it, the conditions in turn."""
         turn = 0
-        for key in variations():
+        for key in deviations():
             telling = self._telling({key})
             for step in range(len(GUARDS)):
                 when = Condition(**GUARDS[(turn + step) % len(GUARDS)])
@@ -270,7 +271,7 @@ class Choice:
     def pairs(self, number: int) -> Iterator[Mutant]:
         """So many pairs of different decisions that one operator has."""
         while number:
-            one, other = (Lied(key, always()) for key in self._random.sample(variations(), 2))
+            one, other = (Lied(key, always()) for key in self._random.sample(deviations(), 2))
             common = {*self._operators(one.key)} & {*self._operators(other.key)}
             if one.decision != other.decision and common:
                 number -= 1

@@ -28,7 +28,7 @@ WRONG = 0.02
 
 @dataclass(frozen=True)
 class Option:
-    """One way of naming a cause: the variations `decision=name` that are taken at once, and where."""
+    """One way of naming a cause: the deviations `decision=name` that are taken at once, and where."""
 
     keys: frozenset[str]
     when: Condition
@@ -61,7 +61,7 @@ Alike = Callable[[Option, Option, bool], bool]
 
 
 def same(named: Option, expected: Option, _dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`
-    """The same variations under the same condition."""
+    """The same deviations under the same condition."""
     return named == expected
 
 

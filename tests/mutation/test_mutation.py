@@ -8,9 +8,9 @@ import pytest
 
 from conformance import places
 from conformance.cli.main import main as conformance
+from conformance.deviations.catalogue import TABLE, find
 from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.conditions import Condition, always
-from conformance.oracle.variations import TABLE, find
 from conformance.report import load_run
 from conformance.spec.loader import load
 
@@ -135,7 +135,7 @@ def test_honest_numpy_gets_no_finding(tmp_path: Path) -> None:
     assert not [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
 
 
-def test_mutants_are_one_for_every_variation_and_the_same_each_time(asked: tuple[Asked, ...]) -> None:
+def test_mutants_are_one_for_every_deviation_and_the_same_each_time(asked: tuple[Asked, ...]) -> None:
     one, other = (Choice(asked) for _ in range(2))
     singles = list(one.singles())
     assert {row.key for row in TABLE} - {lie.key for mutant in singles for lie in mutant.lies} == set()

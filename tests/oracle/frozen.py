@@ -1,5 +1,5 @@
 """
-One number for everything that every variation makes of sixty small calls: what a rebuild must not change by accident.
+One number for everything that every deviation makes of sixty small calls: what a rebuild must not change by accident.
 
     python -m tests.oracle.frozen        writes tests/oracle/frozen.tsv anew
 
@@ -15,17 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from conformance import places
+from conformance.deviations.catalogue import TABLE
+from conformance.deviations.deviation import Deviation, Reply
+from conformance.deviations.key_loops import key_loop, key_loops
+from conformance.deviations.masks import slot_deviations
 from conformance.judge.power import by_kind
-from conformance.oracle.evaluate import evaluate_variations
-from conformance.oracle.variation import Reply, Variation
-from conformance.oracle.variations import FITTED, TABLE, slot_variations
+from conformance.oracle.evaluate import evaluate_deviations
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 
 FILE = Path(__file__).with_suffix(".tsv")
 CALL = "# "
-"""What a line of the file begins with that names a call, not a variation."""
+"""What a line of the file begins with that names a call, not a deviation."""
 SLOTS = ("attention", "key_padding", "additive", "causal")
 NAN = 7.0
 """What stands for NaN; infinities are the ends of the hyperbolic tangent."""
@@ -43,22 +45,21 @@ def calls() -> list[str]:
     return [line.removeprefix(CALL) for line in lines if line.startswith(CALL)]
 
 
-def variations() -> Iterator[Variation]:
+def deviations() -> Iterator[Deviation]:
     """Every row of the table, of four arguments, and every member of the families."""
     yield from TABLE
     for slot in SLOTS:
-        yield from slot_variations(slot)
-    for family in FITTED.values():
-        yield from (make() for make in family.rows.values())
+        yield from slot_deviations(slot)
+    yield from map(key_loop, key_loops())
 
 
-def digest(variation: Variation, asked: Mapping[str, Problem]) -> float:
-    """The number of a variation, over all calls."""
-    return sum(_number(name, problem, variation) for name, problem in asked.items() if variation.concerns(problem))
+def digest(deviation: Deviation, asked: Mapping[str, Problem]) -> float:
+    """The number of a deviation, over all calls."""
+    return sum(_number(name, problem, deviation) for name, problem in asked.items() if deviation.concerns(problem))
 
 
 def frozen() -> dict[str, float]:
-    """Key of a variation -> its number, as it was written."""
+    """Key of a deviation -> its number, as it was written."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
     rows = (line.split("\t") for line in lines if not line.startswith(CALL))
     return {key: float(number) for key, number in rows}
@@ -67,14 +68,14 @@ def frozen() -> dict[str, float]:
 def main() -> int:
     """Write the file anew, for the same calls."""
     asked = problems()
-    rows = (f"{variation.key}\t{digest(variation, asked):.12g}\n" for variation in variations())
+    rows = (f"{deviation.key}\t{digest(deviation, asked):.12g}\n" for deviation in deviations())
     FILE.write_text("".join([*(f"{CALL}{name}\n" for name in asked), *rows]), encoding="utf-8")
     return 0
 
 
-def _number(name: str, problem: Problem, variation: Variation) -> float:
+def _number(name: str, problem: Problem, deviation: Deviation) -> float:
     with np.errstate(all="ignore"):
-        reply = evaluate_variations(problem, (variation,), "float64").reply
+        reply = evaluate_deviations(problem, (deviation,), "float64").reply
     return sum(_of_output(f"{name} {output}", reply, output) for output in reply)
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from conformance.bridge.profile import UNIT, Profile
+from conformance.deviations.catalogue import candidates
 from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate, evaluate_variations
-from conformance.oracle.variations import candidates
+from conformance.oracle.evaluate import evaluate, evaluate_deviations
 from conformance.spec.problem import Array, Group, Problem
 
 ROOT = np.sqrt(1 / 3)
@@ -193,13 +193,13 @@ def test_heads_side_by_side_have_the_bounds_of_their_contexts() -> None:
     assert (bound.worst > bound.hard).all()
 
 
-def test_every_variation_can_be_asked_of_what_joins_attention() -> None:
+def test_every_deviation_can_be_asked_of_what_joins_attention() -> None:
     # as many queries as keys, so that transpositions reach; appended keys make rows longer than columns
     group = Group("mask", ("attention",), "bool", np.random.default_rng(6).random((2, 3, 11, 11)) < 0.7)
     square = random_problem(6, "float32", zero_key=True, activation="relu", residual=True, softcap=2.0, dropout_p=0.5)
     square = square.but(query=square.key, groups=(group,), requirements=("bias_kv", "zero_key"))
     bare = {name: array for name, array in square.params.items() if name not in ("wo", "bo")}
     for problem in (square, square.but(params=bare), square.but(alias="qkv", value=square.key)):
-        for variation in candidates(problem):
-            answer = evaluate_variations(problem, (variation,), "float32")
-            assert answer.reply["output"].values.ndim == 3, variation.key
+        for deviation in candidates(problem):
+            answer = evaluate_deviations(problem, (deviation,), "float32")
+            assert answer.reply["output"].values.ndim == 3, deviation.key

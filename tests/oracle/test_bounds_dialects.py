@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from conformance.bridge.profile import UNIT, Profile
+from conformance.deviations.catalogue import TABLE
+from conformance.deviations.masks import slot_deviations
+from conformance.deviations.softmax import RECOMPUTED
+from conformance.deviations.tiles import BLOCKS
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import UnderivedBound, bound_reply
-from conformance.oracle.evaluate import Answer, evaluate, evaluate_variations
-from conformance.oracle.other_backward import RECOMPUTED
-from conformance.oracle.other_tiles import BLOCKS
-from conformance.oracle.variations import TABLE, slot_variations
+from conformance.oracle.evaluate import Answer, evaluate, evaluate_deviations
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import round_to
 
@@ -231,7 +232,7 @@ def test_a_result_too_large_for_its_dtype_is_not_judged() -> None:
     assert judged[..., 1:].all()
 
 
-def test_a_variation_of_the_problem_is_bounded_as_the_problem_it_makes() -> None:
+def test_a_deviation_of_the_problem_is_bounded_as_the_problem_it_makes() -> None:
     case = problem(12)
     _, varied = answered(case, FLOAT32, scale="none")
     _, direct = answered(case.but(scale=1.0), FLOAT32)
@@ -251,25 +252,25 @@ def test_tiled_heads_and_reversed_values_move_errors_with_them() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-def test_every_variation_is_bounded_or_refused(dtype: str) -> None:
+def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
     case = problem(14, dtype, allowed=dead_rows())
     profile = Profile.ordinary(dtype)
     refused = set()
-    for variation in (*slot_variations("mask"), *TABLE):  # those that change nothing here among them
-        if variation.decision == RECOMPUTED:
+    for deviation in (*slot_deviations("mask"), *TABLE):  # those that change nothing here among them
+        if deviation.decision == RECOMPUTED:
             continue
-        answer = evaluate_variations(case, (variation,), profile.score)
+        answer = evaluate_deviations(case, (deviation,), profile.score)
         try:
             bounds = bound_reply(answer, profile)
         except UnderivedBound:
-            refused.add(variation.key)
+            refused.add(deviation.key)
             continue
         for name, expected in answer.reply.items():
             for part in PARTS:
                 array = getattr(bounds[name], part)
-                assert array.shape == expected.values.shape, variation.key
-                assert not np.isnan(array).any(), variation.key
-            assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), variation.key
+                assert array.shape == expected.values.shape, deviation.key
+                assert not np.isnan(array).any(), deviation.key
+            assert (bounds[name].tolerance[~np.isfinite(expected.values)] == 0.0).all(), deviation.key
     of_online = (
         *("not_rescaled", "block_not_rescaled", "total_not_rescaled", "nothing_rescaled", "lazily_rescaled"),
         *("parts_without_maxima", "parts_by_exp_of_log2", "parts_by_exp2_of_log"),

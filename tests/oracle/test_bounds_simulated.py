@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import CANONICAL, evaluate
-from conformance.oracle.variation import Dialect
 from conformance.spec.problem import Array, Group, Problem
 from conformance.spec.rounding import largest, round_to
 

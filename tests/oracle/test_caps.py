@@ -1,4 +1,4 @@
-"""The softcap: values worked by hand, its derivative, and the variations of its place."""
+"""The softcap: values worked by hand, its derivative, and the deviations of its place."""
 
 from typing import Any
 
@@ -72,7 +72,7 @@ def test_a_cap_after_the_bias_caps_it_too() -> None:
     assert weights(case, softcap="after_bias") == softmax(1.0, 0.0)
 
 
-def test_without_a_cap_its_variations_change_nothing() -> None:
+def test_without_a_cap_its_deviations_change_nothing() -> None:
     case = problem([1.0, 2.0], softcap=None)
     for name in ("ignored", "before_scale", "after_bias", "after_mask", "unmultiplied"):
         np.testing.assert_array_equal(weights(case, softcap=name), weights(case))

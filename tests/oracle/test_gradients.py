@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import TABLE, candidates, find
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate
-from conformance.oracle.variations import TABLE, candidates, find
 from conformance.spec.problem import Array, Group, Problem
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 6, 3, 5, 7, 4, 3
@@ -187,12 +187,12 @@ def test_a_product_that_float16_cannot_hold_leaves_gradients_unjudged() -> None:
     assert not over.judged.any()
 
 
-def test_only_variations_that_leave_the_function_keep_its_gradients() -> None:
+def test_only_deviations_that_leave_the_function_keep_its_gradients() -> None:
     problem = PROBLEMS["holes"]
-    keys = {variation.key for variation in candidates(problem)}
+    keys = {deviation.key for deviation in candidates(problem)}
     assert {"polarity[mask]=ignore", "scale=none", "fully_masked_row=uniform"} <= keys
     others = {"softmax_axis=queries", "grouped_heads=tile", "arguments=query_key"}
-    assert others <= {variation.key for variation in TABLE}
+    assert others <= {deviation.key for deviation in TABLE}
     assert not others & keys
 
 
@@ -210,7 +210,7 @@ def test_what_is_added_to_a_masked_logit_lets_its_gradient_pass() -> None:
     assert not shares[1].any()
 
 
-def test_gradients_follow_a_variation_of_the_problem() -> None:
+def test_gradients_follow_a_deviation_of_the_problem() -> None:
     problem = PROBLEMS["plain"]
     wrong = evaluate(problem, {"scale": "none"}).reply
     right = evaluate(problem.but(scale=1.0)).reply
@@ -309,9 +309,9 @@ def test_a_bias_that_swallows_logits_leaves_them_without_an_error() -> None:
 
 
 def test_weights_that_are_recomputed_are_asked_about_only_where_gradients_are() -> None:
-    keys = {variation.key for variation in candidates(lowest_row())}
+    keys = {deviation.key for deviation in candidates(lowest_row())}
     assert "recomputed_weights=unnormalised" in keys
-    forward = {variation.key for variation in candidates(lowest_row().but(outputs=("output",)))}
+    forward = {deviation.key for deviation in candidates(lowest_row().but(outputs=("output",)))}
     assert "recomputed_weights=unnormalised" not in forward
 
 

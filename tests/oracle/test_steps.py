@@ -1,12 +1,12 @@
-"""The steps of attention: what is computed once for many variations is what is computed for each."""
+"""The steps of attention: what is computed once for many deviations is what is computed for each."""
 
 from dataclasses import fields
 
 import numpy as np
 import pytest
 
-from conformance.oracle.pipeline import STEPS, Step, Steps, insert_after, replace_step, run
-from conformance.oracle.state import State, begin
+from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, replace_step, run
+from conformance.reference.state import State, begin
 from conformance.spec.problem import Problem
 
 PROBLEM = Problem(

@@ -2,19 +2,20 @@
 
 import ast
 import re
+from dataclasses import replace
 
 import pytest
 
 from conformance.engine.slots import parse_slots
 from conformance.own.errors import CheckError
 from conformance.own.facts import AT_END, capabilities, facts_of, outputs, slots
-from conformance.own.signature import KEYWORDS, Signature, read_signature
+from conformance.own.signature import KEYWORDS, MaskForm, Parameter, Signature, parameters_of, read_signature
 
 
 def signature(arguments: str, operator: str | None = None) -> Signature:
     (definition,) = ast.parse(f"def attend({arguments}): ...").body
     assert isinstance(definition, ast.FunctionDef)
-    return read_signature(definition, operator)
+    return read_signature(definition.name, parameters_of(definition), operator)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_operator_and_mask_are_read_from_the_arguments(
     arguments: str, operator: str, mask: str | None, *, by_name: bool
 ) -> None:
     read = signature(arguments)
-    assert (read.operator, read.mask, read.mask_by_name) == (operator, mask, by_name)
+    assert (read.operator, read.mask, "mask" in read.by_name) == (operator, mask, by_name)
 
 
 def test_the_operator_can_be_said() -> None:
@@ -49,7 +50,7 @@ def test_further_arguments_are_passed_only_if_they_are_named() -> None:
 
 
 def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
-    assert signature("q, k, v, mask=None, causal=False, *, block=64").defaults == ("causal", "block")
+    assert signature("q, k, v, mask=None, chunk=False, *, block=64").defaults == ("chunk", "block")
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,68 @@ def test_facts_are_complete() -> None:
     facts = facts_of(signature("q, k, v, mask"), "mine.attend", {})
     assert facts["NAME"] == "mine.attend"
     assert facts["DTYPES"] == ["float64", "float32", "float16"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names", "placed"),
+    [
+        ("value, key, query, mask=None", {"value": "value", "query": "query"}, ("value", "key", "query", "mask")),
+        ("Q, K, V, M=None", {"query": "Q", "mask": "M"}, ("query", "key", "value", "mask")),
+        (
+            "xq, xk, xv, causal=False, sm_scale=None",
+            {"is_causal": "causal", "scale": "sm_scale"},
+            ("query", "key", "value"),
+        ),
+        ("q, k, v, attn_bias=None", {"bias": "attn_bias"}, ("query", "key", "value")),
+        ("q, k, v, block=64", {}, ("query", "key", "value")),
+    ],
+)
+def test_arguments_are_known_by_usual_names_in_any_order(
+    arguments: str, names: dict[str, str], placed: tuple[str, ...]
+) -> None:
+    read = signature(arguments)
+    assert names.items() <= read.names.items()
+    assert read.placed == placed
+
+
+def test_what_is_mapped_overrules_the_name() -> None:
+    parameters = (Parameter("q"), Parameter("k"), Parameter("v"), Parameter("mask"), Parameter("extra", default="0"))
+    read = read_signature("attend", parameters, mapping={"mask": "bias", "extra": "is_causal"})
+    assert read.names == {"query": "q", "key": "k", "value": "v", "is_causal": "extra", "bias": "mask"}
+    assert read.kept == ("is_causal",)
+    with pytest.raises(CheckError, match=r"--map m=bias: attend has no argument m; it has q, k, v, mask, extra"):
+        read_signature("attend", parameters, mapping={"m": "bias"})
+    with pytest.raises(CheckError, match=r"--map mask=baas: check passes no baas"):
+        read_signature("attend", parameters, mapping={"mask": "baas"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "alone"),
+    [
+        ("x", True),
+        ("x, mask=None", True),
+        ("hidden_states, attention_mask=None", True),
+        ("query, key, value", False),
+        ("x, key, value", False),
+        ("a, b, c", False),
+    ],
+)
+def test_a_layer_may_take_one_array(arguments: str, *, alone: bool) -> None:
+    (definition,) = ast.parse(f"def attend({arguments}): ...").body
+    assert isinstance(definition, ast.FunctionDef)
+    assert read_signature("attend", parameters_of(definition), "mha", layer=True).is_self_attention == alone
+
+
+def test_a_mask_of_floats_takes_no_booleans_and_has_its_own_axes() -> None:
+    read = replace(signature("q, k, v, attn_mask=None"), form=MaskForm(("q", "k"), boolean=False, added=True))
+    (slot,) = parse_slots(slots(read, {})).values()
+    assert slot.meaning("bool") is None
+    assert slot.meaning("float") == "add"
+    assert set(slot.takes) == {"attention", "causal", "window", "additive"}
+
+
+def test_jax_has_no_float64_unless_it_is_told_to() -> None:
+    plain = replace(signature("q, k, v, mask"), framework="jax", doubles=False)
+    assert facts_of(plain, "mine.attend", {})["DTYPES"] == ["float32", "float16", "bfloat16"]
+    assert "layout" not in capabilities(plain)
+    assert "value_dim" not in capabilities(replace(plain, wide=False))

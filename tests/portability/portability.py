@@ -37,13 +37,15 @@ class Setting:
     """
     Environment variables, and the group of subjects that they may affect.
 
-    needs: the instruction set without which the setting changes nothing on this CPU.
+    needs: the instruction set without which the setting changes nothing on this CPU. jobs: how many workers live at
+    once at most; two that each wait for two threads on two cores take hours.
     """
 
     name: str
     env: Mapping[str, str]
     group: str
     needs: tuple[str, ...] = ()
+    jobs: int | None = None
 
 
 SETTINGS = (
@@ -59,7 +61,7 @@ SETTINGS = (
     Setting("xla_avx2", {"XLA_FLAGS": "--xla_cpu_max_isa=AVX2"}, "jax", ("avx512f",)),
     Setting("openblas_haswell", {"OPENBLAS_CORETYPE": "Haswell"}, "numpy", ("avx512f",)),
     Setting("openblas_nehalem", {"OPENBLAS_CORETYPE": "Nehalem"}, "numpy", ("avx2",)),
-    Setting("two_threads", {"CONFORMANCE_THREADS": "2"}, "everything"),
+    Setting("two_threads", {"CONFORMANCE_THREADS": "2"}, "everything", jobs=1),
 )
 """
 TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it asks the CPU, not oneDNN, for what it can do, and crashes.
@@ -75,7 +77,7 @@ def conformance(words: list[str], env: Mapping[str, str]) -> "subprocess.Complet
 
 def judged(setting: Setting, arguments: Namespace, out: Path) -> int:
     """Judge the subjects of a setting under it; the exit code."""
-    words = ["run", "--out", str(out), "--jobs", str(arguments.jobs)]
+    words = ["run", "--out", str(out), "--jobs", str(setting.jobs or arguments.jobs)]
     words += [word for glob in GROUPS[setting.group] if glob != "*" for word in ("-a", glob)]
     words += [word for glob in arguments.case for word in ("-k", glob)]
     return conformance(words, setting.env).returncode

@@ -70,7 +70,10 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert (reverses.sentence, reverses.cells, reverses.explained) == ("reverses", (("a/two", subject),), True)
     assert reverses.ambiguous == ("or it turns round, only now; no case tells the two apart",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
-    assert finding_text(left) == "2 verdicts of torch.mha (fail, semantic, unexplained): output: far off"
+    assert finding_text(left) == (
+        "2 verdicts of torch.mha (fail, semantic, unexplained): "
+        "by itself, it does not scale, which other calls contradict: output: far off"
+    )
 
 
 def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None:
@@ -98,6 +101,18 @@ def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path
         "does not scale",
         tuple((f"a/{name}", subject) for name in ("two", "one", "three")),
     )
+
+
+def test_a_cause_that_a_subject_and_its_dense_form_share_is_one_finding(tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    cause = {"sentence": "does not scale", "remedy": "scale it", "decisions": {"scale": "none"}}
+    for subject, names in (("torch.mha[dense]", ("a/one",)), ("torch.mha", ("a/one", "a/two"))):
+        builder.subject(subject)
+        for name in names:
+            builder.cell(builder.case(name), subject, "fail", class_="semantic", rejected=True, reason="far off")
+        builder.diagnosis(subject, cause | {"cells": list(names)})
+    (found,) = findings(load_run(builder.write()))
+    assert (found.subject, found.count) == ("torch.mha", 3)
 
 
 def test_a_relation_that_breaks_has_the_condition_of_its_cause(tmp_path: Path) -> None:

@@ -78,16 +78,13 @@ def test_hostile_text_commands_nothing(hostile_run: Path) -> None:
     assert "[31m" in text
 
 
-def test_what_is_not_offered_is_named_with_the_extra_that_adds_it(tmp_path: Path) -> None:
+def test_what_is_not_offered_is_named_with_the_command_that_adds_it(tmp_path: Path) -> None:
     header = (
         '{"type": "header", "schema": 1, "run": "r", "started": "", "command": [], "versions": {}, "platform": {}, '
         '"device": "cpu", "cases": {}, "subjects": {}, "not_offered": ['
-        '{"adapter": "jax.sdpa[jit]", "missing": ["jax"], "extra": "jax"}, '
-        '{"adapter": "jax.sdpa[eager]", "missing": ["jax"], "extra": "jax"}]}'
+        '{"adapter": "jax.sdpa[jit]", "missing": ["jax>=0.4.35"], "extra": "jax"}, '
+        '{"adapter": "jax.sdpa[eager]", "missing": ["jax>=0.4.35"], "extra": "jax"}]}'
     )
     (tmp_path / "run.jsonl").write_text(header + "\n", encoding="utf-8")
     lines = told(tmp_path, io.StringIO()).splitlines()
-    assert (
-        "not offered here: jax.sdpa[jit], jax.sdpa[eager]; to add: python -m pip install 'attention-conformance[jax]'"
-        in lines
-    )
+    assert "not offered here: jax.sdpa[jit], jax.sdpa[eager]; to add: python -m pip install 'jax>=0.4.35'" in lines

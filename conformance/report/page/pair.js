@@ -46,7 +46,9 @@ function adviceOf(port) {
     el("p", {}, el("b", { class: "mono" }, port.from), ` ${one.sentences.from}; `, el("b", { class: "mono" }, port.to), ` ${one.sentences.to}.`),
     one.changes.map((change) => el("p", {}, el("span", { class: "fix" }, `Change: ${change}`))),
     el("p", { class: "muted" }, "declared ", from(sides(one.declared)), ", observed ", from(sides(one.observed))), code(one.command, "Command")));
-  const told = port.differences.length ? `Where they differ (${port.differences.length})` : "They take every decision alike that the probe cases show on both.";
+  const told = !port.shared ? "No probe case was judged on both sides: nothing can be said about where they differ."
+    : port.differences.length ? `Where they differ (${port.differences.length}; ${plural(port.shared, "probe case")} judged on both sides)`
+    : `They take every decision alike that the ${plural(port.shared, "probe case")} judged on both sides show.`;
   const conventions = sides(port.conventions).flatMap((points, side) => points.map((point) => el("p", {}, el("b", { class: "mono" }, sides(port)[side]), `: ${point}`)));
   return el("article", { class: "advice" }, el("h3", {}, told), el("ol", {}, differences), conventions,
     table(["Argument", port.from, port.to, "Change"], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to, one.changes.join("; ")])),

@@ -1,7 +1,7 @@
 """
 Scaled dot-product attention with a habit of some model or program, each right somewhere and wrong here.
 
-Written by one who had not looked at the other bugs, and run before the table of variations had a name for most of
+Written by one who had not looked at the other bugs, and run before the table of deviations had a name for most of
 them: of the first eleven two were named right at once (scale twice, zeros for padded keys), of the next four none.
 """
 

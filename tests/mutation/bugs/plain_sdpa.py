@@ -1,7 +1,7 @@
 """
 Scaled dot-product attention, each function wrong in one way that people really get it wrong.
 
-Written from experience and from bug trackers, without looking at the table of variations. What stands after `Right:`
+Written from experience and from bug trackers, without looking at the table of deviations. What stands after `Right:`
 was written before the tool was asked (docs/mutation.md says how it is read).
 """
 

@@ -1,0 +1,197 @@
+"""Deviations of the edges that a causal flag or a window has: which key is the first or last that a query attends."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, ProblemMap, each_group
+from conformance.spec.problem import Array, Group, Problem
+
+Edges = tuple[int | None, int | None]
+"""How far a window reaches to the left and to the right of a query, None where it is not bounded."""
+
+CAUSAL: Edges = (None, 0)
+"""Of a causal flag, counted from where the query stands."""
+
+
+def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
+    """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
+    return _apart(seq_len_q, seq_len_k) <= offset
+
+
+def window(seq_len_q: int, seq_len_k: int, left: int | None, right: int | None) -> Array:
+    """True where query - left <= key <= query + right, shape (1, 1, seq_len_q, seq_len_k); None is unbounded."""
+    apart = _apart(seq_len_q, seq_len_k)
+    attended = np.ones(apart.shape, dtype=bool)
+    if left is not None:
+        attended &= apart >= -left
+    if right is not None:
+        attended &= apart <= right
+    return attended
+
+
+def _apart(seq_len_q: int, seq_len_k: int) -> Array:
+    """Key minus query, shape (1, 1, seq_len_q, seq_len_k)."""
+    return (np.arange(seq_len_k)[None, :] - np.arange(seq_len_q)[:, None])[None, None]
+
+
+def each_flag(change: Callable[[Problem, Group, int], Group]) -> ProblemMap:
+    """Change every causal flag, told its offset."""
+
+    def changed(problem: Problem, group: Group) -> Group:
+        return group if group.offset is None else change(problem, group, group.offset)
+
+    return each_group(changed)
+
+
+def offset_is(offset: Callable[[Problem, int], int]) -> ProblemMap:
+    """Another offset of the causal flag, from the problem and the one it has."""
+
+    def moved(problem: Problem, group: Group, old: int) -> Group:
+        new = offset(problem, old)
+        same = new == old
+        return group if same else replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, new), offset=new)
+
+    return each_flag(moved)
+
+
+def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
+    """Move the diagonal of a causal flag by `shift`."""
+    return offset_is(lambda problem, old: old + shift(problem))
+
+
+def _from_the_first_key(problem: Problem, offset: int) -> int:
+    """Whatever anchor is asked for, query i sees keys 0 to i; that after a past is no matter of asking."""
+    return offset if offset == problem.past else 0
+
+
+def _of_all_items(anchor: Callable[[Problem], int]) -> ProblemMap:
+    """Put what moves with the number of keys of each item at one place: query i stands at i + anchor in all of them."""
+
+    def fixed(problem: Problem, group: Group) -> Group:
+        if group.moved is None:
+            return group
+        first = anchor(problem)
+        edges = _moved(group.moved, -first, first)
+        seen = window(problem.seq_len_q, problem.seq_len_k, *edges)
+        if group.moved == CAUSAL:
+            return replace(group, values=seen, offset=first, moved=None)
+        return replace(group, values=seen, window=edges, moved=None)
+
+    return each_group(fixed)
+
+
+def _both_kinds(flags: ProblemMap, moving: ProblemMap) -> ProblemMap:
+    """Change the flags that move with the lengths, and those that do not."""
+    return lambda problem: moving(flags(problem))
+
+
+def _past_the_queries(problem: Problem) -> int:
+    return problem.seq_len_k - problem.seq_len_q - problem.past
+
+
+def _turned(first: int) -> ProblemMap:
+    """Query i sees keys from i + offset + first on."""
+
+    def turned(problem: Problem, group: Group, offset: int) -> Group:
+        seen = _apart(problem.seq_len_q, problem.seq_len_k) >= offset + first
+        return replace(group, values=seen, offset=None)
+
+    return each_flag(turned)
+
+
+def _of_first_row(problem: Problem, group: Group, _: int) -> Group:
+    """Where an array mask does not span the queries."""
+    shows = any(each.offset is None and each.values.shape[2] == 1 for each in problem.groups)
+    return replace(group, values=group.values[:, :, :1]) if shows else group
+
+
+def _last_row_open(_: Problem, group: Group, __: int) -> Group:
+    """All keys for the last query."""
+    opened = np.concatenate([group.values[:, :, :-1], np.ones_like(group.values[:, :, -1:])], axis=2)
+    return replace(group, values=opened)
+
+
+def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
+    """Other edges of every window, from those that it has."""
+
+    def moved(problem: Problem, group: Group) -> Group:
+        if group.window is None or (edges := other(group.window, problem)) == group.window:
+            return group
+        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+
+    return each_group(moved)
+
+
+def _sides(other: Callable[[Edges], Edges]) -> ProblemMap:
+    """The same as the caller counts them: without the past, from which the places of keys count on."""
+
+    def counted(edges: Edges, problem: Problem) -> Edges:
+        past = problem.past
+        left, right = other(_moved(edges, past, -past))
+        return _moved((left, right), -past, past)
+
+    return _edges(counted)
+
+
+def _moved(edges: Edges, left: int, right: int) -> Edges:
+    """Edges further outwards by so many keys; an unbounded side stays."""
+    return (None if edges[0] is None else edges[0] + left, None if edges[1] is None else edges[1] + right)
+
+
+def _wider(left: int, right: int) -> ProblemMap:
+    return _edges(lambda edges, _: _moved(edges, left, right))
+
+
+def _unbounded_is_zero(edges: Edges) -> Edges:
+    return edges if edges == (None, None) else (edges[0] or 0, edges[1] or 0)
+
+
+def _from_last_key(edges: Edges, problem: Problem) -> Edges:
+    """The last query stands at the last key, as after a past of what the keys are more."""
+    more = _past_the_queries(problem)
+    return _moved(edges, -more, more)
+
+
+def _both(edges: Edges, side: int) -> Edges:
+    """One side in place of the other, where there are two."""
+    return edges if None in edges else (edges[side], edges[side])
+
+
+def _alignment(name: str, problem: ProblemMap) -> Deviation:
+    return Deviation("causal_alignment", name, problem=problem)
+
+
+def _window(name: str, problem: ProblemMap) -> Deviation:
+    return Deviation("window_edges", name, problem=problem)
+
+
+ROWS: tuple[Deviation, ...] = (
+    _alignment("bottom_right", _both_kinds(moved_causal(_past_the_queries), _of_all_items(_past_the_queries))),
+    _alignment("strict", moved_causal(lambda _: -1)),
+    _alignment("one_ahead", moved_causal(lambda _: 1)),
+    _alignment("first_row", each_flag(_of_first_row)),
+    _alignment("last_row_open", each_flag(_last_row_open)),
+    _alignment("never_negative", offset_is(lambda _, offset: max(offset, 0))),
+    _alignment("reversed", _turned(0)),
+    _alignment("future", _turned(1)),
+    _alignment("always_top_left", _both_kinds(offset_is(_from_the_first_key), _of_all_items(lambda _: 0))),
+    Deviation("causal_with_past", "not_shifted", problem=moved_causal(lambda p: -p.past)),
+    Deviation("window_with_past", "not_shifted", problem=_edges(lambda edges, p: _moved(edges, p.past, -p.past))),
+    _window("exclusive", _wider(-1, -1)),
+    _window("left_shorter", _wider(-1, 0)),
+    _window("left_longer", _wider(1, 0)),
+    _window("right_shorter", _wider(0, -1)),
+    _window("right_longer", _wider(0, 1)),
+    _window("unbounded_is_zero", _sides(_unbounded_is_zero)),
+    _window("left_only", _edges(lambda edges, _: (edges[0], None))),
+    _window("right_only", _edges(lambda edges, _: (None, edges[1]))),
+    _window("to_query", _sides(lambda edges: (edges[0], None if edges[1] is None else 0))),
+    _window("from_last_key", _edges(_from_last_key)),
+    _window("left_for_both", _sides(lambda edges: _both(edges, 0))),
+    _window("right_for_both", _sides(lambda edges: _both(edges, 1))),
+    _window("unbounded_ends_at_query", _sides(lambda edges: (edges[0], 0 if edges[1] is None else edges[1]))),
+    _window("zero_is_unbounded", _sides(lambda edges: (edges[0] or None, edges[1] or None))),
+    _window("sides_exchanged", _edges(lambda edges, _: (edges[1], edges[0]))),
+)

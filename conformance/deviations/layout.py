@@ -1,0 +1,210 @@
+"""Deviations of how arrays are laid out and which is taken for which: heads, axes, arguments, values."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, Expected, HeadsMap, ProblemMap, Reply, ReplyMap
+from conformance.deviations.edges import causal, window
+from conformance.reference.pipeline import Step, Steps, StepsMap, insert_after, replace_step, replacing, wrapping
+from conformance.reference.state import State
+from conformance.reference.steps import merge_heads
+from conformance.spec.problem import Array, Group, Problem
+
+AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
+"""The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim)."""
+
+
+def _exchanged(one: str, other: str) -> ProblemMap:
+    """Exchange two arguments of one shape."""
+
+    def apply(problem: Problem) -> Problem:
+        first, second = getattr(problem, one), getattr(problem, other)
+        same = first is second or first.shape != second.shape
+        return problem if same else problem.but(**{one: second, other: first})
+
+    return apply
+
+
+def _taken_for(source: str, *targets: str) -> ProblemMap:
+    """Take one argument for others too, where all are of one shape."""
+
+    def apply(problem: Problem) -> Problem:
+        array = getattr(problem, source)
+        others = [getattr(problem, name) for name in targets]
+        if all(other is array for other in others) or any(other.shape != array.shape for other in others):
+            return problem
+        return problem.but(**dict.fromkeys(targets, array))
+
+    return apply
+
+
+def _axes_exchanged(operator: str) -> ProblemMap:
+    """
+    Take the sequence for the axis before it, where shapes allow.
+
+    mha: (batch, seq_len, dim) is read as (seq_len, batch, dim). sdpa: (batch, num_heads, seq_len, head_dim) as
+    (batch, seq_len, num_heads, head_dim).
+    """
+    one, other = AXIS[operator]
+
+    def apply(problem: Problem) -> Problem:
+        if problem.operator != operator or problem.seq_len_q != problem.seq_len_k:
+            return problem
+        turned = problem.but(
+            query=problem.query.swapaxes(one, other),
+            key=problem.key.swapaxes(one, other),
+            value=problem.value.swapaxes(one, other),
+        )
+        if operator == "sdpa":
+            turned = turned.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
+        groups = tuple(_again(group, turned) for group in problem.groups)
+        kept = tuple(group for group in groups if group is not None)
+        same = turned.query.shape[other] == turned.query.shape[one] == 1
+        return problem if same or len(kept) < len(groups) else turned.but(groups=kept)
+
+    return apply
+
+
+def _again(group: Group, problem: Problem) -> Group | None:
+    """The mask for a call of other sizes: flags are made anew, an array stays as it is; None where it does not fit."""
+    queries, keys = problem.seq_len_q, problem.seq_len_k
+    if group.offset is not None:
+        return replace(group, values=causal(queries, keys, group.offset))
+    if group.window is not None:
+        return replace(group, values=window(queries, keys, *group.window))
+    fits = all(size in (1, full) for size, full in zip(group.values.shape, problem.logits_shape, strict=True))
+    return group if fits else None
+
+
+def of_output(change: Callable[[Array], Array]) -> ReplyMap:
+    """Change the output, where it is asked for and the change makes another array of it."""
+
+    def apply(reply: Reply) -> Reply:
+        if "output" not in reply or (changed := change(reply["output"].values)) is reply["output"].values:
+            return reply
+        return {**reply, "output": Expected(changed, reply["output"].dtype)}
+
+    return apply
+
+
+def _input_axes(name: str, operator: str) -> Deviation:
+    """Two axes of the inputs are exchanged, and those of the output again."""
+    back = of_output(lambda values: values.swapaxes(*AXIS[operator]))
+    return Deviation("input_axes", name, problem=_axes_exchanged(operator), reply=back)
+
+
+def _over_the_heads(steps: Steps, _: str) -> Steps:
+    """
+    After the split, heads and positions are exchanged, (batch, seq_len, num_heads, head_dim), up to the merge.
+
+    Only of a call whose queries are as many as its keys, and without masks: those are made for positions.
+    """
+
+    def concerns(problem: Problem) -> bool:
+        return not problem.groups and problem.seq_len_q == problem.weights_shape[-1]
+
+    def turn(state: State) -> State:
+        if not concerns(state.problem):
+            return state
+        query, key, value = (array.swapaxes(1, 2) for array in (state.query, state.key, state.value))
+        batch, positions, heads, _ = query.shape
+        allowed, absorbed = np.ones((batch, positions, heads, heads), bool), np.zeros((batch, positions, heads), bool)
+        return state.but(query=query, key=key, value=value, allowed=allowed, absorbed=absorbed)
+
+    def turn_back(state: State) -> State:
+        return state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state
+
+    if all(step.name != "merge" for step in steps):
+        return steps
+    there = insert_after(steps, "group", Step("turn", turn))
+    return insert_after(there, "weights", Step("turn_back", turn_back))
+
+
+def _split_without_transpose(state: State) -> State:
+    """Also where the operator takes split heads: an adapter may have to merge them for its framework to split."""
+    names = ("query", "key", "value")
+    return state.but(**{name: merge_heads(getattr(state, name)).reshape(getattr(state, name).shape) for name in names})
+
+
+def _values(state: State, axis: int, values: Array) -> State:
+    """Other values, unless there is one alone along the axis."""
+    return state.but(value=values) if state.value.shape[axis] > 1 else state
+
+
+def _key_as_value(state: State) -> State:
+    return state.but(value=state.key) if state.key.shape == state.value.shape else state
+
+
+def _key_reshaped(state: State) -> State:
+    """(seq_len_k, head_dim) reshaped to (head_dim, seq_len_k), as what the query is multiplied by."""
+    batch, heads, length, dim = state.key.shape
+    if 1 in (length, dim):
+        return state
+    return state.but(key=state.key.reshape(batch, heads, dim, length).swapaxes(-1, -2))
+
+
+def _grouped(heads: Callable[[int, int], Array]) -> StepsMap:
+    """Other key and value heads for the query heads, from how many there are of both."""
+
+    def group(state: State, ordinary: HeadsMap) -> State:
+        count, shared = state.problem.num_heads, state.problem.num_kv_heads
+        if count == shared:
+            return ordinary(state)
+        return state.but(key=state.key[:, heads(count, shared)], value=state.value[:, heads(count, shared)])
+
+    return wrapping("group", group)
+
+
+def _merged(axes: tuple[int, ...]) -> StepsMap:
+    """Another order of axes before heads and widths become one; nothing is merged where heads stay apart."""
+
+    def merge(state: State) -> State:
+        batch, heads, length, dim = state.context.shape
+        return state.but(output=state.context.transpose(axes).reshape(batch, length, heads * dim))
+
+    def apply(steps: Steps, _: str) -> Steps:
+        return replace_step(steps, "merge", merge) if any(step.name == "merge" for step in steps) else steps
+
+    return apply
+
+
+def _weights_turned(state: State, weigh: HeadsMap) -> State:
+    if state.probs.shape[-1] != state.probs.shape[-2]:
+        return weigh(state)
+    return state.but(context=weigh(state.but(probs=state.probs.swapaxes(-1, -2))).context)
+
+
+def _values_summed(state: State) -> State:
+    """bhqk,bhvd->bhqd: the weights of a row are summed, and the values."""
+    total: Array = state.probs.sum(axis=-1, keepdims=True)
+    return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
+
+
+def _heads_row(decision: str, name: str, heads: HeadsMap, *, bounded: bool = True) -> Deviation:
+    return Deviation(decision, name, heads=heads, bounded=bounded)
+
+
+ROWS: tuple[Deviation, ...] = (
+    Deviation("arguments", "query_key", problem=_exchanged("query", "key")),
+    Deviation("arguments", "key_value", problem=_exchanged("key", "value")),
+    Deviation("arguments", "key_as_value", problem=_taken_for("key", "value")),
+    Deviation("arguments", "query_as_key", problem=_taken_for("query", "key")),
+    Deviation("arguments", "value_as_key", problem=_taken_for("value", "key")),
+    Deviation("arguments", "query_for_all", problem=_taken_for("query", "key", "value")),
+    _heads_row("arguments", "key_reshaped", _key_reshaped, bounded=False),
+    _input_axes("batch_and_sequence", "mha"),
+    _input_axes("heads_and_sequence", "sdpa"),
+    Deviation("attention_axis", "heads", steps=_over_the_heads, bounded=False),
+    _heads_row("head_split", "untransposed", _split_without_transpose),
+    Deviation("head_merge", "interleaved", steps=_merged((0, 2, 3, 1))),
+    Deviation("head_merge", "untransposed", steps=_merged((0, 1, 2, 3))),
+    Deviation("grouped_heads", "tile", steps=_grouped(lambda heads, shared: np.arange(heads) % shared)),
+    Deviation("grouped_heads", "first", steps=_grouped(lambda heads, _: np.zeros(heads, dtype=int)), bounded=False),
+    _heads_row("value_path", "key", _key_as_value),
+    _heads_row("value_path", "reversed", lambda state: _values(state, 2, np.flip(state.value, axis=2))),
+    _heads_row("value_path", "next_head", lambda state: _values(state, 1, np.roll(state.value, -1, axis=1))),
+    Deviation("value_path", "weights_transposed", steps=wrapping("weigh", _weights_turned), bounded=False),
+    Deviation("value_path", "summed", steps=replacing("weigh", _values_summed), bounded=False),
+)

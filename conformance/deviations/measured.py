@@ -1,0 +1,180 @@
+"""
+Deviations with a number in them: a fill, a factor, an epsilon, a limit, a shift.
+
+The number is read off a reply (`judge.solving`), so no table holds it: `mask_fill=puts_-10` is found by its name.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, ProblemMap
+from conformance.deviations.edges import moved_causal
+from conformance.deviations.logits import (
+    bias_times,
+    dead_rows_zero,
+    filled_with,
+    limited,
+    limited_after_bias,
+    scaled_by,
+)
+from conformance.deviations.names import Words
+from conformance.deviations.softmax import denominator_plus
+from conformance.reference.pipeline import StepsMap
+from conformance.spec.problem import Problem
+from conformance.spec.rounding import largest
+
+
+@dataclass(frozen=True)
+class Measured:
+    """
+    A decision that is taken by a number.
+
+    prefix, suffix: what stands before and after the number in the name. problem or steps: the map for a number.
+    guesses: numbers from which the search begins; those with a plain name are among them. neutral: the number under
+    which nothing is changed. concerns: the problems in which it can change anything. whole: only integers. bounded:
+    whether bounds hold.
+    """
+
+    decision: str
+    prefix: str
+    guesses: tuple[float, ...]
+    neutral: float
+    concerns: Callable[[Problem], bool]
+    problem: Callable[[float], ProblemMap] | None = None
+    steps: Callable[[float], StepsMap] | None = None
+    suffix: str = ""
+    whole: bool = False
+    bounded: bool = True
+    said: Callable[[float], Words] | None = None
+
+    def name(self, number: float) -> str:
+        """The way of the decision that takes this number."""
+        return f"{self.prefix}{text(number)}{self.suffix}"
+
+    def number(self, name: str) -> float | None:
+        """The number in a name; None where it is not one of this kind."""
+        if not (name.startswith(self.prefix) and name.endswith(self.suffix)):
+            return None
+        try:
+            found = float(name[len(self.prefix) : len(name) - len(self.suffix)])
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+
+    def deviation(self, number: float) -> Deviation:
+        """The decision taken by this number."""
+        return Deviation(
+            self.decision,
+            self.name(number),
+            problem=self.problem and self.problem(number),
+            steps=self.steps and self.steps(number),
+            bounded=self.bounded,
+            said=self.said and self.said(number),
+        )
+
+
+def text(number: float) -> str:
+    """A number as it stands in names and sentences: up to six digits, 1e-6 and not 1e-06."""
+    mantissa, e, exponent = f"{number:.6g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else mantissa
+
+
+def find_measured(decision: str, name: str) -> Deviation | None:
+    """The deviation whose name has a number in it; None where this name has none."""
+    for kind in MEASURED:
+        if kind.decision == decision and (number := kind.number(name)) is not None:
+            return kind.deviation(number)
+    return None
+
+
+def _within(number: float) -> Callable[[str], float]:
+    """The number, or the largest that the dtype of the logits has."""
+    return lambda score: math.copysign(min(abs(number), largest(score)), number)
+
+
+def _puts(number: float) -> StepsMap:
+    return filled_with(_within(number), replaces=True)
+
+
+def _scale_times(number: float) -> ProblemMap:
+    return scaled_by(lambda problem: problem.applied_scale * number)
+
+
+def _shifted(number: float) -> Words:
+    by = int(number)
+    many = "one key" if abs(by) == 1 else f"{abs(by)} keys"
+    said = f"shows {many} {'more' if by > 0 else 'less'} than the causal flag does to each query"
+    return Words("common", said, "pass the mask", number)
+
+
+def _masked(problem: Problem) -> bool:
+    return any(group.allowed is not None for group in problem.groups)
+
+
+def _has_dead_row(problem: Problem) -> bool:
+    return not problem.attended().any(axis=-1).all()
+
+
+def _biased(problem: Problem) -> bool:
+    return any(group.element == "float" for group in problem.groups)
+
+
+def _flagged(problem: Problem) -> bool:
+    return any(group.offset is not None for group in problem.groups)
+
+
+def _always(_: Problem) -> bool:
+    return True
+
+
+LOW_FILLS = (0.0, -1e4, -1e9, -65504.0, -1e5, -1e3, -100.0, -50.0, -20.0, -10.0, -5.0, -2.0, -1.0, -1e-9)
+FILLS = (*LOW_FILLS, 1e-9, 1.0, 5.0, 1e4)
+FACTORS = (0.5, 2.0, 0.25, 4.0, 0.1, 10.0, 0.9, 1.1, 1.01, -1.0, 100.0, 0.01)
+COUNTS = (0.0, -1.0, 0.5, 2.0, 0.25, 4.0, 0.1, 10.0, 100.0)
+EPSILONS = (1e-3, 1e-6, 1e-9, 1e-12, 1e-5, 1e-4, 1e-2, 0.1, 1.0, 10.0)
+LIMITS = (10.0, 30.0, 50.0, 20.0, 80.0, 88.0, 100.0, 5.0, 1.0)
+SHIFTS = tuple(float(by) for size in range(2, 9) for by in (size, -size))
+SCALES = (1.0, 0.5, 0.25, 0.125, 0.1, 2.0)
+
+MEASURED: tuple[Measured, ...] = (
+    Measured("mask_fill", "puts_", FILLS, -math.inf, _masked, steps=_puts),
+    Measured(
+        "mask_fill",
+        "puts_",
+        FILLS,
+        -math.inf,
+        _has_dead_row,
+        steps=lambda number: dead_rows_zero(_puts(number)),
+        suffix="_but_dead_rows",
+    ),
+    Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),
+    Measured("scale", "times_", FACTORS, 1.0, _always, problem=_scale_times),
+    Measured("scale", "is_", SCALES, math.nan, _always, problem=lambda number: scaled_by(lambda _: number)),
+    Measured("bias_scale", "times_", COUNTS, 1.0, _biased, problem=bias_times),
+    Measured(
+        "softmax_denominator",
+        "plus_",
+        EPSILONS,
+        0.0,
+        _always,
+        steps=lambda number: denominator_plus(lambda _: np.asarray(number)),
+        bounded=False,
+    ),
+    Measured("logit_limit", "", LIMITS, math.inf, _always, steps=limited, bounded=False),
+    Measured(
+        "logit_limit", "", LIMITS, math.inf, _biased, steps=limited_after_bias, suffix="_after_bias", bounded=False
+    ),
+    Measured(
+        "causal_alignment",
+        "shifted_",
+        SHIFTS,
+        0.0,
+        _flagged,
+        problem=lambda number: moved_causal(lambda _: int(number)),
+        whole=True,
+        said=_shifted,
+    ),
+)

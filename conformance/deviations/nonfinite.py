@@ -1,0 +1,117 @@
+"""Deviations of what becomes of numbers that are none: masked ones that leak, and attended ones that are cleaned."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap
+from conformance.reference.pipeline import Steps, StepsMap, following, replacing, wrapping
+from conformance.reference.state import State
+from conformance.spec.problem import Array, Problem
+from conformance.spec.rounding import largest
+
+DECISION = "attended_nonfinite"
+
+Cleaning = Callable[[Array, str], Array]
+"""Numbers and the dtype that holds them -> the same numbers, cleaned."""
+
+LAST = {"sdpa": "answer", "mha": "residual"}
+"""The step after which there is an output."""
+
+
+def _zeroed(values: Array, _: str) -> Array:
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def _nan_zeroed(values: Array, _: str) -> Array:
+    return np.where(np.isnan(values), 0.0, values)
+
+
+def _clipped(values: Array, dtype: str) -> Array:
+    """As numpy.nan_to_num and torch.nan_to_num do it."""
+    return np.asarray(np.nan_to_num(values, nan=0.0, posinf=largest(dtype), neginf=-largest(dtype)))
+
+
+def _of_input(name: str, cleaned: Cleaning) -> ProblemMap:
+    """Clean the key or value as it came; the same problem where it is finite."""
+
+    def apply(problem: Problem) -> Problem:
+        array: Array = getattr(problem, name)
+        return problem if np.isfinite(array).all() else problem.but(**{name: cleaned(array, problem.dtype)})
+
+    return apply
+
+
+def _of_output(cleaned: Cleaning) -> StepsMap:
+    def clean(state: State) -> State:
+        return state.but(output=cleaned(state.output, state.problem.dtype))
+
+    def apply(steps: Steps, score: str) -> Steps:
+        operator = "mha" if any(step.name == LAST["mha"] for step in steps) else "sdpa"
+        return following(LAST[operator], "clean", clean)(steps, score)
+
+    return apply
+
+
+def _nan_row_zeroed(state: State) -> State:
+    """A maximum that skips NaN is minus infinity there, as in a row that attends nothing."""
+    numbers = (state.logits > -np.inf).any(axis=-1, keepdims=True)
+    return state.but(probs=np.where(np.isnan(state.probs) & ~numbers, 0.0, state.probs))
+
+
+def _values_leak(state: State) -> State:
+    return state.but(context=state.probs @ state.value)
+
+
+def _values_leak_where_added(state: State, weigh: HeadsMap) -> State:
+    """A weight of zero times NaN is NaN where -inf is added; what a boolean mask hides is left out."""
+    return weigh(state.but(bias=None)).but(bias=state.bias)
+
+
+def _keys_leak(state: State, mask: HeadsMap) -> State:
+    masked = mask(state)
+    leaking = state.logits + np.where(masked.logits == -np.inf, -np.inf, 0.0)
+    return masked.but(logits=np.where(np.isnan(leaking), leaking, masked.logits))
+
+
+def _keys_leak_where_added(state: State, mask: HeadsMap) -> State:
+    """NaN and -inf make NaN where they are added; a boolean mask replaces it."""
+    masked = mask(state)
+    return masked.but(logits=np.where(np.isnan(state.logits) & state.allowed, np.nan, masked.logits))
+
+
+def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
+    """Keys leak, and a weight that would be NaN is another one."""
+
+    def settle(state: State, ordinary: HeadsMap) -> State:
+        settled = ordinary(state)
+        return settled.but(probs=np.where(np.isnan(settled.probs), weights(state), settled.probs))
+
+    def apply(steps: Steps, score: str) -> Steps:
+        return wrapping("dead_rows", settle)(wrapping("mask", _keys_leak)(steps, score), score)
+
+    return apply
+
+
+def _cleaned(name: str, problem: ProblemMap) -> Deviation:
+    return Deviation(DECISION, name, problem=problem)
+
+
+ROWS: tuple[Deviation, ...] = (
+    Deviation("nonfinite_value", "leaks", steps=replacing("weigh", _values_leak)),
+    Deviation("nonfinite_value", "leaks_where_added", steps=wrapping("weigh", _values_leak_where_added)),
+    Deviation("nonfinite_key", "leaks", steps=wrapping("mask", _keys_leak)),
+    Deviation("nonfinite_key", "zeroes", steps=_keys_leak_as(lambda _: 0.0)),
+    Deviation(
+        "nonfinite_key", "takes_all", steps=_keys_leak_as(lambda state: np.where(np.isnan(state.logits), np.nan, 0.0))
+    ),
+    Deviation("nonfinite_key", "leaks_where_added", steps=wrapping("mask", _keys_leak_where_added)),
+    _cleaned("value_zeroed", _of_input("value", _zeroed)),
+    _cleaned("nan_value_zeroed", _of_input("value", _nan_zeroed)),
+    _cleaned("value_clipped", _of_input("value", _clipped)),
+    _cleaned("key_zeroed", _of_input("key", _zeroed)),
+    Deviation(DECISION, "nan_row_zeroed", steps=following("dead_rows", "nan_rows", _nan_row_zeroed)),
+    Deviation(DECISION, "output_zeroed", steps=_of_output(_zeroed)),
+    Deviation(DECISION, "nan_output_zeroed", steps=_of_output(_nan_zeroed)),
+    Deviation(DECISION, "output_clipped", steps=_of_output(_clipped)),
+)

@@ -1,0 +1,227 @@
+"""Deviations of a layer's parameters: other weights, biases or columns of them, and keys that it appends."""
+
+from collections.abc import Callable, Mapping
+from itertools import permutations
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, ProblemMap, with_params, without_params
+from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
+from conformance.reference.state import State
+from conformance.reference.steps import linear
+from conformance.spec.problem import Array, Problem
+
+PACKED = ("q", "k", "v")
+NAMES = {"q": "query", "k": "key", "v": "value"}
+BIASES = ("bq", "bk", "bv", "bo")
+WEIGHTS = ("wq", "wk", "wv", "wo")
+LEARNED = {"bias_k": "k", "bias_v": "v"}
+"""Parameter that is appended -> the letter of its projection."""
+
+
+def _interleaved_split(problem: Problem) -> Problem:
+    """Head h owns columns h, h + heads, h + 2 * heads, ... instead of a run of them."""
+    if problem.operator != "mha" or problem.num_heads == 1:
+        return problem
+    moved: dict[str, Array] = {}
+    for letter in PACKED:
+        heads = problem.num_heads if letter == "q" else problem.num_kv_heads
+        dim = problem.value_dim if letter == "v" else problem.head_dim
+        order = np.arange(heads * dim).reshape(dim, heads).T.reshape(-1)
+        names = [name for name in ("w" + letter, "b" + letter) if name in problem.params]
+        moved |= {name: problem.params[name][..., order] for name in names}
+    return with_params(problem, **moved)
+
+
+def _transposed(*names: str) -> ProblemMap:
+    """Transpose those of the weights that are square and of more than one number."""
+
+    def apply(problem: Problem) -> Problem:
+        given = {name: problem.params[name] for name in names if name in problem.params}
+        square = {name: np.ascontiguousarray(w.T) for name, w in given.items() if w.shape[0] == w.shape[1] > 1}
+        return with_params(problem, **square) if square else problem
+
+    return apply
+
+
+def _output_rows_by_head_dim(problem: Problem) -> Problem:
+    """Head h meets value_dim rows of wo from h * head_dim on, or the last ones where that is too far."""
+    wo, width = problem.params.get("wo"), problem.value_dim
+    if wo is None or problem.num_heads == 1 or width == problem.head_dim:
+        return problem
+    begins = np.minimum(np.arange(problem.num_heads) * problem.head_dim, wo.shape[0] - width)
+    return with_params(problem, wo=wo[(begins[:, None] + np.arange(width)).reshape(-1)])
+
+
+def _without(*names: str) -> ProblemMap:
+    return lambda problem: without_params(problem, *names)
+
+
+def _packed(order: tuple[str, ...]) -> ProblemMap:
+    """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
+    moved = tuple(zip(order, PACKED, strict=True))
+
+    def apply(problem: Problem) -> Problem:
+        given = problem.params
+        if not given or any(given["w" + read].shape != given["w" + written].shape for read, written in moved):
+            return problem
+        taken = {kind + read: given.get(kind + written) for kind in "wb" for read, written in moved}
+        every = {**given, **taken}.items()
+        return problem.but(params={name: array for name, array in every if array is not None})
+
+    return apply
+
+
+def _packed_by_head(problem: Problem) -> Problem:
+    """Columns that are packed as (qkv, head, dim) are read as (head, qkv, dim)."""
+    weights = [problem.params[name] for name in ("wq", "wk", "wv") if name in problem.params]
+    if problem.num_heads == 1 or len(weights) < len(PACKED) or len({each.shape for each in weights}) > 1:
+        return problem
+    moved: dict[str, Array] = {}
+    for kind in "wb":
+        packed = [problem.params[kind + letter] for letter in PACKED if kind + letter in problem.params]
+        if len(packed) == len(PACKED):
+            read = np.concatenate(packed, axis=-1).reshape(*packed[0].shape[:-1], problem.num_heads, 3, -1)
+            moved |= {kind + letter: read[..., n, :].reshape(packed[0].shape) for n, letter in enumerate(PACKED)}
+    return with_params(problem, **moved)
+
+
+def _taken_from(source: str, target: str, names: str) -> ProblemMap:
+    """Project one argument with the weight and bias of another, or its bias alone, where both are of one shape."""
+
+    def apply(problem: Problem) -> Problem:
+        found = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
+        fits = all(name in problem.params and problem.params[name].shape == found[name].shape for name in found)
+        return with_params(problem, **found) if found and fits else problem
+
+    return apply
+
+
+def _query_bias_unscaled(problem: Problem) -> Problem:
+    scale = problem.applied_scale
+    unscaled = "bq" not in problem.params or scale in (0.0, 1.0)
+    return problem if unscaled else with_params(problem, bq=problem.params["bq"] / scale)
+
+
+def _output_bias_times(count: Callable[[Problem], int]) -> ProblemMap:
+    def apply(problem: Problem) -> Problem:
+        bias, times = problem.params.get("bo"), count(problem)
+        return problem if bias is None or times == 1 else with_params(problem, bo=bias * times)
+
+    return apply
+
+
+def _no_output_projection(problem: Problem) -> Problem:
+    if "wo" not in problem.params or problem.params["wo"].shape != (problem.num_heads * problem.value_dim,) * 2:
+        return problem
+    return without_params(problem, "wo", "bo")
+
+
+def _activated(activation: str | None) -> ProblemMap:
+    """Another activation of the projections."""
+
+    def apply(problem: Problem) -> Problem:
+        other = problem.operator == "mha" and problem.activation != activation
+        return problem.but(activation=activation) if other else problem
+
+    return apply
+
+
+def _joined(problem: Problem) -> Problem:
+    """Where query and output are of one width."""
+    wo = problem.params.get("wo")
+    width = problem.num_heads * problem.value_dim if wo is None else wo.shape[1]
+    fits = problem.operator == "mha" and width == problem.query.shape[-1]
+    return problem.but(residual=True) if fits and not problem.residual else problem
+
+
+def _appended_before(problem: Problem) -> Problem:
+    """Append before the projection: the learned rows are taken for inputs, where they are as wide."""
+    params: Mapping[str, Array] = problem.params
+    for name, letter in LEARNED.items():
+        weight = params.get("w" + letter)
+        if name not in params or weight is None or weight.shape[0] != params[name].shape[0]:
+            return problem
+        params = {**params, name: linear(params[name][None], weight, params.get("b" + letter))[0]}
+    return problem.but(params=params)
+
+
+def _appended(problem: Problem) -> int:
+    return problem.weights_shape[-1] - problem.seq_len_k
+
+
+def _where_appended(change: StepsMap) -> StepsMap:
+    """The operator may append nothing."""
+
+    def apply(steps: Steps, score: str) -> Steps:
+        return change(steps, score) if any(step.name == "append" for step in steps) else steps
+
+    return apply
+
+
+def _hidden(hide: Callable[[State], Array]) -> StepsMap:
+    """Let masks concern the appended keys; `hide` says which rows attend them, (..., seq_len_q, extra)."""
+
+    def hidden(state: State) -> State:
+        if not _appended(state.problem) or not state.problem.groups:
+            return state
+        allowed = state.allowed.copy()
+        allowed[..., state.problem.seq_len_k :] &= hide(state)
+        return state.but(allowed=allowed)
+
+    return _where_appended(following("append", "appended_keys", hidden))
+
+
+def _later(state: State) -> Array:
+    """A causal mask is made for all keys: an appended key is a later one."""
+    problem = state.problem
+    offsets = [group.offset for group in problem.groups if group.offset is not None]
+    if not offsets:
+        return np.asarray(True)
+    keys = problem.seq_len_k + np.arange(_appended(problem))
+    return np.asarray(keys[None, :] <= np.arange(problem.seq_len_q)[:, None] + min(offsets))
+
+
+def _appended_first(state: State, append: Callable[[State], State]) -> State:
+    """Appended keys come first; the masks are still padded at the end."""
+    appended, extra = append(state), _appended(state.problem)
+    return appended.but(key=np.roll(appended.key, extra, axis=2), value=np.roll(appended.value, extra, axis=2))
+
+
+def _row(decision: str, name: str, problem: ProblemMap, *, bounded: bool = True) -> Deviation:
+    return Deviation(decision, name, problem=problem, bounded=bounded)
+
+
+ROWS: tuple[Deviation, ...] = (
+    _row("head_split", "interleaved", _interleaved_split),
+    _row("weight_orientation", "transposed", _transposed(*WEIGHTS)),
+    *(_row("weight_orientation", f"{name}_transposed", _transposed(name)) for name in WEIGHTS),
+    _row("weight_orientation", "wo_by_head_dim", _output_rows_by_head_dim),
+    _row("projection_activation", "relu", _activated("relu")),
+    _row("projection_activation", "ignored", _activated(None)),
+    _row("residual", "unasked", _joined),
+    _row("residual", "ignored", lambda problem: problem.but(residual=False) if problem.residual else problem),
+    _row("projection_bias", "ignored", _without(*BIASES)),
+    *(_row("projection_bias", f"without_{name}", _without(name)) for name in BIASES),
+    _row("projection_bias", "bq_unscaled", _query_bias_unscaled),
+    _row("projection_bias", "bo_of_each_head", _output_bias_times(lambda p: p.num_heads), bounded=False),
+    _row("projection_bias", "bo_twice", _output_bias_times(lambda _: 2), bounded=False),
+    *(
+        _row("projection_bias", f"b{source}_for_{NAMES[target]}", _taken_from(source, target, "b"))
+        for source, target in permutations(PACKED, 2)
+        if target != "k"  # softmax cancels it
+    ),
+    *(
+        _row("projection_order", f"w{source}_for_{NAMES[target]}", _taken_from(source, target, "wb"))
+        for source, target in permutations(PACKED, 2)
+    ),
+    *(_row("projection_order", "".join(order), _packed(order)) for order in permutations(PACKED) if order != PACKED),
+    _row("projection_order", "by_head", _packed_by_head),
+    _row("output_projection", "missing", _no_output_projection),
+    _row("bias_kv", "ignored", _without(*LEARNED)),
+    _row("bias_kv", "projected", _appended_before, bounded=False),
+    _row("zero_key", "ignored", lambda problem: problem.but(zero_key=False) if problem.zero_key else problem),
+    Deviation("appended_keys", "masked", steps=_hidden(lambda _: np.asarray(False))),
+    Deviation("appended_keys", "under_causal", steps=_hidden(_later)),
+    Deviation("appended_keys", "first", steps=_where_appended(wrapping("append", _appended_first))),
+)

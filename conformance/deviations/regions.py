@@ -1,0 +1,163 @@
+"""Deviations of which places are attended: masks combined, keys left out or shown, padding read otherwise."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, ProblemMap, each_group
+from conformance.deviations.edges import CAUSAL, causal
+from conformance.deviations.tiles import of_each_block
+from conformance.spec.masks import as_bool, is_boolean
+from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.rounding import largest
+
+UNGIVEN = "ungiven"
+"""What stands for the argument and the kind of a mask that nobody gave."""
+
+
+def _also(problem: Problem, attended: Array) -> Problem:
+    """One more mask, broadcastable to the logits."""
+    return problem.but(groups=(*problem.groups, Group(UNGIVEN, (UNGIVEN,), "bool", attended)))
+
+
+def _last_wins(problem: Problem) -> Problem:
+    return problem.but(groups=problem.groups[-1:]) if len(problem.groups) > 1 else problem
+
+
+def _any_allows(*, flags: bool) -> ProblemMap:
+    """One mask in place of all boolean ones, with flags and windows or without: attended where any of them attends."""
+
+    def either(problem: Problem) -> Problem:
+        booleans = [each for each in problem.groups if is_boolean(each) and (flags or each.element != "flag")]
+        if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
+            return problem
+        values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(group).values for group in booleans)))
+        kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
+        others = [group for group in problem.groups if all(group is not one for one in booleans)]
+        return problem.but(groups=(Group(booleans[0].slot, kinds, "bool", values), *others))
+
+    return either
+
+
+def _without_flag(problem: Problem) -> Problem:
+    """No causal flag, whichever argument carries it."""
+    return each_group(lambda _, group: None if _is_causal(group) else group)(problem)
+
+
+def _is_causal(group: Group) -> bool:
+    return group.offset is not None or group.moved == CAUSAL
+
+
+def _causal_unasked(problem: Problem) -> Problem:
+    if any(_is_causal(group) for group in problem.groups):
+        return problem
+    return _also(problem, causal(problem.seq_len_q, problem.seq_len_k, 0))
+
+
+def _always(position: Callable[[Problem], Array]) -> ProblemMap:
+    """Let every mask attend where `position` says so, broadcastable to (seq_len_q, seq_len_k); finite biases stay."""
+
+    def shown(problem: Problem, group: Group) -> Group:
+        seen = position(problem)
+        if group.element == "float":
+            return replace(group, values=np.where(seen & (group.values == -np.inf), 0.0, group.values))
+        return replace(group, element="bool", values=(group.values != 0) | seen, offset=None, window=None)
+
+    return each_group(shown)
+
+
+def _lowest_masks(problem: Problem, group: Group) -> Group:
+    """-inf where a float mask holds the most negative number of the dtype, which models hand over in its place."""
+    lowest = group.values == -largest(problem.dtype)
+    if group.element != "float" or not lowest.any():
+        return group
+    return replace(group, values=np.where(lowest, -np.inf, group.values))
+
+
+def _without_key(place: int) -> ProblemMap:
+    """Attend all keys but one; of a single one nothing is left."""
+
+    def apply(problem: Problem) -> Problem:
+        kept = np.ones((1, 1, 1, problem.seq_len_k), dtype=bool)
+        kept[..., place] = False
+        return _also(problem, kept)
+
+    return apply
+
+
+def _first_keys(problem: Problem, count: int) -> Problem:
+    return _also(problem, (np.arange(problem.seq_len_k) < count)[None, None, None])
+
+
+def _tail_dropped(block: int) -> ProblemMap:
+    """Keys after the last whole block are not attended, if there is a whole one."""
+
+    def apply(problem: Problem) -> Problem:
+        whole = problem.seq_len_k // block * block
+        return problem if whole in (0, problem.seq_len_k) else _first_keys(problem, whole)
+
+    return apply
+
+
+def _whole_dropped(block: int) -> ProblemMap:
+    """A last block that is full counts as empty: its length is taken for the remainder."""
+
+    def apply(problem: Problem) -> Problem:
+        keys = problem.seq_len_k
+        return _first_keys(problem, keys - block) if keys % block == 0 else problem
+
+    return apply
+
+
+def padded(problem: Problem) -> Array | None:
+    """True where a key is padded (batch or 1, 1, 1, seq_len_k); None where no mask is padding of keys alone."""
+    padding = [group for group in problem.groups if _is_padding(group)]
+    return np.asarray(~np.logical_and.reduce([group.values != 0 for group in padding])) if padding else None
+
+
+def _is_padding(group: Group) -> bool:
+    """Whether it hides keys for all queries and heads of an item, and nothing else."""
+    return group.kinds == ("key_padding",) and group.element != "float" and group.values.shape[1:3] == (1, 1)
+
+
+def _zeroed(*names: str) -> ProblemMap:
+    """Arrays as they are handed over, (batch, ..., seq_len_k, width), times the padding, which masks nothing."""
+
+    def apply(problem: Problem) -> Problem:
+        hidden = padded(problem)
+        if hidden is None:
+            return problem
+        kept = ~hidden.swapaxes(-1, -2)
+        groups = tuple(group for group in problem.groups if not _is_padding(group))
+        return problem.but(groups=groups, **{name: _times(getattr(problem, name), kept) for name in names})
+
+    return apply
+
+
+def _times(array: Array, kept: Array) -> Array:
+    """kept: (batch or 1, 1, seq_len_k, 1); an array of mha has no axis of heads."""
+    return np.asarray(array * (kept if array.ndim == kept.ndim else kept[:, 0]))
+
+
+def _row(decision: str, name: str, problem: ProblemMap) -> Deviation:
+    return Deviation(decision, name, problem=problem)
+
+
+ROWS: tuple[Deviation, ...] = (
+    _row("mask_combination", "last_wins", _last_wins),
+    _row("mask_combination", "or_of_arrays", _any_allows(flags=False)),
+    _row("mask_combination", "or", _any_allows(flags=True)),
+    _row("lowest_bias", "masks", each_group(_lowest_masks)),
+    _row("causal_mask", "ignored", _without_flag),
+    _row("causal_mask", "ignored_beside_others", lambda p: _without_flag(p) if len(p.groups) > 1 else p),
+    _row("causal_mask", "unasked", _causal_unasked),
+    _row("always_attended", "first_key", _always(lambda p: np.arange(p.seq_len_k)[None, :] == 0)),
+    _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),
+    _row("key_tail", "last_dropped", _without_key(-1)),
+    _row("key_tail", "first_dropped", _without_key(0)),
+    *of_each_block("key_tail", "dropped", _tail_dropped),
+    *of_each_block("key_tail", "whole_dropped", _whole_dropped),
+    _row("padded_keys", "zeroed", _zeroed("key")),
+    _row("padded_keys", "zeroed_with_values", _zeroed("key", "value")),
+)

@@ -1,0 +1,170 @@
+"""Deviations of the softmax: its axis, its maximum, its denominator, and rows that have nothing to attend."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from conformance.deviations.deviation import Deviation, HeadsMap
+from conformance.reference.pipeline import Steps, StepsMap, following, replace_step, replacing, wrapping
+from conformance.reference.state import State
+from conformance.reference.steps import softmax, widened
+from conformance.spec.masks import as_bool, is_boolean
+from conformance.spec.problem import Array
+from conformance.spec.rounding import largest, round_to, smallest_subnormal
+
+RECOMPUTED = "recomputed_weights"
+"""The decision of how a backward pass gets the weights again."""
+
+
+def _over(*axes: int) -> StepsMap:
+    """Normalise over other axes."""
+
+    def normalise(state: State) -> State:
+        dead = np.all(state.logits == -np.inf, axis=-1)
+        top = state.logits.max(axis=axes, keepdims=True)
+        exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
+        total = exponentials.sum(axis=axes, keepdims=True)
+        return state.but(probs=np.where(total == 0.0, 0.0, exponentials / total), dead=dead)
+
+    return replacing("softmax", normalise)
+
+
+def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
+    """Add `more`, of the logit that is subtracted, to the sum of exponentials; rows then sum to less than one."""
+
+    def normalise(state: State) -> State:
+        dead = np.all(state.logits == -np.inf, axis=-1)
+        top = np.where(dead[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+        exponentials = np.exp(state.logits - top)
+        probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
+        return state.but(probs=probs, dead=dead)
+
+    return replacing("softmax", normalise)
+
+
+def _not_normalised(state: State, ordinary: HeadsMap) -> State:
+    """The exponentials of what is below the maximum of a row, as they are."""
+    top = state.logits.max(axis=-1, keepdims=True)
+    return ordinary(state).but(probs=np.exp(state.logits - np.where(np.isfinite(top), top, 0.0)))
+
+
+def _twice(state: State, ordinary: HeadsMap) -> State:
+    """What a mask hid has a weight of zero the first time, and e^0 the second."""
+    done = ordinary(state)
+    return done.but(probs=ordinary(done.but(logits=done.probs)).probs)
+
+
+def _without_maximum(underflown: float) -> StepsMap:
+    """
+    No maximum is subtracted, in an arithmetic whose numbers end.
+
+    An exponential that overflows is infinite: infinity over infinity for its key, zero for the others. A sum of numbers
+    that overflows alone makes zeros of all; exponentials that all underflow are `underflown`.
+    """
+
+    def apply(steps: Steps, score: str) -> Steps:
+        most, least = math.log(largest(score)), math.log(smallest_subnormal(score))
+
+        def overflowing(state: State) -> State:
+            done = softmax(state)
+            top = state.logits.max(axis=-1, keepdims=True)
+            over = state.logits > most
+            total = top + np.log(np.exp(state.logits - top).sum(axis=-1, keepdims=True))
+            probs = np.where(total > most, np.where(over, np.nan, 0.0), done.probs)
+            return done.but(probs=np.where(top < least, underflown, probs))
+
+        return replace_step(steps, "softmax", overflowing)
+
+    return apply
+
+
+def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
+    """
+    Subtract another number than the greatest attended logit: the weights are the same until exponentials underflow.
+
+    A row of which nothing is left is zero.
+    """
+
+    def apply(steps: Steps, score: str) -> Steps:
+        def change(state: State, ordinary: HeadsMap) -> State:
+            done = ordinary(state)
+            top = peak(state)
+            if np.all(top == state.logits.max(axis=-1, keepdims=True)):
+                return done
+            taken = np.where(np.isinf(top), 0.0, top)  # NaN is the greatest of all, and makes NaN of every logit
+            exponentials = round_to(np.exp(state.logits - taken), score)
+            total = exponentials.sum(axis=-1, keepdims=True)
+            return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
+
+        return wrapping("softmax", change)(steps, score)
+
+    return apply
+
+
+def _peak_of_masked(state: State) -> Array:
+    """A masked logit takes part with its bias, which an infinite one takes out of it."""
+    bias = 0.0 if state.bias is None else state.bias
+    return np.asarray((state.capped + bias).max(axis=-1, keepdims=True))
+
+
+def _peak_of_all(state: State) -> Array:
+    return np.asarray(state.logits.max(keepdims=True))
+
+
+def _dead_rows(weights: Callable[[State], Array | float]) -> StepsMap:
+    """Other weights in rows with nothing to attend, broadcastable to those of all rows."""
+
+    def settle(state: State) -> State:
+        if not state.dead.any():
+            return state
+        return state.but(probs=np.where(state.dead[..., None], weights(state), state.probs), absorbed=state.dead)
+
+    return replacing("dead_rows", settle)
+
+
+def _unpadded(state: State) -> Array:
+    """The mean over keys that are not padded, over all keys of an item without any."""
+    problem = state.problem
+    keys = np.ones(problem.logits_shape, dtype=bool)
+    for group in problem.groups:
+        if group.kinds == ("key_padding",) and is_boolean(group):
+            keys &= as_bool(group).values != 0
+    keys = np.asarray(keys | ~keys.any(axis=-1, keepdims=True))
+    keys = widened(keys, state.logits.shape[-1] - keys.shape[-1], fill=True)
+    return np.asarray(keys / keys.sum(axis=-1, keepdims=True))
+
+
+def _weights_kept(state: State, ordinary: HeadsMap) -> State:
+    """The dropout of 2012, before it was inverted: inference multiplies by the probability of being kept."""
+    settled, dropped = ordinary(state), state.problem.dropout_p
+    return settled if dropped is None else settled.but(probs=settled.probs * (1.0 - dropped))
+
+
+def _softmax(decision: str, name: str, steps: StepsMap) -> Deviation:
+    return Deviation(decision, name, steps=steps, bounded=False)
+
+
+ROWS: tuple[Deviation, ...] = (
+    Deviation("fully_masked_row", "nan", steps=replacing("dead_rows", lambda state: state)),
+    Deviation("fully_masked_row", "uniform", steps=_dead_rows(lambda state: 1.0 / state.logits.shape[-1])),
+    Deviation("fully_masked_row", "uniform_unpadded", steps=_dead_rows(_unpadded)),
+    Deviation("softmax_axis", "queries", steps=_over(-2)),
+    Deviation("softmax_axis", "heads", steps=_over(1)),
+    Deviation("softmax_axis", "items", steps=_over(0)),
+    Deviation("softmax_axis", "items_and_heads", steps=_over(0, 1)),
+    Deviation("softmax_axis", "queries_and_keys", steps=_over(-2, -1)),
+    _softmax("softmax_count", "twice", wrapping("softmax", _twice)),
+    _softmax("softmax_denominator", "missing", wrapping("softmax", _not_normalised)),
+    _softmax("softmax_denominator", "plus_one", denominator_plus(lambda top: np.exp(-top))),
+    _softmax("inactive_dropout", "scales_weights", wrapping("dead_rows", _weights_kept)),
+    Deviation("softmax_maximum", "missing", steps=_without_maximum(math.nan)),
+    Deviation("softmax_maximum", "missing_guarded", steps=_without_maximum(0.0)),
+    _softmax("softmax_maximum", "of_masked_keys", _subtracting(_peak_of_masked)),
+    _softmax("softmax_maximum", "of_all", _subtracting(_peak_of_all)),
+    Deviation(
+        RECOMPUTED,
+        "unnormalised",
+        steps=following("softmax", "recomputed weights", lambda state: state.but(normalises=False)),
+    ),
+)

@@ -1,0 +1,1 @@
+"""What is right: float64 attention in named steps, and its gradients."""

@@ -1,0 +1,130 @@
+"""The steps of attention in their order, and how an order is changed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from conformance.reference.state import State, begin
+from conformance.reference.steps import (
+    activate,
+    add_bias,
+    add_residual,
+    answer_context,
+    answer_weights,
+    append,
+    cap,
+    group,
+    mask,
+    merge,
+    multiply,
+    project,
+    project_out,
+    scale,
+    settle_dead_rows,
+    softmax,
+    split,
+    weigh,
+)
+from conformance.spec.problem import Problem
+
+
+@dataclass(frozen=True)
+class Step:
+    """One named stage of attention."""
+
+    name: str
+    apply: Callable[[State], State]
+
+
+Steps = tuple[Step, ...]
+
+CORE: Steps = (
+    Step("group", group),
+    Step("multiply", multiply),
+    Step("scale", scale),
+    Step("softcap", cap),
+    Step("bias", add_bias),
+    Step("mask", mask),
+    Step("softmax", softmax),
+    Step("dead_rows", settle_dead_rows),
+    Step("weigh", weigh),
+    Step("weights", answer_weights),
+)
+SDPA: Steps = (*CORE, Step("answer", answer_context))
+MHA: Steps = (
+    Step("project", project),
+    Step("activate", activate),
+    Step("split", split),
+    Step("append", append),
+    *CORE,
+    Step("merge", merge),
+    Step("project_out", project_out),
+    Step("residual", add_residual),
+)
+STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
+"""The steps of each operator, in order."""
+
+
+def run(problem: Problem, steps: Steps) -> State:
+    """Compute `problem` by `steps`; what precedes the first that is not the operator's own is not computed again."""
+    usual = STEPS[problem.operator]
+    shared = next((n for n, pair in enumerate(zip(steps, usual, strict=False)) if pair[0] is not pair[1]), len(usual))
+    state = _after(problem, min(shared, len(steps)))
+    for step in steps[shared:]:
+        state = step.apply(state)
+    return state
+
+
+@lru_cache(maxsize=64)
+def _after(problem: Problem, count: int) -> State:
+    """The state after so many of the operator's own steps; those of the last few problems are kept."""
+    return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
+
+
+def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
+    """
+    The same steps with another function under `name`.
+
+    Raises:
+        KeyError: there is no such step.
+    """
+    if all(step.name != name for step in steps):
+        raise KeyError(f"no step {name!r} among {', '.join(step.name for step in steps)}")
+    return tuple(Step(name, apply) if step.name == name else step for step in steps)
+
+
+def insert_after(steps: Steps, name: str, step: Step) -> Steps:
+    """
+    The same steps with one more after `name`.
+
+    Raises:
+        KeyError: there is no such step.
+    """
+    index = next((i for i, each in enumerate(steps) if each.name == name), None)
+    if index is None:
+        raise KeyError(f"no step {name!r} among {', '.join(each.name for each in steps)}")
+    return (*steps[: index + 1], step, *steps[index + 1 :])
+
+
+StepsMap = Callable[[Steps, str], Steps]
+"""Steps and the dtype of the logits -> other steps."""
+
+
+def replacing(name: str, apply: Callable[[State], State]) -> StepsMap:
+    """Another function under `name`."""
+    return lambda steps, _: replace_step(steps, name, apply)
+
+
+def wrapping(name: str, change: Callable[[State, Callable[[State], State]], State]) -> StepsMap:
+    """A function under `name` that is handed the state and the function it replaces."""
+
+    def apply(steps: Steps, _: str) -> Steps:
+        ordinary = next(step.apply for step in steps if step.name == name)
+        return replace_step(steps, name, lambda state: change(state, ordinary))
+
+    return apply
+
+
+def following(name: str, label: str, apply: Callable[[State], State]) -> StepsMap:
+    """One more step, called `label`, after `name`."""
+    return lambda steps, _: insert_after(steps, name, Step(label, apply))

@@ -1,0 +1,204 @@
+"""
+Attention in float64, as short named steps on one record.
+
+There is no option in here: a different way of doing attention is a different problem, a different tuple
+of steps or a different reply (see `deviation`). Formulas: Vaswani et al. 2017, section 3.2, with the mask, bias and
+fully masked row of the ONNX `Attention` operator (opset 23 and later).
+"""
+
+import numpy as np
+
+from conformance.reference.state import State
+from conformance.spec.problem import Array
+
+
+def linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    """Compute x @ weight + bias, with weight (in, out)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = x @ weight
+        return product if bias is None else product + bias
+
+
+def project(state: State) -> State:
+    """Apply the three input projections of multi-head attention."""
+    params = state.problem.params
+    projected = {
+        name: linear(array, params["w" + name[0]], params.get("b" + name[0]))
+        for name, array in (("query", state.query), ("key", state.key), ("value", state.value))
+    }
+    return state.but(**projected)
+
+
+def activate(state: State) -> State:
+    """Apply the activation, if there is one, to the projected query, key and value."""
+    if state.problem.activation is None:
+        return state
+    return state.but(**{name: np.maximum(getattr(state, name), 0.0) for name in ("query", "key", "value")})
+
+
+def split_heads(x: Array, heads: int) -> Array:
+    """(batch, seq_len, heads * dim) to (batch, heads, seq_len, dim): head h owns columns h*dim to (h+1)*dim."""
+    batch, length, width = x.shape
+    return x.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
+
+
+def split(state: State) -> State:
+    """Give each head its columns."""
+    problem = state.problem
+    return state.but(
+        query=split_heads(state.query, problem.num_heads),
+        key=split_heads(state.key, problem.num_kv_heads),
+        value=split_heads(state.value, problem.num_kv_heads),
+    )
+
+
+def append(state: State) -> State:
+    """
+    Append the learned key and value, then those of zeros; no mask concerns them.
+
+    torch.nn.MultiheadAttention, add_bias_kv and add_zero_attn: appended after the projection, masks padded.
+    """
+    problem = state.problem
+    extra = problem.weights_shape[-1] - problem.seq_len_k
+    if not extra:
+        return state
+    return state.but(
+        key=lengthened(state.key, problem.params.get("bias_k"), zero=problem.zero_key),
+        value=lengthened(state.value, problem.params.get("bias_v"), zero=problem.zero_key),
+        allowed=widened(state.allowed, extra, fill=True),
+        bias=None if state.bias is None else widened(whole_rows(state.bias, problem.seq_len_k), extra, fill=0.0),
+    )
+
+
+def lengthened(array: Array, learned: Array | None, *, zero: bool) -> Array:
+    """(batch, heads, seq_len, dim) with a learned row (heads * dim,), or None, and with one of zeros after it."""
+    batch, heads, _, dim = array.shape
+    rows = [array]
+    if learned is not None:
+        rows.append(np.broadcast_to(learned.reshape(1, heads, 1, dim), (batch, heads, 1, dim)))
+    if zero:
+        rows.append(np.zeros((batch, heads, 1, dim)))
+    return np.concatenate(rows, axis=2)
+
+
+def widened(values: Array, extra: int, *, fill: float) -> Array:
+    """Give an array over (..., keys) so many keys more."""
+    return np.concatenate([values, np.full((*values.shape[:-1], extra), fill, dtype=values.dtype)], axis=-1)
+
+
+def whole_rows(values: Array, keys: int) -> Array:
+    """An array over (..., keys or 1) over all keys."""
+    return np.broadcast_to(values, (*values.shape[:-1], keys))
+
+
+def group(state: State) -> State:
+    """Share each key and value head among consecutive query heads."""
+    repeats = state.problem.num_heads // state.problem.num_kv_heads
+    if repeats == 1:
+        return state
+    return state.but(key=np.repeat(state.key, repeats, axis=1), value=np.repeat(state.value, repeats, axis=1))
+
+
+def multiply(state: State) -> State:
+    """Query . key; positions that are not attended are never multiplied (a NaN there stays there)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return state.but(products=state.query @ state.key.swapaxes(-1, -2))
+
+
+def scale(state: State) -> State:
+    """Multiply the products by the scale."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return state.but(scaled=state.products * state.scale)
+
+
+def cap(state: State) -> State:
+    """Bend the scaled products to less than the cap, before bias and mask (ONNX Attention, opset 23)."""
+    limit = state.problem.softcap
+    return state.but(capped=state.scaled if limit is None else bent(state.scaled, limit))
+
+
+def bent(scaled: Array, limit: float) -> Array:
+    """Compute limit * tanh(scaled / limit)."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(limit * np.tanh(scaled / limit))
+
+
+def add_bias(state: State) -> State:
+    """Add the additive masks to the logits."""
+    with np.errstate(invalid="ignore"):
+        return state.but(logits=state.capped if state.bias is None else state.capped + state.bias)
+
+
+def mask(state: State) -> State:
+    """Set the logits of positions that are not attended to -inf."""
+    return state.but(logits=np.where(attended(state), state.logits, -np.inf))
+
+
+def attended(state: State) -> Array:
+    """What neither a boolean mask nor a bias of -inf hides, (batch, num_heads, seq_len_q, seq_len_k)."""
+    return state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
+
+
+def softmax(state: State) -> State:
+    """Weights over the keys; a row with nothing to attend is NaN (0/0) here."""
+    dead = np.all(state.logits == -np.inf, axis=-1)
+    with np.errstate(invalid="ignore"):
+        exponentials = np.exp(state.logits - state.logits.max(axis=-1, keepdims=True))
+        probs = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return state.but(probs=probs, dead=dead)
+
+
+def settle_dead_rows(state: State) -> State:
+    """A row with nothing to attend has no weights: zeros (ONNX Attention since 1.23, torch SDPA)."""
+    return state.but(probs=np.where(state.dead[..., None], 0.0, state.probs))
+
+
+def weigh(state: State) -> State:
+    """Weights . value; a value that is masked and without weight does not reach the output, finite or not."""
+    value = state.value
+    if not np.isfinite(value).all():
+        return state.but(context=_weigh_nonfinite(state, value))
+    with np.errstate(invalid="ignore"):  # weights that are no numbers
+        return state.but(context=state.probs @ value)
+
+
+def _weigh_nonfinite(state: State, value: Array) -> Array:
+    """Of what is attended a weight that is too small for a number times infinity is none."""
+    counts = (state.probs != 0.0) | attended(state)
+    with np.errstate(invalid="ignore"):
+        terms = np.where(counts[..., None], state.probs[..., None] * value[..., None, :, :], 0.0)
+        return np.asarray(terms.sum(axis=-2))
+
+
+def merge_heads(x: Array) -> Array:
+    """(batch, heads, seq_len, dim) to (batch, seq_len, heads * dim)."""
+    batch, heads, length, dim = x.shape
+    return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * dim)
+
+
+def merge(state: State) -> State:
+    """Put the heads side by side."""
+    return state.but(output=merge_heads(state.context))
+
+
+def project_out(state: State) -> State:
+    """Apply the output projection, if there is one."""
+    params = state.problem.params
+    if "wo" not in params:
+        return state
+    return state.but(output=linear(state.output, params["wo"], params.get("bo")))
+
+
+def add_residual(state: State) -> State:
+    """Add the query, as it came, to the output."""
+    return state.but(output=state.output + state.problem.query) if state.problem.residual else state
+
+
+def answer_context(state: State) -> State:
+    """The output of sdpa is the context itself."""
+    return state.but(output=state.context)
+
+
+def answer_weights(state: State) -> State:
+    """The weights are returned as they met the values."""
+    return state.but(weights=state.probs)

@@ -1,0 +1,88 @@
+"""A word that is mistyped: what is wrong, what may have been meant, exit code 4; and nothing typed at all."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.cli.main import main
+from conformance.deviations.catalogue import find
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The last line of what a wrong command prints; its exit code is that of wrong usage."""
+    try:
+        code = main(words)
+    except SystemExit as left:
+        code = int(left.code or 0)
+    assert code == 4
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("rnu", "conformance: argument COMMAND: invalid choice: 'rnu'; did you mean 'run'?; see conformance --help"),
+        ("--verison", "conformance: there is no option --verison; did you mean --version?; see conformance --help"),
+        ("run --jbos 3", "there is no option --jbos; did you mean --jobs?; see conformance run --help"),
+        ("run --jbos=3", "there is no option --jbos; did you mean --jobs?"),
+        ("bisect --pakage keras", "there is no option --pakage; did you mean --package?"),
+        ("schema -z", "there is no option -z; there are -h, --help; see conformance schema --help"),
+        ("list", "the following arguments are required: cases|adapters"),
+        ("list adaptors", "invalid choice: 'adaptors'; there are cases, adapters; see conformance list --help"),
+        ("run --device gpu", "argument --device: invalid choice: 'gpu'; there are cpu, cuda"),
+        ("schema verdct", "invalid choice: 'verdct'; there are cases, verdict, comparison, baseline"),
+        ("run -j x", "argument -j/--jobs: 'x' is no whole number: give one from 1, such as 2"),
+        ("run -j -1", "argument -j/--jobs: -1 is less than one"),
+        ("compare a b --skip-budget x", "'x' is no whole number: give one from 0, such as 2"),
+        ("run --timeout x", "argument --timeout: x is no positive number of seconds"),
+        ("run cases -x more", "unexpected argument 'more': what is no option stands together, not between options"),
+        ("run --resume -a numpy.sdpa", "--resume goes on with a run that was cut: name its folder, such as --out "),
+        ("list cases -k mask/*", "no case matches mask/*; did you mean 'masks/*'? conformance list cases has"),
+        ("list cases -k masks/* -k zzz", "no case matches zzz; conformance list cases has their ids"),
+        ("run -a trch.*", "no subject matches 'trch.*'; the nearest name is 'torch.*'"),
+        ("port zzz numpy.mha", "no subject matches 'zzz'; conformance list adapters has their names"),
+        ("report reports/lates", "there is no run folder reports/lates; did you mean reports/latest?"),
+        ("repro reports/lates a b", "there is no run folder reports/lates; did you mean reports/latest?"),
+        ("known update --from reports/lates", "there is no run folder reports/lates; did you mean reports/latest?"),
+        ("compare reports/latest reports/lates", "reports/latest holds no run.jsonl: give a run folder"),
+        (
+            "compare reports/lates reports/latest",
+            "there is no run folder or baseline reports/lates; did you mean reports/latest?",
+        ),
+        ("report reports/latest", "no run log here; a run folder is what `conformance run` writes"),
+        ("validate casse", "there is no case file or folder casse; did you mean cases?"),
+        ("run --known konwn.yaml -a numpy.sdpa", "there is no file konwn.yaml; did you mean known.yaml?"),
+    ],
+)
+def test_a_mistyped_word_is_told_with_the_nearest(
+    words: str, expected: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cases").mkdir()
+    (tmp_path / "known.yaml").touch()
+    (tmp_path / "reports" / "latest").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert expected in said(capsys, *words.split())
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["cases", "known.yaml", "reports"]
+
+
+def test_nothing_typed_prints_what_to_type_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 12
+    assert "conformance --help lists every command" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("decision", "name", "hint"),
+    [
+        ("polarity", "ignore", "it is about one mask argument, whose name stands in brackets, such as polarity[mask]="),
+        ("scale[mask]", "none", "it is about no argument: write scale=none"),
+        ("fully_maskd_row", "nan", "there is no decision 'fully_maskd_row'; did you mean fully_masked_row?"),
+        ("polarty[mask]", "ignore", "there is no decision 'polarty'; did you mean polarity?"),
+        ("zzz", "nan", "there is no decision 'zzz'"),
+    ],
+)
+def test_a_mistyped_decision_is_told_with_the_nearest(decision: str, name: str, hint: str) -> None:
+    with pytest.raises(KeyError) as caught:
+        find(decision, name)
+    assert hint in caught.value.args[0]

@@ -1,0 +1,1014 @@
+"""Every deviation that has a number of its own, on problems small enough to be worked by hand."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.deviations.catalogue import compose
+from conformance.deviations.edges import causal, window
+from conformance.oracle.evaluate import evaluate
+from conformance.spec.problem import Array, Group, Problem
+
+LOG2, LOG3 = float(np.log(2.0)), float(np.log(3.0))
+EYE = np.eye(2)
+UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
+"""(x, y) to (0, x); its transpose takes it to (y, 0)."""
+
+
+def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
+    """Arrays are (batch, num_heads, seq_len, dim) lists."""
+    arrays = [np.asarray(x, dtype=np.float64) for x in (query, key, value)]
+    settings: dict[str, Any] = {"scale": 1.0, **fields}
+    heads, kv_heads, width, value_width = (arrays[i].shape[axis] for i, axis in ((0, 1), (1, 1), (0, 3), (2, 3)))
+    return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
+
+
+def two_keys(*groups: Group, **fields: Any) -> Problem:
+    """Two queries; logits 0 and ln 3 for the first, ln 3 and 0 for the second; values 4 and 8: outputs 7 and 5."""
+    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], groups=groups, **fields)
+
+
+def even(value: Any, queries: int, *groups: Group, **fields: Any) -> Problem:
+    """All logits are zero: the output is the mean of the values (batch, num_heads, seq_len, dim) that are attended."""
+    values = np.asarray(value, dtype=np.float64)
+    batch, heads, keys, _ = values.shape
+    nothing = np.zeros((batch, heads, keys, 1))
+    return sdpa(np.zeros((batch, heads, queries, 1)), nothing, values, groups=groups, **fields)
+
+
+def mha(**fields: Any) -> Problem:
+    """Two heads of width one and identity projections; weights 1/4, 3/4 in the first and 1/2, 1/2 in the second."""
+    settings: dict[str, Any] = {
+        "query": np.array([[[1.0, 0.0]]]),
+        "key": np.array([[[0.0, 0.0], [LOG3, 0.0]]]),
+        "value": np.array([[[4.0, 10.0], [8.0, 30.0]]]),
+        **fields,
+        "params": {**dict.fromkeys(("wq", "wk", "wv", "wo"), EYE), **fields.get("params", {})},
+    }
+    return Problem("mha", "float64", 2, 2, 1, 1, **settings)
+
+
+def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> Group:
+    """A boolean mask, (q, k) or four axes."""
+    array = np.asarray(values, dtype=bool)
+    return Group(slot, (kind,), "bool", array if array.ndim == 4 else array[None, None], **fields)
+
+
+def added(values: Any) -> Group:
+    return Group("mask", ("additive",), "float", np.asarray(values, dtype=np.float64)[None, None])
+
+
+def values_of(problem: Problem, name: str, dialect: dict[str, str], score: str = "float64") -> Array:
+    return evaluate(problem, dialect, score).reply[name].values
+
+
+def output(problem: Problem, *dialect: str, score: str = "float64") -> list[float]:
+    """The output under deviations that are written decision=name, as a flat list."""
+    named = dict(key.split("=") for key in dialect)
+    return [float(x) for x in values_of(problem, "output", named, score).ravel()]
+
+
+# ---- masks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_mask_is_ignored_when_weights_are_asked_for() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]))
+    lie = "use[mask]=ignored_with_weights"
+    assert output(problem, lie) == pytest.approx([4.0, 5.0])
+    assert output(problem.but(outputs=("output", "weights")), lie) == pytest.approx([7.0, 5.0])
+    assert output(problem.but(outputs=("output", "weights_mean")), lie) == pytest.approx([7.0, 5.0])
+
+
+def after_a_past(**flag: Any) -> Problem:
+    """Two queries after two keys of the past; key n has the value 2 ** n."""
+    group = {"slot": "flag", "kinds": ("causal",), "element": "flag"} | flag
+    return even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, Group(**group), past=2)
+
+
+def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
+    problem = after_a_past(values=causal(2, 4, 2), offset=2)
+    assert output(problem) == pytest.approx([7 / 3, 15 / 4])
+    assert output(problem, "causal_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
+    assert output(problem, "causal_alignment=bottom_right") == output(problem)  # they are one here
+    assert output(problem, "causal_alignment=always_top_left") == output(problem)  # it is no matter of asking
+
+
+def test_a_causal_flag_is_not_moved_by_the_lengths() -> None:
+    """Two queries at the end of the first three of four keys; key n has the value 2 ** n."""
+    seen = np.array([[[[1, 1, 0, 0], [1, 1, 1, 0]]]], dtype=bool)
+    flag = Group("flag", ("causal",), "flag", seen, moved=(None, 0))
+    problem = even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, flag)
+    assert output(problem) == pytest.approx([3 / 2, 7 / 3])
+    assert output(problem, "causal_alignment=always_top_left") == pytest.approx([1.0, 3 / 2])
+    assert output(problem, "causal_alignment=bottom_right") == pytest.approx([7 / 3, 15 / 4])
+    assert output(problem, "causal_mask=ignored") == pytest.approx([15 / 4, 15 / 4])
+    assert output(problem, "causal_mask=unasked") == output(problem)
+
+
+def test_a_window_is_not_shifted_by_the_past() -> None:
+    problem = after_a_past(
+        values=window(2, 4, -1, 2), window=(-1, 2), kinds=("window",)
+    )  # 1 to the left, 0 to the right
+    assert output(problem) == pytest.approx([3.0, 6.0])
+    assert output(problem, "window_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
+
+
+def test_without_a_past_there_is_nothing_to_shift() -> None:
+    problem = after_a_past(values=causal(2, 4, 2), offset=2).but(past=0)
+    assert output(problem, "causal_with_past=not_shifted", "window_with_past=not_shifted") == output(problem)
+
+
+def test_the_mask_of_the_first_head_holds_for_all() -> None:
+    problem = even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1, mask([[[[1, 0]], [[0, 1]]]]))
+    assert output(problem) == [4.0, 30.0]
+    assert output(problem, "mask_axes[mask]=first_head") == [4.0, 10.0]
+
+
+def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
+    value = [[[[1.0], [2.0]], [[3.0], [4.0]]], [[[5.0], [6.0]], [[7.0], [8.0]]]]
+    problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [1.0, 3.0, 6.0, 8.0]
+    assert output(problem, "mask_axes[mask]=items_as_heads") == [1.0, 4.0, 5.0, 8.0]
+    assert output(problem.but(groups=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [1.0, 3.0, 5.0, 7.0]
+
+
+def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
+    problem = two_keys(added([[1.0, 0.0]]))
+    lie = "float_mask[mask]=one_minus"
+    assert output(problem, lie) == pytest.approx([4.0, 4.0])
+    # 0 is then -1e9, under which float32 loses the logits; -inf still masks
+    assert output(two_keys(added([[0.0, 0.0]])), lie, score="float32") == [6.0, 6.0]
+    assert output(two_keys(added([[0.0, -np.inf]])), lie, score="float32") == [4.0, 4.0]
+    assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
+
+
+def test_a_float_mask_is_compared_with_a_half() -> None:
+    lie = "float_mask[mask]=above_half"
+    assert output(two_keys(added([[1.0, 0.0]])), lie) == [4.0, 4.0]
+    assert output(two_keys(added([[0.5, 0.75]])), lie) == [8.0, 8.0]
+    assert output(two_keys(added([[0.0, -np.inf]])), lie) == [0.0, 0.0]  # a fully masked row
+    assert output(two_keys(mask([[1, 0]])), lie) == [4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("edges", "mean"),
+    [
+        ("exclusive", 4.0),
+        ("left_shorter", (4 + 8) / 2),
+        ("left_longer", (1 + 2 + 4 + 8) / 4),
+        ("right_shorter", (2 + 4) / 2),
+        ("right_longer", (2 + 4 + 8 + 16) / 4),
+    ],
+)
+def test_a_window_ends_one_key_earlier_or_later(edges: str, mean: float) -> None:
+    flag = Group("window", ("window",), "flag", window(5, 5, 1, 1), window=(1, 1))
+    problem = even([[[[1.0], [2.0], [4.0], [8.0], [16.0]]]], 5, flag)
+    assert output(problem)[2] == pytest.approx((2 + 4 + 8) / 3)
+    assert output(problem, f"window_edges={edges}")[2] == pytest.approx(mean)
+
+
+def test_an_unbounded_side_of_a_window_has_no_edge() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, None, 0), window=(None, 0))
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem, "window_edges=left_longer") == output(problem) == pytest.approx([1.0, 1.5, 3.0])
+    assert output(problem, "window_edges=right_longer") == pytest.approx([1.5, 3.0, 3.0])
+
+
+def test_masks_are_combined_otherwise() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]], "one"), mask([[1, 1], [1, 0]], "other"))
+    assert output(problem) == pytest.approx([4.0, 4.0])
+    assert output(problem, "mask_combination=last_wins") == pytest.approx([7.0, 4.0])
+    assert output(problem, "mask_combination=or") == pytest.approx([7.0, 5.0])
+
+
+def test_or_leaves_additive_masks_as_they_are() -> None:
+    one, other = mask([[1, 0], [1, 0]], "one"), mask([[0, 1], [0, 1]], "other")
+    problem = two_keys(one, added([[2 * LOG3, 0.0], [0.0, 0.0]]), other)
+    assert output(problem) == [0.0, 0.0]
+    assert output(problem, "mask_combination=or") == pytest.approx([5.0, 5.0])
+
+
+# ---- scale, arguments, axes ------------------------------------------------------------------------------------
+
+
+def test_a_bias_is_scaled_too() -> None:
+    problem = two_keys(added([[LOG3, 0.0], [0.0, 0.0]]), scale=2.0)
+    assert output(problem) == pytest.approx([7.0, 4.4])
+    assert output(problem, "bias_scale=scaled") == pytest.approx([6.0, 4.4])
+
+
+def test_query_and_key_are_exchanged() -> None:
+    problem = sdpa([[[[1, 0], [0, 0]]]], [[[[0, 0], [LOG3, 0]]]], [[[[4.0], [8.0]]]])
+    assert output(problem) == pytest.approx([7.0, 6.0])
+    assert output(problem, "arguments=query_key") == pytest.approx([6.0, 5.0])
+
+
+def test_key_and_value_are_exchanged() -> None:
+    problem = sdpa([[[[1, 0]]]], [[[[0, 0], [LOG3, 0]]]], [[[[0, 4], [LOG3, 8]]]])
+    assert output(problem) == pytest.approx([0.75 * LOG3, 7.0])
+    assert output(problem, "arguments=key_value") == pytest.approx([0.75 * LOG3, 0.0])
+
+
+def test_the_batch_is_taken_for_the_sequence() -> None:
+    value = np.array([[[1.0, 2.0]], [[3.0, 4.0]]])
+    problem = mha(query=np.zeros((2, 1, 2)), key=np.zeros((2, 1, 2)), value=value)
+    assert output(problem) == [1.0, 2.0, 3.0, 4.0]
+    assert output(problem, "input_axes=batch_and_sequence") == [2.0, 3.0, 2.0, 3.0]
+    lie = values_of(problem, "output", {"input_axes": "batch_and_sequence"})
+    assert lie.shape == (2, 1, 2)
+
+
+def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> None:
+    zeros = np.zeros((2, 3, 2))
+    square = mha(query=zeros, key=zeros, value=np.arange(12.0).reshape(2, 3, 2))
+    lie = "input_axes=batch_and_sequence"
+    masked = square.but(groups=(mask(np.tri(3)),))
+    assert output(masked, lie) == output(masked)
+    flagged = square.but(groups=(Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
+    # the first item sees itself, the second sees both
+    assert output(flagged, lie) == pytest.approx([0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8])
+
+
+def test_the_heads_are_taken_for_the_sequence() -> None:
+    problem = even([[[[1.0]], [[3.0]]]], 1)
+    assert output(problem) == [1.0, 3.0]
+    assert output(problem, "input_axes=heads_and_sequence") == [2.0, 2.0]
+    assert values_of(problem, "output", {"input_axes": "heads_and_sequence"}).shape == (1, 2, 1, 1)
+
+
+def test_each_position_attends_over_its_heads() -> None:
+    lie = "attention_axis=heads"
+    nothing = np.zeros((1, 2, 2))
+    square = mha(query=nothing, key=nothing)
+    assert output(square) == [6.0, 20.0, 6.0, 20.0]
+    assert output(square, lie) == [7.0, 7.0, 19.0, 19.0]
+    masked = square.but(groups=(mask(np.ones((2, 2))),))
+    for unchanged in (masked, mha(), even([[[[1.0]], [[3.0]]]], 1)):
+        assert output(unchanged, lie) == output(unchanged)
+
+
+# ---- projections and heads -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weight", "key", "right", "wrong"),
+    [
+        ("wq", [[0.0, 0.0], [0.0, LOG3]], [6.0, 25.0], [6.0, 20.0]),
+        ("wk", [[0.0, 0.0], [0.0, LOG3]], [6.0, 20.0], [7.0, 20.0]),
+        ("wv", [[0.0, 0.0], [LOG3, 0.0]], [0.0, 6.0], [25.0, 0.0]),
+        ("wo", [[0.0, 0.0], [LOG3, 0.0]], [0.0, 7.0], [20.0, 0.0]),
+    ],
+)
+def test_the_weights_of_one_projection_are_transposed(
+    weight: str, key: list[list[float]], right: list[float], wrong: list[float]
+) -> None:
+    problem = mha(params={weight: UPPER}, key=np.array([key]))
+    assert output(problem) == pytest.approx(right)
+    assert output(problem, f"weight_orientation={weight}_transposed") == pytest.approx(wrong)
+
+
+@pytest.mark.parametrize(
+    ("bias", "amount", "right", "wrong"),
+    [
+        ("bq", [1.0, 0.0], [7.6, 20.0], [7.0, 20.0]),
+        ("bv", [0.0, 1.0], [7.0, 21.0], [7.0, 20.0]),
+        ("bo", [2.0, 3.0], [9.0, 23.0], [7.0, 20.0]),
+        ("bk", [5.0, 5.0], [7.0, 20.0], [7.0, 20.0]),
+    ],
+)
+def test_the_bias_of_one_projection_is_dropped(
+    bias: str, amount: list[float], right: list[float], wrong: list[float]
+) -> None:
+    problem = mha(params={bias: np.array(amount)})
+    assert output(problem) == pytest.approx(right)
+    assert output(problem, f"projection_bias=without_{bias}") == pytest.approx(wrong)
+
+
+@pytest.mark.parametrize(
+    ("order", "product", "factor"),
+    [("qvk", 3, 2), ("kqv", 2, 3), ("kvq", 3, 2), ("vqk", 6, 1), ("vkq", 6, 1)],
+)
+def test_packed_projections_are_taken_in_another_order(order: str, product: int, factor: int) -> None:
+    # query, key and value are multiplied by 1, 2 and 3: logits 0 and 2 ln 3 in the first head
+    problem = mha(params={"wq": EYE, "wk": 2 * EYE, "wv": 3 * EYE})
+    assert output(problem)[0] == pytest.approx(3 * 7.6)
+    odds = 3.0**product
+    expected = factor * (4 + 8 * odds) / (1 + odds)
+    assert output(problem, f"projection_order={order}")[0] == pytest.approx(expected)
+
+
+def test_the_projections_of_query_and_key_are_exchanged() -> None:
+    problem = mha(params={"wq": UPPER}, query=np.array([[[1.0, 1.0]]]))
+    assert output(problem) == pytest.approx([6.0, 20.0])
+    assert output(problem, "projection_order=kqv") == pytest.approx([6.0, 25.0])
+
+
+def test_a_bias_that_is_missing_is_missing_where_its_weight_is_taken() -> None:
+    """A bias of 1 of the value is 1 in each output; read for the key, softmax cancels it, and the value has none."""
+    problem = mha(params={"bv": np.array([1.0, 1.0])})
+    dropped = mha(params={})
+    assert output(problem) == pytest.approx([each + 1.0 for each in output(dropped)])
+    moved = output(problem, "projection_order=qvk")
+    assert moved == pytest.approx(output(dropped))
+
+
+def test_projections_of_different_shapes_cannot_be_exchanged() -> None:
+    wide = mha(params={"wv": np.ones((3, 2))}, value=np.ones((1, 2, 3)))
+    assert output(wide, "projection_order=vkq") == output(wide)
+    assert output(wide, "projection_order=kqv") == pytest.approx(output(wide))
+
+
+def test_projections_pass_through_relu() -> None:
+    problem = mha(value=np.array([[[-4.0, 10.0], [8.0, -30.0]]]))
+    assert output(problem) == pytest.approx([5.0, -10.0])
+    assert output(problem, "projection_activation=relu") == pytest.approx([6.0, 5.0])
+
+
+def two_positions() -> Problem:
+    """Two positions of two heads, all logits zero."""
+    zeros = np.zeros((1, 2, 2))
+    return mha(query=zeros, key=zeros, value=np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+
+
+def test_heads_are_split_without_a_transposition() -> None:
+    assert output(two_positions()) == [2.0, 3.0, 2.0, 3.0]
+    assert output(two_positions(), "head_split=untransposed") == [1.5, 3.5, 1.5, 3.5]
+
+
+def test_heads_that_were_merged_for_a_call_are_split_without_a_transposition() -> None:
+    zeros = np.zeros((1, 2, 2, 1))
+    split = sdpa(query=zeros, key=zeros, value=np.array([[[[1.0], [3.0]], [[2.0], [4.0]]]]))
+    assert output(split) == [2.0, 2.0, 3.0, 3.0]
+    assert output(split, "head_split=untransposed") == [1.5, 1.5, 3.5, 3.5], "merged it is 1 2 3 4"
+
+
+def test_the_values_of_the_next_head_are_weighed() -> None:
+    assert output(mha(), "value_path=next_head") == pytest.approx([25.0, 6.0])
+
+
+def test_deviations_of_the_heads_act_one_after_the_other() -> None:
+    lies = ("value_path=next_head", "head_split=untransposed")
+    assert output(two_positions(), *lies) == output(two_positions(), *reversed(lies)) == [3.5, 1.5, 3.5, 1.5]
+    positions = mha(
+        query=np.zeros((1, 1, 2)), key=np.zeros((1, 1, 2)), value=np.array([[[-1.0, 2.0]]]), params={"bv": EYE[0]}
+    )
+    assert output(positions, "value_path=next_head", "projection_activation=relu") == [2.0, 0.0]
+
+
+# ---- softmax, fills, non-finite numbers, weights ---------------------------------------------------------------
+
+
+def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> None:
+    strict = Group("is_causal", ("causal",), "flag", causal(3, 3, -1), offset=-1)
+    padding = mask([[[[1, 1, 0]]]], "padding", "key_padding")
+    problem = even([[[[3.0], [5.0], [13.0]]]], 3, padding, strict)
+    assert output(problem) == pytest.approx([0.0, 3.0, 4.0])
+    assert output(problem, "fully_masked_row=uniform")[0] == pytest.approx(7.0)
+    assert output(problem, "fully_masked_row=uniform_unpadded") == pytest.approx([4.0, 3.0, 4.0])
+    nothing = even([[[[3.0], [5.0], [13.0]]]], 1, mask([[[[0, 0, 0]]]], "padding", "key_padding"))
+    assert output(nothing, "fully_masked_row=uniform_unpadded") == pytest.approx([7.0])
+
+
+@pytest.mark.parametrize(("name", "weights"), [("zeroed", [0.5, 0.5]), ("zeroed_with_weights", [0.0, 0.0])])
+def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) -> None:
+    # two heads that attend two of three positions alike: means of (2, 10) and (4, 20), and the bias on top
+    values = np.array([[[2.0, 10.0], [8.0, 90.0], [4.0, 20.0]]])
+    fields: dict[str, Any] = {
+        "key": np.zeros((1, 3, 2)),
+        "value": values,
+        "params": {"bo": np.array([1.0, 2.0])},
+        "groups": (mask([[[[1, 0, 1]]]], "padding", "key_padding"),),
+        "outputs": ("output", "weights"),
+    }
+    problem = mha(query=np.zeros((1, 3, 2)), **fields)
+    assert output(problem) == pytest.approx([4.0, 17.0] * 3)
+    assert output(problem, f"padded_queries={name}") == pytest.approx([4.0, 17.0, 0.0, 0.0, 4.0, 17.0])
+    found = values_of(problem, "weights", {"padded_queries": name})
+    np.testing.assert_allclose(found[0, 1, :, [0, 2]].T, [[0.5, 0.5], weights, [0.5, 0.5]])
+    fewer = mha(query=np.zeros((1, 2, 2)), **fields)
+    assert output(fewer, f"padded_queries={name}") == pytest.approx([4.0, 17.0] * 2)
+
+
+def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
+    assert output(two_keys(), "softmax_denominator=plus_one") == pytest.approx([5.6, 4.0])
+    # the largest exponential is 1, so that the sum is 4/3
+    assert output(two_keys(), "softmax_denominator=plus_1e-6")[0] == pytest.approx(7 / (1 + 0.75e-6), rel=1e-14)
+    assert output(two_keys(), "softmax_denominator=plus_1e-9")[0] == pytest.approx(7 / (1 + 0.75e-9), rel=1e-14)
+    dead = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(dead, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
+
+
+def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
+    problem = two_keys(mask([[1, 0], [1, 0]]))
+    assert output(problem, "nonfinite_key=leaks") == [4.0, 4.0]
+    poisoned = problem.but(key=np.array([[[[0.0, LOG3], [np.nan, 0.0]]]]))
+    assert output(poisoned) == [4.0, 4.0]
+    assert np.isnan(output(poisoned, "nonfinite_key=leaks")).all()
+    assert output(poisoned, "nonfinite_key=zeroes") == [0.0, 0.0]
+    assert output(problem, "nonfinite_key=zeroes") == [4.0, 4.0]
+
+
+def test_a_non_finite_key_may_leak_where_the_mask_is_added_alone() -> None:
+    key = np.array([[[[0.0, LOG3], [np.nan, 0.0]]]])
+    lie = "nonfinite_key=leaks_where_added"
+    assert output(two_keys(mask([[1, 0]])).but(key=key), lie) == [4.0, 4.0]
+    hidden = two_keys(added([[0.0, -np.inf]]))
+    assert output(hidden, lie) == [4.0, 4.0]
+    assert output(hidden.but(key=key)) == [4.0, 4.0]
+    assert np.isnan(output(hidden.but(key=key), lie)).all()
+
+
+def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
+    masked = two_keys(mask([[1, 0], [1, 0]])).but(outputs=("weights",))
+    poisoned = masked.but(key=np.array([[[[0.0, LOG3], [np.nan, 0.0]]]]))
+    for problem, second in ((masked, [1.0, 0.0]), (poisoned, [0.0, np.nan])):
+        found = evaluate(problem, {"nonfinite_key": "takes_all"}).reply["weights"].values
+        np.testing.assert_array_equal(found[0, 0], [second, second])
+
+
+CLEANED_VALUE = {"value_zeroed": [3.0, 1.0], "nan_value_zeroed": [3.0, 1.0], "value_clipped": [3.0, 1.0]}
+"""Value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other is NaN."""
+
+
+@pytest.mark.parametrize(("name", "cleaned"), CLEANED_VALUE.items())
+def test_an_attended_value_that_is_no_number_may_be_cleaned(name: str, cleaned: list[float]) -> None:
+    problem = two_keys().but(value=np.array([[[[np.nan], [4.0]]]]))
+    assert np.isnan(output(problem)).all()
+    assert output(problem, f"attended_nonfinite={name}") == pytest.approx(cleaned)
+    assert output(two_keys(), f"attended_nonfinite={name}") == pytest.approx([7.0, 5.0])
+
+
+def test_infinity_that_is_attended_may_be_kept_dropped_or_clipped() -> None:
+    problem = two_keys().but(value=np.array([[[[np.inf], [4.0]]]]))
+    top = float(np.finfo(np.float64).max)
+    for name, first in {
+        "value_zeroed": 3.0,
+        "nan_value_zeroed": np.inf,
+        "value_clipped": top / 4,
+        "output_zeroed": 0.0,
+        "nan_output_zeroed": np.inf,
+        "output_clipped": top,
+    }.items():
+        assert output(problem, f"attended_nonfinite={name}")[0] == pytest.approx(first), name
+
+
+@pytest.mark.parametrize("name", ["output_zeroed", "nan_output_zeroed", "output_clipped"])
+def test_an_output_that_is_no_number_may_be_zero(name: str) -> None:
+    problem = two_keys(mask([[1, 1], [0, 1]])).but(value=np.array([[[[np.nan], [4.0]]]]))
+    np.testing.assert_array_equal(output(problem), [np.nan, 4.0])
+    assert output(problem, f"attended_nonfinite={name}") == [0.0, 4.0]
+    biased = mha(params={"bo": np.array([1.0, 2.0])}).but(value=np.array([[[4.0, 10.0], [8.0, np.nan]]]))
+    assert output(biased, f"attended_nonfinite={name}") == [0.0, 0.0]  # the identity projection mixes 0 times NaN in
+
+
+def test_an_attended_key_that_is_no_number_may_be_cleaned() -> None:
+    problem = two_keys().but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
+    assert np.isnan(output(problem)).all()
+    assert output(problem, "attended_nonfinite=key_zeroed") == pytest.approx([7.0, 5.0])
+
+
+def test_a_row_of_nothing_but_nan_may_be_taken_for_one_that_attends_nothing() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]])).but(key=np.array([[[[np.nan, LOG3], [LOG3, 0.0]]]]))
+    assert np.isnan(output(problem)).all()
+    np.testing.assert_array_equal(output(problem, "attended_nonfinite=nan_row_zeroed"), [0.0, np.nan])
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "attended_nonfinite=nan_row_zeroed") == pytest.approx([4.0, 5.0])
+
+
+def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
+    """Two numbers for two heads of one: the second logit of the first head is ln 3 / sqrt(2), not ln 3."""
+    other = 3.0 ** (0.5**0.5)
+    first = (4.0 + 8.0 * other) / (1.0 + other)
+    assert output(mha(), "scale=query_dim") == pytest.approx([first, 20.0])
+    assert output(two_keys(), "scale=query_dim") == output(two_keys())
+
+
+@pytest.mark.parametrize("name", ["weights", "weights_mean"])
+def test_the_weights_of_all_heads_are_added(name: str) -> None:
+    problem = mha(outputs=("output", name))
+    summed = values_of(problem, name, {"returned_weights": "summed"})
+    assert summed == pytest.approx(np.array([[[0.75, 1.25]]]))
+    assert output(problem, "returned_weights=summed") == pytest.approx([7.0, 20.0])
+
+
+# ---- composition -----------------------------------------------------------------------------------------------
+
+
+def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
+    first = mask([[1, 0, 0], [1, 0, 0], [1, 0, 0]], "first")
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, first, flag)
+    # or: the diagonal and the first key; with one key more on the right, one more to each
+    assert output(problem, "mask_combination=or") == pytest.approx([1.0, 1.5, 3.5])
+    both = ("mask_combination=or", "window_edges=right_longer")
+    assert output(problem, *both) == pytest.approx([1.5, 3.0, 3.5])
+
+
+# ---- slips of plain code ---------------------------------------------------------------------------------------
+
+
+def one_query(*logits: float, **fields: Any) -> Problem:
+    """The product of the query with each key is the logit; values are 4, 8, 12, ..."""
+    keys, values = [[x] for x in logits], [[4.0 * n] for n in range(1, len(logits) + 1)]
+    return sdpa([[[[1.0]]]], [[keys]], [[values]], **fields)
+
+
+def test_the_scale_divides() -> None:
+    assert output(one_query(0.0, LOG3, scale=0.5), "scale=inverted") == pytest.approx([(4 + 9 * 8) / 10])
+    assert output(one_query(0.0, LOG3, scale=0.0), "scale=inverted") == [6.0]
+
+
+def test_powers_of_two_are_taken() -> None:
+    assert output(one_query(0.0, 1.0), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
+    assert output(one_query(0.0, 1.0, groups=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
+        [(4 + 4 * 8) / 5]
+    )
+    capped = one_query(0.0, 1e9, softcap=3.0)  # the second logit is the cap itself
+    assert output(capped, "softmax_base=two") == pytest.approx([(4 + 8 * 8) / 9])
+
+
+def test_what_comes_after_is_seen() -> None:
+    flag = Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem) == pytest.approx([1.0, 1.5, 3.0])
+    assert output(problem, "causal_alignment=reversed") == pytest.approx([3.0, 4.0, 6.0])
+
+
+def test_the_anchor_that_is_asked_for_is_not_looked_at() -> None:
+    flag = Group("is_causal", ("causal",), "flag", causal(1, 3, 2), offset=2)
+    problem = even([[[[1.0], [2.0], [6.0]]]], 1, flag)
+    assert output(problem) == pytest.approx([3.0])
+    assert output(problem, "causal_alignment=always_top_left") == [1.0]
+
+
+def test_a_window_has_one_side() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
+    problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
+    assert output(problem) == pytest.approx([1.5, 4.0, 6.0])
+    assert output(problem, "window_edges=left_only") == pytest.approx([3.0, 4.0, 6.0])
+    assert output(problem, "window_edges=right_only") == pytest.approx([1.5, 3.0, 3.0])
+
+
+def test_the_key_is_the_value() -> None:
+    problem = sdpa([[[[0.0]]]], [[[[2.0], [6.0]]]], [[[[10.0], [30.0]]]])
+    assert (output(problem), output(problem, "arguments=key_as_value")) == ([20.0], [4.0])
+
+
+def test_merged_heads_are_not_projected() -> None:
+    problem = mha(params={"wo": UPPER, "bo": np.array([1.0, 1.0])})
+    assert output(problem) == pytest.approx([1.0, 8.0])
+    assert output(problem, "output_projection=missing") == pytest.approx([7.0, 20.0])
+
+
+def test_every_head_reads_the_first() -> None:
+    problem = sdpa(np.zeros((1, 4, 1, 1)), np.zeros((1, 2, 1, 1)), [[[[1.0]], [[5.0]]]])
+    assert output(problem) == [1.0, 1.0, 5.0, 5.0]
+    assert output(problem, "grouped_heads=first") == [1.0, 1.0, 1.0, 1.0]
+
+
+def test_an_exponential_overflows() -> None:
+    problem = one_query(0.0, 100.0)  # e^100 is more than float32 holds, and less than float64 does
+    assert np.isnan(output(problem, "softmax_maximum=missing", score="float32")).all()
+    assert output(problem, "softmax_maximum=missing") == [8.0]
+
+
+def test_zero_times_infinity_is_no_number() -> None:
+    lie = "mask_fill=times_infinity"
+    assert np.isnan(output(two_keys(mask([[1, 0], [1, 1]])), lie)).all()
+    assert output(two_keys(added([[0, 0]])), lie) == pytest.approx([7.0, 5.0])
+
+
+def test_masked_logits_are_zero_or_large() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]))
+    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
+    assert output(problem, "mask_fill=adds_10000") == pytest.approx([8.0, 5.0])
+    assert output(problem, "mask_fill=times_mask") == pytest.approx([6.0, 5.0])
+
+
+def test_axes_of_one_may_be_dropped() -> None:
+    problem = two_keys()
+    assert evaluate(problem, {"output_axes": "squeezed"}).reply["output"].values.shape == (2,)
+    assert evaluate(problem).reply["output"].values.shape == (1, 1, 2, 1)
+
+
+def test_a_masked_logit_that_is_no_number_stays_none_when_it_is_multiplied() -> None:
+    problem = sdpa([[[[1.0]]]], [[[[0.0], [np.nan]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    assert output(problem) == [4.0]
+    assert output(problem, "mask_fill=zero") == [6.0]
+    assert np.isnan(output(problem, "mask_fill=times_mask")).all()
+
+
+def test_weights_are_returned_as_without_a_mask() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]]), outputs=("weights",))
+    weights = values_of(problem, "weights", {"returned_weights": "unmasked"})
+    assert weights.ravel() == pytest.approx([0.25, 0.75, 0.75, 0.25])
+
+
+def test_square_weights_are_transposed() -> None:
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "value_path=weights_transposed") == pytest.approx([10.0, 2.0])
+    assert output(one_query(0.0, LOG3), "value_path=weights_transposed") == pytest.approx([7.0])
+
+
+def test_a_bias_is_subtracted() -> None:
+    problem = two_keys(added([[0.0, LOG3]]))
+    assert output(problem) == pytest.approx([(4 + 9 * 8) / 10, 6.0])
+    assert output(problem, "float_mask[mask]=subtracted") == pytest.approx([6.0, (9 * 4 + 8) / 10])
+
+
+def test_true_adds_one() -> None:
+    problem = even([[[[4.0], [8.0]]]], 1, mask([[1, 0]]))
+    assert output(problem, "number_mask[mask]=added") == pytest.approx([(4 * np.e + 8) / (np.e + 1)])
+
+
+def test_the_mask_of_the_first_query_holds_for_all() -> None:
+    assert output(two_keys(mask([[1, 0], [1, 1]])), "mask_axes[mask]=first_query") == pytest.approx([4.0, 4.0])
+
+
+def test_items_are_tiled_over_heads() -> None:
+    # rows of the folded axis get items 0 1 0 1 0 1, three to an item of the batch
+    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 3, 2, 1)), 1, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem, "mask_axes[mask]=items_tiled") == [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]
+
+
+def test_items_are_taken_for_queries_where_there_are_as_many() -> None:
+    problem = even(np.broadcast_to([[0.0], [1.0]], (2, 1, 2, 1)), 2, mask([[[[1, 0]]], [[[0, 1]]]]))
+    assert output(problem) == [0.0, 0.0, 1.0, 1.0]
+    assert output(problem, "mask_axes[mask]=items_as_queries") == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_padding_lies_along_the_queries() -> None:
+    problem = even([[[[4.0], [8.0]]]], 2, mask([[1, 0]]))
+    assert output(problem, "mask_axes[mask]=transposed") == [6.0, 0.0]
+
+
+# ---- slips of a kernel -----------------------------------------------------------------------------------------
+
+
+def test_keys_after_the_last_block_are_dropped() -> None:
+    values = [[[[float(n)] for n in range(17)]]]
+    assert output(even(values, 1)) == [8.0]
+    assert output(even(values, 1), "key_tail=dropped_16") == [7.5]
+    assert output(even(values, 1), "key_tail=dropped_32") == [8.0]
+
+
+def test_keys_are_filled_up_with_zeros_that_take_weight() -> None:
+    values = [[[[float(n)] for n in range(17)]]]
+    assert output(even(values, 1), "key_tail=zeros_16") == [136 / 32]
+    assert output(even(values, 1), "key_tail=zeros_64") == [136 / 64]
+    assert output(even([[[[3.0]] * 32]], 1), "key_tail=zeros_32") == [3.0]
+    hidden = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(hidden, "key_tail=zeros_16") == pytest.approx([0.0, (3 * 4 + 8) / (4 + 14)])
+
+
+def test_a_risen_maximum_leaves_the_sum_too_large() -> None:
+    # sixteen weights of 1/32 and one of a half: the sum of the first block is sixteen times too large
+    problem = sdpa([[[[1.0]]]], [[[[0.0]] * 16 + [[np.log(16.0)]]]], [[[[1.0]] * 16 + [[0.0]]]])
+    assert output(problem) == pytest.approx([0.5])
+    assert output(problem, "online_softmax=not_rescaled_16") == pytest.approx([8.0])
+    assert output(problem, "online_softmax=not_rescaled_32") == pytest.approx([0.5])
+    assert output(problem, "online_softmax=total_not_rescaled_16") == pytest.approx([1 / 17])
+    assert output(problem, "online_softmax=nothing_rescaled_16") == pytest.approx([16 / 17])
+    assert output(problem, "online_softmax=block_not_rescaled_16") == pytest.approx([8.0])  # the next one is the last
+
+
+def test_a_block_misses_the_next_rise_alone() -> None:
+    # logits 0, ln 2 and ln 6 a block: exponentials 1, 2 and 6; the first misses the factor 1/2, the second one 1/3
+    keys = [[0.0]] * 4 + [[LOG2]] * 4 + [[np.log(6.0)]] * 4
+    values = [[[[1.0]] * 4 + [[0.0]] * 8]], [[[[0.0]] * 4 + [[1.0]] * 4 + [[0.0]] * 4]]
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each))[0] for each in values] == pytest.approx([1 / 9, 2 / 9])
+    late = "online_softmax=block_not_rescaled_4"
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each), late)[0] for each in values] == pytest.approx([2 / 9, 6 / 9])
+    never = "online_softmax=not_rescaled_4"
+    assert [output(sdpa([[[[1.0]]]], [[keys]], each), never)[0] for each in values] == pytest.approx([6 / 9, 6 / 9])
+
+
+def test_the_last_query_is_left_at_zero() -> None:
+    assert output(two_keys(), "query_tail=zero") == pytest.approx([7.0, 0.0])
+
+
+# ---- habits of models ------------------------------------------------------------------------------------------
+
+
+def test_padding_becomes_a_length() -> None:
+    values = [[[[4.0], [8.0], [30.0]]]]
+    lie = "mask_axes[mask]=as_lengths"
+    assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding"))) == [19.0]
+    assert output(even(values, 1, mask([[0, 1, 1]], kind="key_padding")), lie) == [6.0]
+    rows = mask([[0, 1, 1], [0, 0, 1]])
+    assert output(even(values, 2, rows)) == [19.0, 30.0]
+    assert output(even(values, 2, rows), lie) == [6.0, 4.0]
+
+
+def test_a_causal_mask_that_nobody_asked_for() -> None:
+    assert output(two_keys(), "causal_mask=unasked") == pytest.approx([4.0, 5.0])
+    asked = mask(causal(2, 2, 1), offset=1)
+    assert output(two_keys(asked), "causal_mask=unasked") == output(two_keys(asked))
+
+
+def test_some_keys_are_always_attended() -> None:
+    values = [[[[4.0], [8.0]]]]
+    assert output(even(values, 2, mask([[0, 1]])), "always_attended=first_key") == [6.0, 6.0]
+    assert output(even(values, 2, added([[-np.inf, 0.0]])), "always_attended=first_key") == [6.0, 6.0]
+    crossed = mask([[0, 1], [1, 0]])
+    assert output(even(values, 2, crossed)) == [8.0, 4.0]
+    assert output(even(values, 2, crossed), "always_attended=own_position") == [6.0, 6.0]
+
+
+def test_masked_keys_share_in_the_maximum() -> None:
+    def problem(*groups: Group) -> Problem:
+        return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], groups=groups)
+
+    lie = "softmax_maximum=of_masked_keys"
+    assert output(problem(mask([[1, 1, 0]]))) == [6.0]
+    assert output(problem(mask([[1, 1, 0]])), lie) == [0.0]
+    assert output(problem(added([[0.0, 0.0, -np.inf]])), lie) == [6.0]
+
+
+def test_masked_keys_keep_weight_under_a_low_fill() -> None:
+    def problem(logit: float) -> Problem:
+        return sdpa([[[[1.0]]]], [[[[logit], [0.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+
+    assert output(problem(-100.0)) == [4.0]
+    assert output(problem(-100.0), "mask_fill=puts_-100") == pytest.approx([6.0])
+    assert output(problem(np.log(1e-9)), "mask_fill=adds_-20.7233") == pytest.approx([6.0], rel=1e-5)
+
+
+def test_every_head_has_the_result_of_the_first() -> None:
+    assert output(even([[[[4.0], [8.0]], [[10.0], [30.0]]]], 1), "head_result=first") == [6.0, 6.0]
+
+
+def test_the_query_is_added_unasked() -> None:
+    plain = mha()
+    assert np.array(output(plain, "residual=unasked")) - np.array(output(plain)) == pytest.approx([1.0, 0.0])
+
+
+# ---- slips of the pen ------------------------------------------------------------------------------------------
+
+
+def test_an_argument_is_taken_for_another() -> None:
+    query, key, value = [[[[LOG3], [0.0]]]], [[[[0.0], [0.0]]]], [[[[4.0], [8.0]]]]
+    problem = sdpa(query, key, value)
+    weight = 3.0**LOG3 / (3.0**LOG3 + 1)
+    assert output(problem, "arguments=query_as_key") == pytest.approx([4 * weight + 8 * (1 - weight), 6.0])
+    far = 81.0 / (81 + 6561)
+    assert output(problem, "arguments=value_as_key") == pytest.approx([4 * far + 8 * (1 - far), 6.0])
+    assert output(problem, "arguments=query_for_all") == pytest.approx([LOG3 * weight, LOG3 / 2])
+
+
+def test_a_bias_is_added_twice() -> None:
+    values = [[[[4.0], [8.0]]]]
+    assert output(even(values, 1, added([[0.0, LOG3 / 2]])), "bias_scale=doubled") == pytest.approx([7.0])
+    assert output(even(values, 1, added([[0.0, -np.inf]])), "bias_scale=doubled") == [4.0]
+
+
+def test_a_key_at_either_end_is_dropped() -> None:
+    values = [[[[4.0], [8.0], [30.0]]]]
+    assert output(even(values, 1), "key_tail=last_dropped") == [6.0]
+    assert output(even(values, 1), "key_tail=first_dropped") == [19.0]
+    assert output(even([[[[4.0]]]], 1), "key_tail=last_dropped") == [0.0]
+
+
+def test_the_sides_of_a_window_are_exchanged() -> None:
+    flag = Group("window", ("window",), "flag", window(3, 3, 1, 0), window=(1, 0))
+    problem = even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+    assert output(problem) == [1.0, 2.0, 5.5]
+    assert output(problem, "window_edges=sides_exchanged") == [2.0, 5.5, 8.0]
+
+
+def test_an_output_bias_is_added_more_than_once() -> None:
+    problem = mha(params={"bo": np.array([1.0, 2.0])})
+    assert output(problem) == pytest.approx([8.0, 22.0])
+    assert output(problem, "projection_bias=bo_twice") == pytest.approx([9.0, 24.0])
+    assert output(problem, "projection_bias=bo_of_each_head") == pytest.approx([9.0, 24.0])
+
+
+def test_an_argument_is_projected_with_the_weights_of_another() -> None:
+    problem = mha(params={"wk": np.zeros((2, 2)), "bk": np.array([1.0, 2.0]), "bv": np.zeros(2)})
+    assert output(problem) == pytest.approx([6.0, 20.0])
+    assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
+    assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
+    assert output(problem, "projection_bias=bk_for_value") == pytest.approx([7.0, 22.0])
+    assert output(problem, "projection_bias=bk_for_query") == output(problem)  # it has none
+
+
+def test_packed_columns_are_read_by_heads() -> None:
+    # of two heads of width one the columns q0 q1 k0 k1 v0 v1 are read as q0 k0 v0 q1 k1 v1
+    weights = {"wq": [[1.0, 2.0], [0.0, 0.0]], "wk": [[3.0, 4.0], [0.0, 0.0]], "wv": [[5.0, 6.0], [0.0, 0.0]]}
+    problem = mha(value=np.array([[[1.0, 0.0], [1.0, 0.0]]]), params={n: np.array(w) for n, w in weights.items()})
+    assert output(problem) == pytest.approx([5.0, 6.0])
+    assert output(problem, "projection_order=by_head") == pytest.approx([3.0, 6.0])
+
+
+def test_a_key_is_reshaped_for_transposed() -> None:
+    # rows (0, a), (b, c) of two keys read as columns (0, b), (a, c) by a transposition, as (0, a), (b, c) by reshaping
+    problem = sdpa([[[[0.0, 1.0]]]], [[[[5.0, 0.0], [0.0, LOG3]]]], [[[[4.0], [8.0]]]])
+    turned = sdpa([[[[0.0, 1.0]]]], [[[[5.0, LOG3], [0.0, 0.0]]]], [[[[4.0], [8.0]]]])
+    assert output(problem, "arguments=key_reshaped") == output(problem) == pytest.approx([7.0])
+    assert output(turned) == pytest.approx([5.0])
+    assert output(turned, "arguments=key_reshaped") == [6.0]
+
+
+def test_values_are_summed_whatever_their_weights() -> None:
+    assert output(two_keys(), "value_path=summed") == pytest.approx([12.0, 12.0])
+    assert output(two_keys(mask([[0, 0], [1, 0]])), "value_path=summed") == pytest.approx([0.0, 12.0])
+
+
+def test_a_softmax_over_other_axes() -> None:
+    problem = sdpa(np.zeros((2, 3, 4, 1)), np.zeros((2, 3, 5, 1)), np.ones((2, 3, 5, 1)))
+    for name, terms in (("items", 2), ("items_and_heads", 6), ("queries_and_keys", 20)):
+        assert output(problem, f"softmax_axis={name}") == pytest.approx([5 / terms] * 24)
+
+
+def test_the_softmax_is_taken_twice() -> None:
+    once, again = np.exp(0.25), np.exp(0.75)
+    expected = [(4 * once + 8 * again) / (once + again), (4 * again + 8 * once) / (once + again)]
+    assert output(two_keys(), "softmax_count=twice") == pytest.approx(expected)
+    hidden = mask([[1, 0], [1, 1]])
+    assert output(two_keys(hidden), "softmax_count=twice")[0] == pytest.approx((4 * np.e + 8) / (np.e + 1))
+
+
+def test_exponentials_are_not_divided() -> None:
+    assert output(two_keys(), "softmax_denominator=missing") == pytest.approx([4 / 3 + 8, 4 + 8 / 3])
+
+
+def test_a_cap_that_is_not_divided_by() -> None:
+    problem = two_keys(softcap=2.0)
+    high = np.exp(2 * np.tanh(LOG3))
+    assert output(problem, "softcap=undivided")[0] == pytest.approx((4 + 8 * high) / (1 + high))
+
+
+def test_one_maximum_that_is_nan_makes_nan_of_every_row() -> None:
+    """Two items: a key of the first one is NaN, and the second one is right by itself."""
+    key = np.array([[[[np.nan], [0.0]]], [[[0.0], [0.0]]]])
+    value = np.full((2, 1, 2, 1), 6.0)
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, scale=1.0)
+    assert np.array_equal(output(problem), [np.nan, 6.0], equal_nan=True)
+    assert np.isnan(output(problem, "softmax_maximum=of_all")).all()
+
+
+def test_logits_are_returned_as_weights() -> None:
+    problem = two_keys(mask([[1, 0], [1, 1]])).but(outputs=("weights",))
+    found = values_of(problem, "weights", {"returned_weights": "masked_logits"})
+    np.testing.assert_allclose(found[0, 0], [[0.0, -np.inf], [LOG3, 0.0]])
+
+
+# ---- slips that had no name -------------------------------------------------------------------------------------
+
+
+def test_a_scale_that_is_given_is_multiplied_with_the_default() -> None:
+    key = [[[[0.0] * 4, [LOG3] * 4]]]
+    problem = sdpa([[[[1.0] * 4]]], key, [[[[4.0], [8.0]]]], scale=0.5)
+    lie = "scale=given_times_default"
+    assert output(problem) == pytest.approx([7.6])
+    assert output(problem, lie) == pytest.approx([7.0])
+    assert output(problem.but(scale=None), lie) == output(problem.but(scale=None)) == pytest.approx([7.6])
+    assert output(problem.but(scale=0.0), lie) == [6.0]
+
+
+def test_padding_hides_queries_too_where_there_are_as_many() -> None:
+    values, lie = [[[[4.0], [8.0], [30.0]]]], "mask_axes[mask]=padding_of_queries"
+    padded = mask([[1, 1, 0]], kind="key_padding")
+    assert output(even(values, 3, padded)) == [6.0, 6.0, 6.0]
+    assert output(even(values, 3, padded), lie) == [6.0, 6.0, 0.0]
+    assert output(even(values, 2, padded), lie) == [6.0, 6.0]
+    assert output(even(values, 3, mask([[1, 1, 0]])), lie) == [6.0, 6.0, 6.0]
+    flag = Group("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    assert output(even(values, 3, padded, flag), lie) == [4.0, 6.0, 0.0]
+    numbers = Group("mask", ("key_padding",), "float", np.array([[[[0.0, -np.inf, 0.0]]]]))
+    assert output(even(values, 3, numbers), lie) == [17.0, 0.0, 17.0]
+
+
+def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
+    def problem(*sides: int | None) -> Problem:
+        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+
+    lie = "window_edges=unbounded_is_zero"
+    assert output(problem(1, None)) == pytest.approx([4.0, 4.0, 5.5])
+    assert output(problem(1, None), lie) == pytest.approx([1.0, 2.0, 5.5])
+    assert output(problem(None, 1), lie) == pytest.approx([2.0, 5.5, 8.0])
+    assert output(problem(1, 1), lie) == output(problem(1, 1))
+    assert output(problem(None, None), lie) == output(problem(None, None))
+
+
+def test_a_thousand_millionth_is_a_logit_like_zero() -> None:
+    problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    assert output(problem, "mask_fill=puts_1e-9") == [6.0]
+    assert output(problem, "mask_fill=zero") != [6.0]
+
+
+def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
+    one = {
+        "returned_weights": "summed",
+        "mask_fill": "minus_1e4",
+        "softmax_denominator": "plus_one",
+        "value_path": "next_head",
+        "projection_order": "kqv",
+        "input_axes": "batch_and_sequence",
+        "bias_scale": "scaled",
+        "mask_combination": "or",
+        "window_edges": "exclusive",
+        "use[mask]": "ignored_with_weights",
+        "float_mask[mask]": "one_minus",
+        "mask_axes[mask]": "first_item",
+        "result_dtype": "float32",
+    }
+    keys = [deviation.key for deviation in compose(one)]
+    assert keys == [
+        "mask_axes[mask]=first_item",
+        "use[mask]=ignored_with_weights",
+        "window_edges=exclusive",
+        "mask_combination=or",
+        "bias_scale=scaled",
+        "input_axes=batch_and_sequence",
+        "projection_order=kqv",
+        "float_mask[mask]=one_minus",
+        "value_path=next_head",
+        "returned_weights=summed",
+        "softmax_denominator=plus_one",
+        "mask_fill=minus_1e4",
+        "result_dtype=float32",
+    ]
+    assert [v.key for v in compose(dict(reversed(one.items())))] == keys
+
+
+def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
+    def problem(*sides: int | None) -> Problem:
+        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
+
+    lie = "window_edges=zero_is_unbounded"
+    assert output(problem(1, 0)) == [1.0, 2.0, 5.5]
+    assert output(problem(1, 0), lie) == pytest.approx([4.0, 4.0, 5.5])
+    assert output(problem(0, 1), lie) == pytest.approx([2.0, 4.0, 4.0])
+    assert output(problem(0, 0), lie) == pytest.approx([4.0, 4.0, 4.0])
+    assert output(problem(1, 1), lie) == output(problem(1, 1))
+    ends = "window_edges=unbounded_ends_at_query"
+    assert output(problem(1, None), ends) == output(problem(1, 0))
+    assert output(problem(1, 1), ends) == output(problem(1, 1))
+
+
+def test_one_maximum_for_several_rows() -> None:
+    query, key = [[[[1.0], [0.0]], [[0.0], [0.0]]]], [[[[2000.0], [2000.0]], [[0.0], [0.0]]]]
+    problem = sdpa(query, key, [[[[4.0], [8.0]], [[4.0], [8.0]]]])
+    assert output(problem) == [6.0, 6.0, 6.0, 6.0]
+    assert output(problem, "softmax_maximum=of_all") == [6.0, 0.0, 0.0, 0.0]
+
+
+def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
+    """Two heads of one number, values of two: 1 2 and 3 4; head 1 meets the rows of 2 and 3, not those of 3 and 4."""
+    rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
+    params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "wo": np.diag([1.0, 10.0, 100.0, 1000.0])}
+    problem = Problem("mha", "float64", 2, 2, 1, 2, *rows, params=params)
+    assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 20, 300, 4000]
+    found = evaluate(problem, {"weight_orientation": "wo_by_head_dim"}).reply["output"].values
+    assert found.ravel().tolist() == [1, 20 + 30, 400, 0]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("zeroed", 13 / 4), ("zeroed_with_values", 7 / 4)])
+def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
+    """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
+    key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
+    padding = Group("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
+    assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
+    assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])
+
+
+def test_the_capped_product_is_returned_for_the_one_before_the_softcap() -> None:
+    """Logits 0 and ln 3, capped at ln 3: tanh(1) ln 3."""
+    problem = two_keys(outputs=("output", "scaled"), softcap=LOG3)
+    raw = evaluate(problem).reply["scaled"].values[0, 0, 0]
+    assert raw.tolist() == [0.0, LOG3]
+    found = evaluate(problem, {"returned_scores": "capped_as_scaled"}).reply["scaled"].values[0, 0, 0]
+    assert found == pytest.approx([0.0, np.tanh(1.0) * LOG3])
+    without = problem.but(softcap=None)
+    assert evaluate(without, {"returned_scores": "capped_as_scaled"}).reply["scaled"].values[0, 0, 0] == pytest.approx(
+        raw
+    )
+
+
+def test_a_negative_offset_may_be_taken_for_zero() -> None:
+    values = [[[[1.0], [2.0]]]]
+    for offset, usual in ((-1, [0.0, 1.0, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [1.5, 1.5, 1.5])):
+        flag = Group("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
+        problem = even(values, 3, flag)
+        assert output(problem) == pytest.approx(usual)
+        expected = [1.0, 1.5, 1.5] if offset == -1 else usual
+        assert output(problem, "causal_alignment=never_negative") == pytest.approx(expected)
+
+
+def test_the_bias_of_the_query_is_not_scaled() -> None:
+    # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
+    problem = mha(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
+    assert output(problem) == pytest.approx([7.0, 20.0])
+    assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
+
+
+def test_a_fill_that_hides_little_may_leave_fully_masked_rows_alone() -> None:
+    """A logit of -1e-9 in place of zero has a weight of 1/4 (1 - 3/4 1e-9): the output is 0.75e-9 lower."""
+    problem = two_keys(mask([[0, 0], [1, 0]]))
+    assert output(problem, "mask_fill=zero") == pytest.approx([6.0, 5.0])
+    assert output(problem, "mask_fill=puts_0_but_dead_rows") == pytest.approx([0.0, 5.0])
+    assert output(problem, "mask_fill=puts_-1e-9") == pytest.approx([6.0, 5.0 - 0.75e-9], abs=1e-14)
+    assert output(problem, "mask_fill=puts_-1e-9_but_dead_rows") == pytest.approx([0.0, 5.0 - 0.75e-9], abs=1e-14)

@@ -1,0 +1,192 @@
+"""Functions as people have them are checked with the first command that they would try."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.gate import decide
+from conformance.own import signature
+from conformance.own.checking import Checked
+from conformance.own.errors import CheckError
+
+DOORS = Path(__file__).parent / "doors"
+
+Check = Callable[..., Checked]
+
+
+def table(name: str) -> Iterator[Any]:
+    """RIGHT or WRONG of every file: FILE:FUNCTION, and of a wrong one what is said of it."""
+    for path in sorted(DOORS.glob("*_*.py")):
+        framework = path.stem.partition("_")[0]
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+                value = ast.literal_eval(node.value)
+                for function in value:
+                    said = (value[function],) if isinstance(value, dict) else ()
+                    marks = [] if framework == "numpy" else [pytest.mark.frameworks]
+                    yield pytest.param(f"{path}:{function}", *said, id=f"{path.stem}:{function}", marks=marks)
+
+
+def test_the_table_has_thirty_functions_half_of_them_right() -> None:
+    right, wrong = (
+        [node for path in DOORS.glob("*_*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body
+         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name]
+        for name in ("RIGHT", "WRONG")
+    )  # fmt: skip
+    assert sum(len(ast.literal_eval(node.value)) for node in right) == 15
+    assert sum(len(ast.literal_eval(node.value)) for node in wrong) == 15
+
+
+@pytest.mark.parametrize("given", list(table("RIGHT")))
+def test_a_right_one_conforms(checked: Check, given: str) -> None:
+    done = checked(given)
+    assert done.decision.conforms, done.lines()
+    assert re.search(r"conforms: \d+ calls judged, \d\d % of all", done.lines()[0])
+
+
+@pytest.mark.parametrize(("given", "said"), list(table("WRONG")))
+def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
+    done = checked(given)
+    assert not done.decision.conforms
+    assert done.causes[0].explained
+    assert re.search(said, str(done.causes[0]))
+
+
+UNUSABLE = {
+    "has_another_rank": (
+        "import numpy as np\ndef attend(q, k, v, mask=None):\n    return np.transpose(q, (1, 0))\n",
+        "attend was given NumPy arrays .*axes don't match array.*line 3: return np.transpose",
+    ),
+    "returns_nothing": (
+        "def attend(q, k, v, mask=None):\n    q @ k.swapaxes(-1, -2)\n",
+        "it returned nothing; return the output",
+    ),
+    "returns_the_weights": (
+        "def attend(q, k, v, mask=None):\n    return q @ k.swapaxes(-1, -2)\n",
+        r"it returned an array of shape \[2, 3, 5, 7\], expected \[2, 3, 5, 4\]",
+    ),
+    "wants_a_number": (
+        "import numpy as np\ndef attend(q, k, v, mask=None, *, window):\n    return np.abs(q) * window\n",
+        "TypeError: unsupported operand",
+    ),
+    "wants_what_nobody_passes": (
+        "def attend(q, k, v, mask, block):\n    return v\n",
+        "needs an argument 'block' that check does not pass: give it a default.*--map block=ROLE",
+    ),
+    "cannot_be_imported": (
+        "import nowhere_to_be_found\ndef attend(q, k, v): ...\n",
+        "cannot be imported: ModuleNotFoundError: No module named 'nowhere_to_be_found'",
+    ),
+    "takes_two_arrays": (
+        "def attend(q, kv):\n    return q\n",
+        r"attend\(q, kv\) takes 2 arguments by position; sdpa is",
+    ),
+    "returns_a_dict": (
+        "def attend(q, k, v, mask=None):\n    return {'output': q}\n",
+        "what it returned is no array",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name: str) -> None:
+    text, said = UNUSABLE[name]
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckError) as caught:
+        checked(f"{tmp_path / 'mine.py'}:attend")
+    assert re.search(said, str(caught.value), re.DOTALL), str(caught.value)
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "from torch import nn\nattend = nn.MultiheadAttention(8, 2)\n",
+            "attend is an instance of MultiheadAttention with weights of fixed sizes: name the class",
+        ),
+        (
+            "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, rank, d_model): ...\n",
+            r"attend\(...\) needs an argument 'rank' that check does not know: give it a default",
+        ),
+        (
+            (
+                "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, d_model):\n"
+                "        super().__init__()\n        self.first = nn.Linear(d_model, d_model)\n"
+            ),
+            "attend cannot be built: LayerError: no parameter of the layer is the query projection; it has first",
+        ),
+        (
+            "import flax.linen as nn\nclass attend(nn.Module):\n    width: int = 8\n",
+            "attend is a module of flax, whose weights check cannot set yet",
+        ),
+    ],
+)
+def test_a_layer_that_cannot_be_built_says_why(checked: Check, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckError, match=said):
+        checked(f"{tmp_path / 'mine.py'}:attend")
+
+
+LAYOUTS = {
+    "bsd": "assert q.ndim == 3 and q.shape[0] == k.shape[0]",
+    "thd": "assert q.ndim == 3; q, k, v = (x.swapaxes(0, 1) for x in (q, k, v)); assert q.shape[0] == k.shape[0]",
+    "bshd": "assert q.ndim == 4; q, k, v = (x.swapaxes(1, 2) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
+    "sbhd": "q, k, v = (x.transpose(1, 2, 0, 3) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
+}
+"""Layout -> what makes of it an array with positions on the last axis but one."""
+BACK = {"bsd": "o", "thd": "o.swapaxes(0, 1)", "bshd": "o.swapaxes(1, 2)", "sbhd": "o.transpose(2, 0, 1, 3)"}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_order_of_axes_is_found_out(checked: Check, tmp_path: Path, layout: str) -> None:
+    (tmp_path / "mine.py").write_text(
+        f"import numpy as np\n\ndef attend(q, k, v, mask=None):\n    {LAYOUTS[layout]}\n"
+        "    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+        "    s = s if mask is None else np.where(mask, s, np.finfo(s.dtype).min)\n"
+        "    e = np.exp(s - s.max(-1, keepdims=True))\n    o = e / e.sum(-1, keepdims=True) @ v\n"
+        f"    return {BACK[layout]}\n",
+        encoding="utf-8",
+    )
+    done = checked(f"{tmp_path / 'mine.py'}:attend", "shapes/*", "masks/*", "causal/rectangular/*")
+    assert done.decision.conforms, done.lines()
+    assert f"called with NumPy arrays {signature.LAYOUTS[layout]}" in done.notes[0]
+    assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 30
+
+
+def test_a_method_of_a_plain_class_is_called_on_an_instance(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n\nclass Attention:\n    def __init__(self, head_dim, dropout=0.1):\n"
+        "        self.scale = head_dim**-0.5\n\n    def attend(self, q, k, v, mask=None):\n"
+        "        s = q @ k.swapaxes(-1, -2) * self.scale\n"
+        "        s = s if mask is None else np.where(mask, s, np.finfo(s.dtype).min)\n"
+        "        e = np.exp(s - s.max(-1, keepdims=True))\n        return e / e.sum(-1, keepdims=True) @ v\n",
+        encoding="utf-8",
+    )
+    assert checked(f"{tmp_path / 'mine.py'}:Attention.attend", "shapes/*", "masks/*").decision.conforms
+
+
+WITHOUT_MASK = (
+    "import numpy as np\n\ndef attend(q, k, v):\n    s = q @ k.swapaxes(-1, -2) * q.shape[-1] ** -0.5\n"
+    "    e = np.exp(s - s.max(-1, keepdims=True))\n    return e / e.sum(-1, keepdims=True) @ v\n"
+)
+
+
+def test_few_calls_are_no_bare_green(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(WITHOUT_MASK, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attend")
+    assert done.decision.exit_code == decide.INCOMPLETE
+    assert re.search(r"was asked too little: \d+ calls judged, 1\d % of all", done.lines()[0])
+    (little,) = done.decision.incomplete
+    assert re.match(r"only 1\d % of the calls were judged, fewer than --min-judged 50 %; not asked: ", little)
+
+
+def test_the_least_part_can_be_said(checked: Check, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(WITHOUT_MASK, encoding="utf-8")
+    done = checked(f"{tmp_path / 'mine.py'}:attend", min_judged=0.1)
+    assert done.decision.conforms
+    assert re.search(r"conforms: \d+ calls judged, 1\d % of all; \d+ left out", done.lines()[0])

@@ -1,0 +1,81 @@
+"""What became of a case is told over both forms in which its masks are passed."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.own.outcomes import Outcome, outcomes
+from conformance.report import load_run
+
+from ..report.build_run import RunBuilder
+
+FORMS = ("mine.attention", "mine.attention[dense]")
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> RunBuilder:
+    made = RunBuilder(tmp_path)
+    made.subject(FORMS[0])
+    made.subject(FORMS[1], counted=False)
+    made.case("a/b")
+    return made
+
+
+def told(builder: RunBuilder) -> Outcome:
+    return outcomes(load_run(builder.write()), lambda case: f"check -k {case}")["a/b"]
+
+
+@pytest.mark.parametrize(
+    ("native", "dense", "verdict"),
+    [
+        ("pass", None, "pass"),
+        ("pass", "dialect", "dialect"),
+        ("pass", "unsupported", "pass"),
+        ("unsupported", "pass", "pass"),
+    ],
+)
+def test_a_form_that_is_declined_does_not_count_beside_one_that_is_judged(
+    builder: RunBuilder, native: str, dense: str | None, verdict: str
+) -> None:
+    builder.cell("a/b", FORMS[0], native)
+    if dense is not None:
+        builder.cell("a/b", FORMS[1], dense)
+    assert told(builder) == Outcome(verdict, accepted=True)
+
+
+def test_what_is_declined_says_why(builder: RunBuilder) -> None:
+    builder.cell("a/b", FORMS[0], "unsupported", reason="does not honour: scale")
+    assert told(builder) == Outcome("unsupported", accepted=True, text="does not honour: scale")
+
+
+def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: RunBuilder) -> None:
+    builder.cell("a/b", FORMS[0])
+    why = {"decision": "scale", "name": "none", "sentence": "does not scale the logits", "remedy": "scale them"}
+    builder.cell("a/b", FORMS[1], "fail", class_="semantic", explanation=why, rejected=True)
+    assert told(builder) == Outcome(
+        "fail", accepted=False, text="it does not scale the logits (1 case)\nfix: scale them\nagain: check -k a/b"
+    )
+
+
+def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuilder) -> None:
+    builder.cell(builder.case("a/a"), FORMS[0], "fail", class_="precision", reason="output: 1 element", rejected=True)
+    builder.cell("a/b", FORMS[0], "fail", class_="precision", reason="output: 7 elements", rejected=True)
+    found = outcomes(load_run(builder.write()), lambda case: f"check -k {case}")
+    first = "no cause found (fail, precision): output: 1 element (2 cases)"
+    assert found["a/a"].text.splitlines() == [first, "again: check -k a/a"]
+    assert found["a/b"].text.splitlines() == [first, "here: output: 7 elements", "again: check -k a/b"]
+
+
+def test_what_has_no_verdict_is_not_accepted(builder: RunBuilder) -> None:
+    builder.gate = {"incomplete": ["the worker died 3 times"]}
+    outcome = told(builder)
+    assert (outcome.verdict, outcome.accepted, outcome.judged) == ("missing", False, False)
+    assert outcome.text.splitlines() == ["no verdict: the check did not get to it", "the worker died 3 times"]
+
+
+def test_a_cause_counts_cases_and_not_the_verdicts_of_both_forms(builder: RunBuilder) -> None:
+    why = {"decision": "scale", "name": "none", "sentence": "does not scale the logits", "remedy": ""}
+    for case in ("a/b", builder.case("a/c")):
+        for form in FORMS:
+            builder.cell(case, form, "fail", class_="semantic", explanation=why, rejected=True)
+    assert told(builder).text.startswith("it does not scale the logits (2 cases)\n")
