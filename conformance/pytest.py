@@ -132,7 +132,7 @@ def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     test = _test_of(request.node)
     asked, found = request.config.stash[_ASKED][test], _found(request.node, tmp_path_factory)
     if request.param == SHARE:
-        return judged_share(_name(asked.function), found.values(), asked.min_judged)
+        return judged_share(_name(asked.function), found, asked.min_judged)
     outcome = found[request.param]
     if outcome.verdict == DECLINED:
         pytest.skip(f"{DECLINED}: {outcome.text}")

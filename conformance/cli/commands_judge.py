@@ -93,7 +93,7 @@ def add_check(commands: Commands) -> None:
         type=options.percentage,
         default=0.5,
         metavar="PERCENT",
-        help="the least part of the calls that is to be judged: fewer is incomplete (default: 50)",
+        help="the least part of the cases that is to be judged: fewer is incomplete (default: 50)",
     )
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that is rejected")
     options.add_junit(parser)

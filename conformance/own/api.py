@@ -68,7 +68,7 @@ def check(
 
     like: the subject for which it is a drop-in, such as "torch.sdpa". declare: decision -> name. framework, layout: as
     --framework and --layout. mapping: argument -> what it is, as --map. dtypes, cases: only these, by names and globs.
-    min_judged: the least part of the calls that is to be judged. out: the run folder; without it, a temporary one that
+    min_judged: the least part of the cases that is to be judged. out: the run folder; without it, a temporary one that
     stays only where the function does not conform.
 
     Raises:

@@ -8,7 +8,7 @@ from conformance.engine.records import Cell, Key
 from conformance.engine.run import Run
 from conformance.judge.verdict import gravest
 from conformance.own.causes import Cause, cause_of
-from conformance.own.telling import told
+from conformance.own.telling import judged_cases, told
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.findings import findings
 from conformance.report.verdicts import what_happened
@@ -73,23 +73,21 @@ def _outcome(run: Run, cells: list[Cell], where: Mapping[Key, Cause], again: str
     return Outcome(verdict, accepted=False, text="\n".join([first, *here, *rest]))
 
 
-def judged_share(given: str, found: Collection[Outcome], least: float) -> Outcome:
+def judged_share(given: str, found: Mapping[str, Outcome], least: float) -> Outcome:
     """
     Whether enough of the cases was judged: a function of which nearly all is left out conforms for nothing.
 
-    given: what the function is called. least: the smallest share, from 0 to 1.
+    given: what the function is called. found: case -> what became of it. least: the smallest share, from 0 to 1.
     """
-    judged = sum(each.judged for each in found)
-    if judged and judged >= least * len(found):
+    judged, every = judged_cases((case, each.judged) for case, each in found.items())
+    if judged and judged >= least * every:
         return Outcome("pass", accepted=True)
-    share = judged / max(1, len(found))
-    said = (
-        f"{given} was judged in {judged} of {counted(len(found), 'case')}: {share:.0%}, and min_judged is {least:.0%}"
-    )
+    share = judged / max(1, every)
+    said = f"{given} was judged in {judged} of {counted(every, 'case')}: {share:.0%}, and min_judged is {least:.0%}"
     fix = "fix: let it take what they need (docs/check.md), or choose what it is for: cases=[...]"
     if few := int(100 * share) / 100:
         fix += f", or min_judged={few} where no more is meant"
-    return Outcome("fail", accepted=False, text="\n".join([said, *_left_out(found), fix]))
+    return Outcome("fail", accepted=False, text="\n".join([said, *_left_out(found.values()), fix]))
 
 
 def _left_out(found: Collection[Outcome]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A check in plain words: the first lines on the terminal, and what a failing assertion says."""
 
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ SHOWN = 8
 """So many causes; the report has them all."""
 SHOWN_TIES = 3
 """So many others that a cause is not told from."""
+DTYPE = re.compile(r"(?<=[\[,])dtype=\w+")
+"""The part of a case's name that says its dtype."""
 
 
 def settled_notes(settled: Settled) -> tuple[str, ...]:
@@ -96,10 +99,11 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
 def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:
     """Whether it conforms, and what part of the calls was judged, in the first line."""
     judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
-    share = f"{counted(judged, 'call')} judged, {share_text(judged / max(1, len(run.cells)))} of all"
+    some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.cells.items())
+    share = f"{counted(judged, 'call')} judged, {share_text(some / max(1, every))} of the cases"
     if conforms:
         left = len(run.cells) - judged
-        return f"{given} conforms: {share}; {left:,} left out that it does not take."
+        return f"{given} conforms: {share}; {left:,} calls left out that it does not take."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
     if judged and not run.rejected:
@@ -107,18 +111,27 @@ def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool)
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
 
 
+def judged_cases(asked: Iterable[tuple[str, bool]]) -> tuple[int, int]:
+    """
+    How many cases were judged, and how many there are: a case that is asked in several dtypes counts once.
+
+    asked: the name of a case, and whether that call was judged. A case counts as judged when it was in any dtype.
+    """
+    judged: dict[str, bool] = defaultdict(bool)
+    for case, was_judged in asked:
+        judged[DTYPE.sub("", case)] |= was_judged
+    return sum(judged.values()), len(judged)
+
+
 def too_little(records: Iterable[Mapping[str, Any]], least: float) -> Iterator[str]:
-    """Say so where a smaller part than `least` of the calls was judged, with the reasons of most of the others."""
-    every, judged = 0, 0
-    reasons: Counter[str] = Counter()
-    for record in records:
-        every += 1
-        judged += record["verdict"] != "unsupported"
-        reasons.update([record["reason"]] if record["verdict"] == "unsupported" else [])
+    """Say so where a smaller part than `least` of the cases was judged, with the reasons of most of the others."""
+    records = list(records)
+    judged, every = judged_cases((record["case"], record["verdict"] != "unsupported") for record in records)
+    reasons = Counter(record["reason"] for record in records if record["verdict"] == "unsupported")
     if judged and judged < least * every:
         most = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(REASONS))
         yield (
-            f"only {share_text(judged / every)} of the calls were judged, fewer than --min-judged "
+            f"only {share_text(judged / every)} of the cases were judged, fewer than --min-judged "
             f"{share_text(least)}; not asked: {most}"
         )
 

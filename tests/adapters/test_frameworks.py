@@ -76,9 +76,7 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "jax.sdpa[eager]": FINITE_FILL,
     "jax.sdpa[jit]": COMPILED,
     "jax.sdpa[lengths]": COMPILED,
-    **dict.fromkeys(
-        ("ort.attention[opset23]", "ort.attention[opset23-optimised]", "ort.attention[opset24]"), NO_BFLOAT16
-    ),
+    **{f"ort.attention[{which}]": NO_BFLOAT16 for which in ("opset23", "opset23-optimised", "opset24", "3d")},
     "torch.sdpa[flash]": {"sdpa/wider_values": "No available kernel"},
     "keras.grouped_mha[jax]": WITHOUT_SCORES,
     "keras.grouped_mha[tensorflow]": WITHOUT_SCORES,

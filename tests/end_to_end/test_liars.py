@@ -102,7 +102,7 @@ DIAGNOSES: dict[str, str] = {
     "reversed_values_with_a_mask": "weighs the values in reversed order of the keys, only with a mask",
     "next_head_in_float16": "weighs the values of the next head, only in float16",
     "missing_scale_and_reversed_values": (
-        "weighs the values in reversed order of the keys, and does not scale the logits; "
+        "does not scale the logits, and weighs the values in reversed order of the keys; "
         "fix: multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)"
     ),
     "tf32": (

@@ -1,6 +1,7 @@
 """The pytest plug-in in projects of its own: one test per case, judged once, and nothing is green for nothing."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -196,7 +197,8 @@ def test_too_small_a_share_fails_a_test_of_its_own(project: pytest.Pytester) -> 
     assert 0 < taken < len(chosen)
     done = run(stood_in(project, declined), "-k", "share or moved_by_padding")
     done.assert_outcomes(failed=1, passed=taken, skipped=len(chosen) - taken, deselected=len(SDPA) - len(chosen))
-    done.stdout.fnmatch_lines([f"right was judged in 3 of {len(SDPA)} cases: 1%, and min_judged is 50%"])
+    cases = {re.sub(r"dtype=\w+", "", name) for name in SDPA}
+    done.stdout.fnmatch_lines([f"right was judged in ? of {len(cases)} cases: 1%, and min_judged is 50%"])
     assert checks(project) == [["right", SDPA, {}]]
 
 
@@ -218,7 +220,9 @@ PASSED, DECLINED = Outcome("pass", accepted=True), Outcome("unsupported", accept
 def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
     reasons = [f"reason {number}" for number in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
     found = [PASSED, DECLINED, *(Outcome("unsupported", accepted=True, text=each) for each in reasons)]
-    first, *left_out, fix = judged_share("attention", found, 0.5).text.splitlines()
+    first, *left_out, fix = judged_share(
+        "attention", dict(zip("abcdefghijkl", found, strict=True)), 0.5
+    ).text.splitlines()
     assert first == "attention was judged in 1 of 12 cases: 8%, and min_judged is 50%"
     assert left_out == [
         "left out: 3 cases: reason 1",
@@ -229,6 +233,13 @@ def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
     ]
     assert fix.startswith("fix: let it take what they need (docs/check.md), or choose what it is for: cases=[...], ")
     assert fix.endswith("or min_judged=0.08 where no more is meant")
+
+
+def test_a_case_in_several_dtypes_counts_once() -> None:
+    found = {f"case[a=1,dtype={dtype}]": DECLINED for dtype in ("float64", "float16")} | {"other": DECLINED}
+    assert judged_share("attention", {"case[a=1,dtype=float32]": PASSED, **found}, 0.5).accepted
+    (first, *_) = judged_share("attention", {"case[a=2,dtype=float32]": PASSED, **found}, 0.5).text.splitlines()
+    assert first == "attention was judged in 1 of 3 cases: 33%, and min_judged is 50%"
 
 
 @pytest.mark.parametrize(
@@ -243,7 +254,8 @@ def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
     ],
 )
 def test_a_share_counts_what_was_judged(found: list[Outcome], least: float, accepted: bool) -> None:  # noqa: FBT001
-    assert judged_share("attention", found, least).accepted is accepted
+    named = {f"case_{number}": each for number, each in enumerate(found)}
+    assert judged_share("attention", named, least).accepted is accepted
 
 
 # ---- what is wrong is told when tests are collected --------------------------------------------------------------
