@@ -43,8 +43,8 @@ PAIRED_SIGNATURES = 66
 """So do the suites that ask every pair of arguments together, in every dtype."""
 SIGNATURES = 130
 """Compilations per subject, aliases and dense routes not counted (jax.sdpa[lengths], whose lengths are arrays: 130)."""
-FORMS = 53
-"""Exports per subject: as a signature, without shapes (keras.mha, whose masks come in many arguments: 53)."""
+FORMS = 64
+"""Exports per subject: as a signature, without shapes (jax.sdpa[lengths], whose lengths are arrays: 64)."""
 SHAPES_IN_ANOTHER_PRECISION = 10
 SHAPES_WITH_WEIGHTS = 9
 SHAPES_WITH_GRADIENTS = 2
