@@ -1,4 +1,4 @@
-"""What `run --baseline` adds: comparing the run with what is remembered, and remembering it."""
+"""What `--baseline` adds to `run` and `check`: comparing the run with what is remembered, and remembering it."""
 
 import argparse
 import sys
@@ -28,6 +28,8 @@ class Memory:
         self._skip_budget: int = arguments.skip_budget
         self._old: BaselineFile | None = None
         self._run: Side | None = None
+        self._found: Comparison | None = None
+        self._folder = Path()
         self._whole = False
         if self.path is None:
             if self.update:
@@ -39,32 +41,29 @@ class Memory:
             return
         self._old = load_baseline(self.path)
 
-    def compare(self, folder: Path, *, whole: bool) -> Comparison | None:
+    def problems(self, folder: Path, *, whole: bool) -> list[str]:
         """
-        Compare the run so far with the baseline; None where there is none.
+        Compare what was judged so far with the baseline: what the gate holds against it, in sentences.
 
-        whole: no case and no subject was deselected.
+        Nothing is held against a run that the baseline is to follow. whole: no case and no subject was deselected.
         """
         if self.path is None:
-            return None
-        self._whole = whole
+            return []
+        self._folder, self._whole = folder, whole
         self._run = side_of(load_run(folder), plain=False)
         if self._old is None:
-            return None
-        base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole)
-        return compare(base, self._run, skip_budget=self._skip_budget)
-
-    def problems(self, found: Comparison | None) -> list[str]:
-        """What the gate holds against the run; nothing where the baseline is to follow the run."""
-        if found is None or self.update:
             return []
-        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in found.rejected]
+        base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole)
+        self._found = compare(base, self._run, skip_budget=self._skip_budget)
+        if self.update:
+            return []
+        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in self._found.rejected]
 
-    def finish(self, found: Comparison | None, folder: Path, *, complete: bool) -> None:
+    def finish(self, *, complete: bool) -> None:
         """Tell the comparison, and write the baseline where that was asked for."""
-        if found is not None:
+        if self._found is not None:
             print(f"Against {self.path}:")
-            tell(found, folder / "comparison")
+            tell(self._found, self._folder / "comparison")
         if not self.update or self.path is None or self._run is None:
             return
         if not complete:

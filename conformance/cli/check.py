@@ -4,11 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from conformance.cli.baseline import Memory
 from conformance.cli.errors import UsageError
 from conformance.cli.folder import new_folder, point_latest
 from conformance.cli.progress import Progress
 from conformance.engine.watch import Watch
-from conformance.gate.decide import CONFORMS, REJECTED
+from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
 from conformance.own.checking import Checked, Request
 from conformance.own.checking import check as judge
 from conformance.own.declaring import parse_pairs
@@ -26,7 +27,8 @@ def check(arguments: argparse.Namespace) -> int:
     try:
         if arguments.example is not None:
             return _example(arguments)
-        checked = _judged(arguments)
+        memory = Memory(arguments)
+        checked = _judged(arguments, memory)
     except CheckError as error:
         raise UsageError(str(error)) from error
     for line in checked.lines():
@@ -40,6 +42,7 @@ def check(arguments: argparse.Namespace) -> int:
         for line in run_annotations(checked.run, Path.cwd()):
             print(line)
     code = checked.decision.exit_code
+    memory.finish(complete=code != INCOMPLETE and not (arguments.stop and code == REJECTED))
     return CONFORMS if code == REJECTED and arguments.exit_zero else code
 
 
@@ -52,7 +55,7 @@ def _example(arguments: argparse.Namespace) -> int:
     return CONFORMS
 
 
-def _judged(arguments: argparse.Namespace) -> Checked:
+def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     if arguments.target is None:
         raise CheckError("what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example")
     request = Request(
@@ -70,7 +73,8 @@ def _judged(arguments: argparse.Namespace) -> Checked:
     folder = _folder(arguments.out)
     try:
         with Progress(sys.stderr, name_red=False) as progress:
-            return judge(request, folder, Watch(cell=progress.cell, worker=progress.worker, total=progress.plan))
+            watch = Watch(cell=progress.cell, worker=progress.worker, total=progress.plan)
+            return judge(request, folder, watch, lambda whole: memory.problems(folder, whole=whole))
     finally:
         _tidy(folder, arguments.out)
 

@@ -22,9 +22,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
     options.add_workers(parser)
     options.add_out(parser)
     options.add_known_lists(parser, "more known deviations, beside the packaged ones")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="reject what changed against this file")
-    parser.add_argument("--update-baseline", action="store_true", help="write what this run shows into the baseline")
-    options.add_skip_budget(parser)
+    options.add_baseline(parser)
     parser.add_argument("--resume", action="store_true", help="go on with the run in --out that was cut")
     options.add_junit(parser)
     options.add_annotations(parser)
@@ -96,6 +94,7 @@ def add_check(commands: Commands) -> None:
         help="the least part of the cases that is to be judged: fewer is incomplete (default: 50)",
     )
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that is rejected")
+    options.add_baseline(parser)
     options.add_junit(parser)
     options.add_annotations(parser)
     options.add_exit_zero(parser)

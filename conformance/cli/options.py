@@ -55,6 +55,13 @@ def add_skip_budget(parser: Parser) -> None:
     )
 
 
+def add_baseline(parser: Parser) -> None:
+    """What an earlier run or check showed."""
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="reject what changed against this file")
+    parser.add_argument("--update-baseline", action="store_true", help="write what this run shows into the baseline")
+    add_skip_budget(parser)
+
+
 def add_junit(parser: Parser) -> None:
     """JUnit XML elsewhere."""
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")

@@ -86,18 +86,17 @@ def _decided(
 ) -> int:
     """Decide, write the reports, tell the run, and return the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
-    compared = memory.compare(session.folder, whole=whole)
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
-        [*known.problems(whole=whole), *memory.problems(compared), *session.contradicted],
+        [*known.problems(whole=whole), *memory.problems(session.folder, whole=whole), *session.contradicted],
         known.record(whole=whole),
         not_working=session.not_working,
         stopped=stopped,
     )
     finish(session, decision, clock)
     code = _told(decision, session, arguments)
-    memory.finish(compared, session.folder, complete=decision.exit_code != INCOMPLETE and not stopped)
+    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped)
     return code
 
 

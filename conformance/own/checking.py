@@ -2,7 +2,7 @@
 
 import datetime as dt
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -127,9 +127,15 @@ WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
 HELD = "{} holds a run already: choose another --out"
 
 
-def check(request: Request, folder: Path, watch: Watch) -> Checked:
+Against = Callable[[bool], Sequence[str]]
+"""Told whether every case was asked; returns what else rejects the check, in sentences."""
+
+
+def check(request: Request, folder: Path, watch: Watch, against: Against = lambda _: ()) -> Checked:
     """
     Judge the function, and write the run folder.
+
+    against: asked when the verdicts stand in the log, before it is decided whether the function conforms.
 
     Raises:
         CheckError: what was asked for cannot be checked. KeyboardInterrupt: what was judged so far is logged.
@@ -168,7 +174,10 @@ def check(request: Request, folder: Path, watch: Watch) -> Checked:
             stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
-    decision = decide(session.records, [*session.missing, *little], (), known.record(whole=False), stopped=stopped)
+    problems = against(request.is_whole and not stopped)
+    decision = decide(
+        session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
+    )
     finish(session, decision, clock)
     run = write_reports(folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}

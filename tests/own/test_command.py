@@ -115,3 +115,26 @@ def test_a_run_folder_is_not_written_over(tmp_path: Path) -> None:
     assert conformance(*again, cwd=tmp_path).returncode == 0
     done = conformance(*again, cwd=tmp_path)
     assert (done.returncode, "out holds a run already: choose another --out" in done.stderr) == (4, True)
+
+
+def test_a_baseline_tells_what_changed_since(tmp_path: Path) -> None:
+    conformance("check", "--example", cwd=tmp_path)
+    path = tmp_path / "my_attention.py"
+    wrong = path.read_text(encoding="utf-8")
+    command = ("check", "my_attention.py:attention", "-k", "masks/key_padding*", "--baseline", "baseline.json")
+    absent = conformance(*command, cwd=tmp_path)
+    assert (
+        absent.returncode,
+        "there is no baseline baseline.json: write it with --update-baseline" in absent.stderr,
+    ) == (4, True)
+
+    path.write_text(wrong.replace("np.where(mask, -np.inf, logits)", "np.where(mask, logits, -np.inf)"), "utf-8")
+    written = conformance(*command, "--update-baseline", cwd=tmp_path)
+    assert (written.returncode, written.stdout.splitlines()[-1]) == (0, "Baseline: baseline.json")
+    same = conformance(*command, cwd=tmp_path)
+    assert (same.returncode, "\nAgainst baseline.json:\nUnchanged: " in same.stdout) == (0, True)
+
+    path.write_text(wrong, encoding="utf-8")
+    changed = conformance(*command, "--exit-zero", "--out", "changed", cwd=tmp_path)
+    assert changed.returncode == 0
+    assert "problem: against baseline.json: regressed: " in changed.stdout
