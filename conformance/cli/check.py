@@ -69,6 +69,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
         timeout=arguments.timeout,
         min_judged=arguments.min_judged,
         stop=arguments.stop,
+        jobs=arguments.jobs,
     )
     folder = _folder(arguments.out)
     try:

@@ -85,6 +85,7 @@ def add_check(commands: Commands) -> None:
     )
     options.add_out(parser)
     options.add_cases(parser)
+    options.add_jobs(parser, 1, "processes that share the cases, for a function that is slow (default: 1)")
     options.add_timeout(parser, 30)
     parser.add_argument(
         "--min-judged",

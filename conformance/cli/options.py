@@ -80,14 +80,13 @@ def add_exit_zero(parser: Parser) -> None:
 def add_workers(parser: Parser) -> None:
     """Where workers compute, how many, how long."""
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
-    parser.add_argument(
-        "-j",
-        "--jobs",
-        type=at_least_one,
-        default=_usable_cores() + 1,
-        help="workers alive at once (default: cores + 1)",
-    )
+    add_jobs(parser, _usable_cores() + 1, "workers alive at once (default: cores + 1)")
     add_timeout(parser, 60)
+
+
+def add_jobs(parser: Parser, default: int, told: str) -> None:
+    """How many workers."""
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=default, help=told)
 
 
 def _usable_cores() -> int:

@@ -33,7 +33,7 @@ class WorkerPlan:
     One worker process to be.
 
     subjects: what it serves, dense forms included. env: variables on top of ours. distributions: whose versions it
-    tells.
+    tells. part, parts: it is asked every parts-th case, from case number `part` on.
     """
 
     name: str
@@ -44,6 +44,8 @@ class WorkerPlan:
     environment: str = "default"
     env: Mapping[str, str] = field(default_factory=dict)
     distributions: tuple[str, ...] = ()
+    part: int = 0
+    parts: int = 1
 
 
 def plan_workers(subjects: Iterable[Subject], environments: Mapping[str, Environment]) -> list[WorkerPlan]:

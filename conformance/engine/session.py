@@ -47,6 +47,14 @@ def accepts_nothing(_: Judged) -> Mapping[str, Any]:
     return {}
 
 
+@dataclass(frozen=True, eq=False)
+class _Served:
+    """What is kept of one worker's calls: those that a second look is for, and those that show whether it works."""
+
+    look: SecondLook
+    controls: Controls
+
+
 @dataclass
 class Session:
     """
@@ -86,8 +94,8 @@ class Session:
         self._problems: dict[str, tuple[Problem, str]] = {}
         self._pending: dict[int, Cell] = {}
         self._questions: dict[int, Question] = {}
-        self._looks: dict[str, SecondLook] = {}
-        self._controls: dict[str, Controls] = {}
+        self._served: list[_Served] = []
+        self._by_number: dict[int, _Served] = {}
         self._subset = subset_of(self.cases, self.closeness.subset)
         self._versions: dict[str, Mapping[str, str]] = {}
         self._machines: dict[str, Machine] = {}
@@ -140,8 +148,8 @@ class Session:
         """
         lost = {record["subject"] for record in self.records if record["verdict"] in LOST and "known" not in record}
         forms = {replace(self._by_name[name], dense=False).name for name in lost}
-        every = dict.fromkeys(self._controls.values())
-        found = {name: said for controls in every for name, said in controls.not_working.items()}
+        every = (served.controls.not_working for served in self._served)
+        found = {name: said for each in every for name, said in each.items()}
         refused = {record["subject"] for record in self.records if record["verdict"] == "inconclusive"}
         return {name: said for name, said in found.items() if name in forms or name in refused}
 
@@ -183,21 +191,21 @@ class Session:
 
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
         look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
-        self._looks |= dict.fromkeys(plan.subjects, look)
         controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
-        self._controls |= dict.fromkeys(plan.subjects, controls)
+        served = _Served(look, controls)
+        self._served.append(served)
         for (_case, name), judged_before in self.done.items():
             if name in plan.subjects:
                 controls.recall(judged_before)
         for cell in self._cells(plan):
             look.waiting += 1
-            yield self._job(cell)
+            yield self._job(served, cell)
         look.exhausted = True
-        yield from self._next(look, controls)
+        yield from self._next(served)
 
     def _cells(self, plan: WorkerPlan) -> Iterator[Cell]:
         """What a worker is to be asked; what its adapter cannot take is recorded at once."""
-        for case in self.cases:
+        for case in self.cases[plan.part :: plan.parts]:
             for name in plan.subjects:
                 if (case.id, name) in self.done:
                     continue
@@ -210,9 +218,10 @@ class Session:
                 elif made is not None:
                     yield made
 
-    def _job(self, cell: Cell, question: Question | None = None) -> Job:
+    def _job(self, served: _Served, cell: Cell, question: Question | None = None) -> Job:
         self.planned += 1
         number = self.planned
+        self._by_number[number] = served
         if question is None:
             self._pending[number] = cell
         else:
@@ -232,22 +241,23 @@ class Session:
         )
 
     def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
-        look, controls = self._looks[job.cell[1]], self._controls[job.cell[1]]
-        look.waiting -= 1
+        served = self._by_number.pop(job.number)
+        served.look.waiting -= 1
         if (question := self._questions.pop(job.number, None)) is not None:
             question.take(outcome)
         else:
-            self._heard(look, controls, job, outcome)
-        return self._next(look, controls)
+            self._heard(served.look, served.controls, job, outcome)
+        return self._next(served)
 
-    def _next(self, look: SecondLook, controls: Controls) -> Iterable[Job]:
+    def _next(self, served: _Served) -> Iterable[Job]:
         """When all have answered: what is asked next, or the records that have waited for it."""
+        look, controls = served.look, served.controls
         if look.waiting or not look.exhausted:
             return ()
         if questions := controls.next_questions() or self._further_look(look, controls):
             look.waiting = len(questions)
             self.further.update(question.purpose for question in questions)
-            return [self._job(question.cell, question) for question in questions]
+            return [self._job(served, question.cell, question) for question in questions]
         self._settle(look)
         return ()
 
@@ -297,10 +307,10 @@ class Session:
 
     def _settle_all(self) -> None:
         """Also of a worker that was given up, or when the user interrupts, what is held has its verdict."""
-        for controls in dict.fromkeys(self._controls.values()):
-            self._not_run += [refused.cell.key for refused in controls.take_refused()]
-        for look in dict.fromkeys(self._looks.values()):
-            self._settle(look)
+        for served in self._served:
+            self._not_run += [refused.cell.key for refused in served.controls.take_refused()]
+        for served in self._served:
+            self._settle(served.look)
 
     def _settle(self, look: SecondLook) -> None:
         while look.held:

@@ -31,7 +31,7 @@ from conformance.own.errors import CheckError
 from conformance.own.facts import slots
 from conformance.own.observation import Varying
 from conformance.own.outcomes import Outcome, outcomes
-from conformance.own.planning import plan_of
+from conformance.own.planning import plans_of
 from conformance.own.preflight import Calling, preflight
 from conformance.own.profiles import PROFILES
 from conformance.own.settling import settle, write_adapter
@@ -70,6 +70,7 @@ class Request:
     timeout: float = TIMEOUT
     min_judged: float = MIN_JUDGED
     stop: bool = False
+    jobs: int = 1
 
     @property
     def is_whole(self) -> bool:
@@ -167,7 +168,7 @@ def check(request: Request, folder: Path, watch: Watch, against: Against = lambd
     watch.total(session.total)
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
     stopped = False
-    with Pool([plan_of(*subjects)], 1, limits) as pool:
+    with Pool(plans_of(subjects, request.jobs), request.jobs, limits) as pool:
         try:
             session.run(pool)
         except StopRun:

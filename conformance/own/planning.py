@@ -9,6 +9,15 @@ from conformance.engine.environments import our_own
 from conformance.engine.plan import WorkerPlan, plan_workers
 
 
+def plans_of(subjects: Sequence[Subject], workers: int) -> list[WorkerPlan]:
+    """So many workers, each of which is asked a part of the cases."""
+    plan = plan_of(*subjects)
+    if workers == 1:
+        return [plan]
+    named = (f"{plan.name} ({part + 1} of {workers})" for part in range(workers))
+    return [replace(plan, name=name, part=part, parts=workers) for part, name in enumerate(named)]
+
+
 def plan_of(*subjects: Subject) -> WorkerPlan:
     """
     One worker for all of them.

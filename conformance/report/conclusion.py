@@ -21,7 +21,6 @@ class SubjectLine:
     subject: Subject
     counts: Mapping[str, int]
     rejected: int
-    known: int
     missing: int
     asked: int
     share: float | None
@@ -105,7 +104,6 @@ def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> Subjec
         subject=subject,
         counts=verdict_counts(cells),
         rejected=sum(cell.key in run.rejected for cell in cells),
-        known=sum(cell.known is not None for cell in cells),
         missing=missing,
         asked=asked,
         share=judged / asked if asked else None,

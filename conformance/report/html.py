@@ -32,11 +32,15 @@ NAME = "index.html"
 SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
 """The parts of the page's script, in the order in which they build on each other."""
 
+FILES = ("verdict.json", "summary.md", "junit.xml", "run.jsonl")
+"""What a run leaves beside the page."""
+
 SYMBOLS = {
     "pass": "✓",
     "dialect": "≈",
     "unsupported": "–",
     "inconclusive": "?",
+    "known": "K",
     "fail": "✗",
     "error": "E",
     "timeout": "T",
@@ -50,6 +54,7 @@ MEANINGS = {
     "dialect": "within the bound of what is declared, which differs from canonical here",
     "unsupported": "declined by the adapter before the framework was called",
     "inconclusive": "could not be judged",
+    "known": "fails, and a known deviation accepts it for a stated reason",
     "fail": "outside the bound of what is declared",
     "error": "the framework raised an exception",
     "timeout": "no answer in time",
@@ -68,8 +73,9 @@ def page(run: Run) -> str:
     style, script = asset("page.css"), script_of(SCRIPTS)
     found = blobs(run)
     packed, places = joined(chunks(run, found) | found.packed)
+    port = recorded(run, port_text.FILE)
     data = index(run) | {
-        "port": recorded(run, port_text.FILE),
+        "port": port and {side: port[side] for side in ("from", "to")},
         "symbols": SYMBOLS,
         "meanings": MEANINGS,
         "places": places,
@@ -100,6 +106,10 @@ def _told(run: Run) -> dict[str, Any]:
         "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
         "known": known_groups(run),
         "portraits": (recorded(run, portrait.FILE) or {}).get("subjects", []),
+        "port": recorded(run, port_text.FILE),
+        "roles": port_text.ROLES,
+        "stamp": stamp(run),
+        "files": FILES,
         "coverage": coverage(run),
         "counted_subjects": counted_subjects(run),
         "symbols": SYMBOLS,
@@ -116,7 +126,25 @@ def _filters(run: Run) -> dict[str, Callable[..., Any]]:
         "target": cell_address,
         "address": web_address,
         "picture": lambda finding: picture(run, finding),
+        "apart": apart,
     }
+
+
+def stamp(run: Run) -> str:
+    """When it ran, where, and with which releases."""
+    versions: dict[str, dict[str, None]] = {}
+    for worker in run.workers:
+        for name, version in worker.versions.items():
+            versions.setdefault(name, {})[version] = None
+    releases = [f"{name} {' and '.join(found)}" for name, found in sorted(versions.items())]
+    started = run.header.started.replace("T", " ").removesuffix("Z").partition("+")[0]
+    return " · ".join([f"{started} UTC", *([run.header.device] if run.header.device else []), *releases])
+
+
+def apart(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """The rows of a table of decisions that differ or have a remark, and those that are observed as declared."""
+    differ = [row for row in table if row[3] or row[1] != row[2]]
+    return differ, [row for row in table if row not in differ]
 
 
 def recorded(run: Run, name: str) -> Any:

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from conformance.engine.records import Cell
 from conformance.engine.run import Run
-from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
 from conformance.report.finding import Finding, unexplained_kind
 from conformance.report.findings import findings, rejected_cells
 from conformance.report.known_groups import known_groups
 from conformance.report.numbers import budget_text, share_text
-from conformance.report.verdicts import kind_of, what_happened
+from conformance.report.verdicts import COUNTED, kind_of, what_happened
 from conformance.spec.counting import counted
 
 SHOWN_CELLS = 20
@@ -113,9 +112,9 @@ def _finding(finding: Finding) -> str:
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
-    verdicts = [verdict for verdict in GRAVITY if any(verdict in line.counts for line in lines)]
+    verdicts = [verdict for verdict in COUNTED if any(verdict in line.counts for line in lines)]
     missing = any(line.missing for line in lines)
-    head = ["Subject", *verdicts, *(["missing"] if missing else []), "rejected", "known", "judged", "worst budget"]
+    head = ["Subject", *verdicts, *(["missing"] if missing else []), "rejected", "judged", "worst budget"]
     yield "## Subjects"
     yield ""
     yield f"| {' | '.join(head)} |"
@@ -123,7 +122,7 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
     for line in lines:
         numbers = [line.counts.get(verdict, 0) for verdict in verdicts]
         numbers += [line.missing] if missing else []
-        shown = [str(number) if number else "" for number in (*numbers, line.rejected, line.known)]
+        shown = [str(number) if number else "" for number in (*numbers, line.rejected)]
         row = [code(line.subject.name), *shown, share_text(line.share), words(budget_text(line.worst))]
         yield f"| {' | '.join(row)} |"
     yield ""

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.engine.run import Run
-from conformance.judge.verdict import GRAVITY
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, subject_lines
 from conformance.report.finding import Finding, finding_text
 from conformance.report.findings import findings
 from conformance.report.numbers import budget_text, share_text
+from conformance.report.verdicts import COUNTED
 from conformance.spec.counting import counted
 
 SHOWN_FINDINGS = 12
@@ -26,6 +26,7 @@ STYLES = {
     "dialect": "blue",
     "unsupported": "dim",
     "inconclusive": "yellow",
+    "known": "dim",
     "fail": "bold red",
     "error": "bold magenta",
     "timeout": "bold magenta",
@@ -69,11 +70,9 @@ def _count(line: SubjectLine, verdict: str) -> int:
 def _subject(line: SubjectLine, width: int) -> Text:
     text = Text(plain(line.subject.name).ljust(width), style="bold red" if line.rejected else "")
     text.append(f"  judged {share_text(line.share) or '-':>5}  worst budget {budget_text(line.worst) or '-':>5} ")
-    for verdict in (*GRAVITY, "missing"):
+    for verdict in (*COUNTED, "missing"):
         if number := _count(line, verdict):
             text.append(f"  {number} {verdict}", style=STYLES[verdict])
-    if line.known:
-        text.append(f"  ({line.known} known)", style="dim")
     return text
 
 

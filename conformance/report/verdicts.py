@@ -7,6 +7,10 @@ from conformance.engine.records import Cell
 from conformance.judge.exceptions import gist
 from conformance.judge.verdict import GRAVITY, LOST
 
+KNOWN = "known"
+COUNTED = (*(verdict for verdict in GRAVITY if verdict not in (*LOST, "fail")), KNOWN, "fail", *LOST)
+"""What cells are counted by: their verdict, or that a known deviation accepts it."""
+
 
 def kind_of(cell: Cell) -> str:
     """The verdict, and of a fail its class."""
@@ -26,6 +30,6 @@ def first_line(text: str) -> str:
 
 
 def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
-    """How many cells have each verdict that occurs, least grave first."""
-    tally = Counter(cell.verdict for cell in cells)
-    return {verdict: tally[verdict] for verdict in GRAVITY if tally[verdict]}
+    """How many cells have each verdict that occurs, and how many are known deviations, least grave first."""
+    tally = Counter(cell.verdict if cell.known is None else KNOWN for cell in cells)
+    return {kind: tally[kind] for kind in COUNTED if tally[kind]}

@@ -47,6 +47,16 @@ def test_every_argument_that_is_named_is_used(checked: Check) -> None:
     assert not {case for case in unsupported if case.startswith("parameters/") and "dtype=bfloat16" not in case}
 
 
+def test_processes_share_the_cases(checked: Check) -> None:
+    done = checked("plain_sdpa:inverted_mask", "masks/key_padding*", "shapes/cross*", jobs=3)
+    workers = {record["worker"] for record in records(done.run.folder) if record["type"] == "worker"}
+    assert workers == {f"plain_sdpa.inverted_mask ({part} of 3)" for part in (1, 2, 3)}
+    assert not done.decision.incomplete
+    assert {cell.verdict for (case, _), cell in done.run.cells.items() if case.startswith("shapes/")} >= {"pass"}
+    (cause,) = done.causes
+    assert "reads True in mask as: ignore this key" in str(cause)
+
+
 NAMED = {
     "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
     "plain_sdpa:no_scale": "it does not scale the logits",

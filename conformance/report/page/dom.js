@@ -1,6 +1,7 @@
 // What the page holds in memory: the index of cells, with names for its numbers.
 const INDEX = JSON.parse($("index").textContent);
 const { subjects: SUBJECTS, cases: CASES, verdicts: VERDICTS, symbols: SYMBOLS, meanings: MEANINGS, texts: TEXTS } = INDEX;
+const KINDS_OF_CELLS = Object.keys(SYMBOLS);
 const REJECTED = 1;
 const KNOWN = 2;
 
@@ -23,6 +24,7 @@ const CASE_ROW = new Map(CASES.map((one, row) => [one.name, row]));
 const SUBJECT_COLUMN = new Map(SUBJECTS.map((one, column) => [one.name, column]));
 const themeOf = (one) => one.suite.split("/", 1)[0];
 const isOwed = (cell) => cell !== null && cell.verdict === "missing";
+const kindOf = (cell) => (cell.known ? "known" : cell.verdict);
 const isBad = (cell) => cell.rejected || isOwed(cell);
 
 function chip(verdict, extra) {

@@ -17,8 +17,8 @@ function verdictButton(verdict, number) {
 
 function wireVerdicts() {
   const all = CELLS.flat().filter(Boolean);
-  const count = (verdict) => all.filter((cell) => cell.verdict === verdict).length;
-  const used = VERDICTS.map((verdict) => [verdict, count(verdict)]).filter(([, number]) => number);
+  const count = (kind) => all.filter((cell) => kindOf(cell) === kind).length;
+  const used = KINDS_OF_CELLS.map((verdict) => [verdict, count(verdict)]).filter(([, number]) => number);
   const bad = all.filter(isBad).length;
   $("verdicts").append(...[...(bad ? [["rejected", bad]] : []), ...used].map(([verdict, number]) => verdictButton(verdict, number)));
   $("verdicts").addEventListener("click", (event) => {

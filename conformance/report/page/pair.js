@@ -38,33 +38,9 @@ function pairCell(cell) {
     chip(cell.verdict, cellClass(cell)), el("span", {}, el("b", {}, cell.verdict, cell.budget ? ` ${cell.budget}` : ""), text ? el("small", {}, text) : null)));
 }
 
-// What `conformance port` recorded about these two, in this direction.
-function adviceOf(port) {
-  const from = ([one, other]) => el("span", {}, el("code", {}, one), " → ", el("code", {}, other));
-  const sides = ({ from: one, to: other }) => [one, other];
-  const differences = port.differences.map((one) => el("li", {},
-    el("p", {}, el("b", { class: "mono" }, port.from), ` ${one.sentences.from}; `, el("b", { class: "mono" }, port.to), ` ${one.sentences.to}.`),
-    one.changes.map((change) => el("p", {}, el("span", { class: "fix" }, `Change: ${change}`))),
-    el("p", { class: "muted" }, "declared ", from(sides(one.declared)), ", observed ", from(sides(one.observed))), code(one.command, "Command")));
-  const told = !port.shared ? "No probe case was judged on both sides: nothing can be said about where they differ."
-    : port.differences.length ? `Where they differ (${port.differences.length}; ${plural(port.shared, "probe case")} judged on both sides)`
-    : `They take every decision alike that the ${plural(port.shared, "probe case")} judged on both sides show.`;
-  const conventions = sides(port.conventions).flatMap((points, side) => points.map((point) => el("p", {}, el("b", { class: "mono" }, sides(port)[side]), `: ${point}`)));
-  return el("article", { class: "advice" }, el("h3", {}, told), el("ol", {}, differences), conventions,
-    table(["Argument", port.from, port.to, "Change"], port.arguments.filter((one) => one.from || one.to).map((one) => [one.kind.replaceAll("_", " "), one.described.from, one.described.to, one.changes.join("; ")])),
-    port.notes.map((note) => el("p", {}, note.trim())), port.refused.map((one) => el("p", {}, one.sentence)));
-}
-
-function drawAdvice(a, b) {
-  const { port } = INDEX;
-  const told = port && port.from === SUBJECTS[a].name && port.to === SUBJECTS[b].name;
-  $("pair-advice").replaceChildren(...(told ? [adviceOf(port)] : []));
-}
-
 function drawPair() {
   const [a, b] = [SUBJECT_COLUMN.get($("pair-a").value), SUBJECT_COLUMN.get($("pair-b").value)];
   if (a === undefined || b === undefined) return;
-  drawAdvice(a, b);
   const { found, both } = compared(a, b);
   const counts = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, found.filter((one) => one.kind === kind).length]));
   drawKinds(counts);

@@ -7,7 +7,7 @@ function parsed(hash) {
   const fields = new URLSearchParams(hash.replace(/^#/, ""));
   const next = { ...EMPTY };
   for (const name of ["q", "theme", "op", "dtype", "a", "b", "cell", "of"]) next[name] = fields.get(name) || "";
-  next.v = fields.getAll("v").filter((one) => one === "rejected" || VERDICTS.includes(one));
+  next.v = fields.getAll("v").filter((one) => one === "rejected" || KINDS_OF_CELLS.includes(one));
   next.s = fields.getAll("s").filter((one) => SUBJECT_COLUMN.has(one));
   return next;
 }
