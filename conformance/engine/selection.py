@@ -27,7 +27,7 @@ def adapter_file(pattern: str) -> tuple[Path, str] | None:
 
 def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject]:
     """
-    The subjects that a pattern asks for, in their own order; all of them where there is no pattern.
+    The subjects that patterns ask for, in the order of the patterns; all of them where there is no pattern.
 
     A name of a subject selects that one alone, also where it is a glob or the beginning of others; an adapter's name
     selects all its variants, unless it is a subject itself.
@@ -37,8 +37,8 @@ def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject
     """
     if not patterns:
         return list(subjects)
-    chosen = [_chosen(subjects, pattern) for pattern in patterns]
-    return [subject for subject in subjects if any(subject in some for some in chosen)]
+    chosen = {subject.name: subject for pattern in patterns for subject in _chosen(subjects, pattern)}
+    return list(chosen.values())
 
 
 def _chosen(subjects: Sequence[Subject], pattern: str) -> list[Subject]:

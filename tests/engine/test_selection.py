@@ -51,7 +51,8 @@ NUMPY = ["numpy.sdpa[plain]", "numpy.sdpa[plain,dense]"]
         (["*dense]"], [*MATH[1:], *FLASH[1:], *NUMPY[1:], OLD[1], OLD[3]]),
         (["*:old"], OLD),
         (["numpy.sdp?"], NUMPY),
-        (["numpy.sdpa[plain]", "torch.sdpa[flash]"], [FLASH[0], NUMPY[0]]),
+        (["numpy.sdpa[plain]", "torch.sdpa[flash]"], [NUMPY[0], FLASH[0]]),
+        (["torch.sdpa[flash]", "torch.*"], FLASH[:1] + MATH + FLASH[1:] + OLD),
         (["*[math]@cpu:default"], MATH[:1]),
     ],
 )

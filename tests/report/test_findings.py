@@ -229,7 +229,7 @@ def test_the_sums_of_a_subject(demonstration: Path) -> None:
     lines = {line.subject.name: line for line in subject_lines(load_run(demonstration))}
     assert lines["onnx.torch_mha"].counts == {"pass": 14, "unsupported": 14}
     assert lines["onnx.torch_mha"].share == 0.5
-    assert lines["torch.mha"].known == 4
+    assert lines["torch.mha"].counts["known"] == 4
     assert lines["torch.mha"].rejected == 0
     assert lines["torch.mha"].worst == pytest.approx(0.74, abs=0.01)
     assert lines["torch.sdpa[flash]"].share == pytest.approx(27 / 28)

@@ -73,7 +73,7 @@ def test_hostile_text_is_escaped(hostile_run: Path, tmp_path: Path) -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;]]&gt;" in html
     assert "<a " not in html
     assert "<h1>" in html
-    assert html.count("<td") == 2 * 7
+    assert html.count("<td") == 2 * 6
     assert not any(character in text for character in "\x00\x1b\u2028")
 
 

@@ -13,10 +13,27 @@ const conforms = (cell) => cell.verdict === "pass" || cell.verdict === "dialect"
 function disagreement(a, b) {
   if (!judged(a) && !judged(b)) return null;
   if (!judged(a) || !judged(b)) return "alone";
+  if (conforms(a) && conforms(b)) return a.dialect === b.dialect ? null : "dialect";
   if (a.verdict !== b.verdict) return "verdict";
-  if (a.verdict === "dialect" && a.dialect !== b.dialect) return "dialect";
-  if (!conforms(a) && a.way !== b.way) return "way";
-  return null;
+  return a.way === b.way ? null : "way";
+}
+
+// What one side does, in short: its declared dialect, its way to fail, or why it was not judged.
+function manner(cell) {
+  if (!judged(cell)) return cell.said ? `${cell.verdict}: ${cell.said}` : cell.verdict;
+  return conforms(cell) ? TEXTS[cell.dialect] || "canonical" : TEXTS[cell.way];
+}
+
+// Rows of one cause: polarity first, since it turns every other answer around, then the most frequent.
+function causesOf(found) {
+  const causes = new Map();
+  for (const one of found) {
+    const name = `${manner(one.left)} → ${manner(one.right)}`;
+    if (!causes.has(name)) causes.set(name, { name, rows: [] });
+    causes.get(name).rows.push(one);
+  }
+  const later = (cause) => (/\bpolarity\b/.test(cause.name) ? 0 : 1);
+  return [...causes.values()].sort((a, b) => later(a) - later(b) || b.rows.length - a.rows.length);
 }
 
 function compared(a, b) {
@@ -51,8 +68,14 @@ function drawPair() {
   const rows = found.filter((one) => shownKinds.has(one.kind));
   const head = el("tr", {}, ["Case", SUBJECTS[a].name, SUBJECTS[b].name, "Difference"].map((name) => el("th", { scope: "col" }, name)));
   $("pair-table").tHead.replaceChildren(...(rows.length ? [head] : []));
-  $("pair-table").tBodies[0].replaceChildren(...rows.map((one) => el("tr", {},
-    el("th", { scope: "row" }, CASES[one.row].name), pairCell(one.left), pairCell(one.right), el("td", { class: "muted" }, KINDS[one.kind]))));
+  $("pair-table").replaceChildren($("pair-table").tHead, ...causesOf(rows).map(drawCause));
+}
+
+function drawCause(cause) {
+  return el("tbody", {},
+    el("tr", { class: "cause" }, el("th", { colspan: "4", scope: "rowgroup" }, cause.name, " ", el("small", {}, plural(cause.rows.length, "case")))),
+    ...cause.rows.map((one) => el("tr", {},
+      el("th", { scope: "row" }, CASES[one.row].name), pairCell(one.left), pairCell(one.right), el("td", { class: "muted" }, KINDS[one.kind]))));
 }
 
 function drawKinds(counts) {
