@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 from conformance.cli.baseline import Memory
+from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.errors import UsageError
 from conformance.cli.folder import new_folder, point_latest
 from conformance.cli.progress import Progress
+from conformance.cli.words import QUIET
 from conformance.engine.watch import Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
 from conformance.own.checking import Checked, Request
@@ -34,7 +36,10 @@ def check(arguments: argparse.Namespace) -> int:
     for line in checked.lines():
         print(line)
     print()
-    print_summary(checked.run, sys.stdout, with_findings=False)
+    print_slowest((cell.record for cell in checked.run.cells.values()), arguments.durations)
+    print_summary(checked.run, sys.stdout, with_findings=False, brief=arguments.level == QUIET)
+    if arguments.open:
+        open_page(checked.run.folder)
     if arguments.junit is not None:
         arguments.junit.parent.mkdir(parents=True, exist_ok=True)
         write_junit(checked.run, arguments.junit)
@@ -73,7 +78,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     )
     folder = _folder(arguments.out)
     try:
-        with Progress(sys.stderr, name_red=False) as progress:
+        with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
             watch = Watch(cell=progress.cell, worker=progress.worker, total=progress.plan)
             return judge(request, folder, watch, lambda whole: memory.problems(folder, whole=whole))
     finally:

@@ -95,6 +95,7 @@ def add_check(commands: Commands) -> None:
         help="the least part of the cases that is to be judged: fewer is incomplete (default: 50)",
     )
     parser.add_argument("-x", "--stop", action="store_true", help="stop at the first verdict that is rejected")
+    options.add_showing(parser)
     options.add_baseline(parser)
     options.add_junit(parser)
     options.add_annotations(parser)

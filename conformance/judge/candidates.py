@@ -120,7 +120,7 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     """
     known = [change[0] for change in taken if len(change) == 1]
     most = UNEXPLAINED * len(cells) if taken else inf
-    simplest = {(bool(cell.facts.masks), cell.facts.operator): cell for cell in reversed(cells)}
+    simplest = {(bool(cell.facts.masks), cell.facts.operator, cell.facts.dtype): cell for cell in reversed(cells)}
     for cell in simplest.values():
         cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect)}
         every = [way for way in cost if BESIDE + cost[way] < most]

@@ -142,8 +142,9 @@ def stamp(run: Run) -> str:
 
 
 def apart(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of a table of decisions that differ or have a remark, and those that are observed as declared."""
-    differ = [row for row in table if row[3] or row[1] != row[2]]
+    """The rows of a table of decisions where observed is not declared, and those where it is."""
+    worth = tuple(filter(None, portrait.REMARKS.values()))
+    differ = [row for row in table if row[1] != row[2] or row[3].startswith(worth)]
     return differ, [row for row in table if row not in differ]
 
 
@@ -154,16 +155,16 @@ def recorded(run: Run, name: str) -> Any:
 
 
 def picture(run: Run, finding: Finding) -> Key | None:
-    """The cell whose effective pattern shows a finding: its example if that was read, else one of the same cause."""
-    cause = _cause(run.cells[finding.example])
-    alike = (cell for cell in run.cells.values() if cell.subject == finding.subject and _cause(cell) == cause)
-    cells = (run.cells[finding.example], *(cell for cell in alike if cell.key in run.rejected))
-    return next((cell.key for cell in cells if cell.record.get("pattern", {}).get("beyond")), None)
+    """The cell whose effective pattern shows a finding best: the one with most of its weights beyond the bound."""
+    shares = {key: _beyond(run.cells[key]) for key in finding.cells}
+    best = max(shares, key=lambda key: shares[key])
+    return best if shares[best] else None
 
 
-def _cause(cell: Cell) -> tuple[str, ...]:
-    explained = cell.explanation
-    return (explained.decision, explained.name) if explained else (cell.verdict, cell.fail_class)
+def _beyond(cell: Cell) -> float:
+    """The share of weights beyond the bound in the effective pattern; 0 where none was read."""
+    pattern = cell.record.get("pattern", {})
+    return pattern["beyond"] / pattern["elements"] if pattern.get("beyond") else 0.0
 
 
 def shown_value(value: Any) -> str:

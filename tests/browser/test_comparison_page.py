@@ -1,6 +1,5 @@
 """The page of a comparison in a real browser: its filters, its detail view, and that it asks for nothing."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,21 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("comparison")
     write_comparison_page(found.record(), out)
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    executable = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if executable is None:
-        pytest.fail("no Chromium on PATH: install one, on Debian and Ubuntu with `apt-get install -y chromium`")
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - without Chromium its absence would be told first
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=executable, args=["--headless", "--no-sandbox", "--disable-gpu"]
-        )
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

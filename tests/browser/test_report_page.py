@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,37 +18,8 @@ from ..report.demonstration import fill
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 INVERTED = ("masks/key_padding/sdpa_trailing[dtype=float32]", "torch.sdpa[math]")
 NAN_ROW = ("degenerate/dead_rows/mha_one_row[dtype=float32]", "torch.mha")
-
-
-def chromium() -> str:
-    """Where Chromium is; its absence is a failure, since a test that is skipped shows nothing."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if path := shutil.which(name):
-            return path
-    pytest.fail("no Chromium on PATH: install one, on Debian and Ubuntu with `apt-get install -y chromium`")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    executable = chromium()
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - without Chromium its absence would be told first
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
-        yield opened
-        opened.close()
 
 
 @dataclass

@@ -1,5 +1,6 @@
 """`conformance probe` and `conformance port` as a user meets them: subjects that lie, and real frameworks."""
 
+import html
 import json
 import shlex
 import subprocess
@@ -98,8 +99,8 @@ def test_the_run_folder_is_one_that_reports_are_made_of(honest: Done) -> None:
     assert names >= {"run.jsonl", "verdict.json", "index.html", "summary.md", "probe.md", "probe.json"}
     assert json.loads((honest.folder / "probe.json").read_text(encoding="utf-8")) == honest.found
     page = (honest.folder / "index.html").read_text(encoding="utf-8")
-    assert "Declared and observed</h2>" in page
-    assert honest.found["subjects"][0]["conclusion"] in page
+    assert page.index(honest.found["subjects"][0]["conclusion"]) < page.index("Conforms: ")
+    assert ">Declared and observed: <span" in page[: page.index("Conforms: ")]
 
 
 def test_a_contradiction_fails_and_only_its_decision_is_named(lying: Done) -> None:
@@ -154,7 +155,9 @@ def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_
     assert ported.stdout.removeprefix(done.stdout) == f"Report: {ported.folder / 'index.html'}\n"
     page = (ported.folder / "index.html").read_text(encoding="utf-8")
     index = json.loads(page.split('<script type="application/json" id="index">')[1].split("</script>")[0])
-    assert index["port"] == ported.found
+    assert index["port"] == {side: ported.found[side] for side in ("from", "to")}
+    for each in ported.found["differences"]:
+        assert html.escape(each["sentences"]["to"], quote=False) in page[: page.index('class="verdicts-title"')]
     assert "Declared and observed</h2>" in page
 
 

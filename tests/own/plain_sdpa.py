@@ -29,6 +29,15 @@ def right(query: Array, key: Array, value: Array, mask: Array | None = None) -> 
     return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ value)
 
 
+def inverted_and_filled(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    """In float16 the fill is minus infinity: a fully masked row is NaN there, and the mean elsewhere."""
+    logits = logits_of(query, key)
+    if mask is not None:
+        logits = np.where(mask, np.asarray(np.float64(-1e9)).astype(logits.dtype), logits)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True) @ value)
+
+
 def right_with_everything(
     query: Array,
     key: Array,

@@ -81,6 +81,15 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
     assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal flag"]
 
 
+def test_two_mistakes_are_named_though_the_smallest_case_shows_another_in_half_precision(checked: Check) -> None:
+    first, *others = sentences(
+        checked("plain_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")
+    )
+    inverted = "it reads True in mask as: ignore this key"
+    assert first == f"{inverted}, and returns the mean of all values for a fully masked row"
+    assert others == [f"{inverted}, and returns NaN for a fully masked row, only in float16"]
+
+
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
     assert done.decision.exit_code == decide.REJECTED

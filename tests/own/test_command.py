@@ -77,6 +77,19 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert "exists already: it is left as it is" in second.stderr
 
 
+def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text((HERE / "plain_sdpa.py").read_text(encoding="utf-8"), encoding="utf-8")
+    command = ("check", "mine.py:inverted_mask", "-k", "masks/key_padding/holes*", "--durations", "2")
+    brief, full = (conformance(*command, level, cwd=tmp_path) for level in ("-q", "-v"))
+    assert brief.stderr == ""
+    assert "fail: masks/key_padding/holes[operator=sdpa] on mine.inverted_mask, 0.0" in full.stderr
+    assert "mine.inverted_mask  judged" in full.stdout
+    assert "mine.inverted_mask  judged" not in brief.stdout
+    assert "reads True in mask as: ignore this key" in brief.stdout
+    shown = brief.stdout.partition("The slowest 2 calls of ")[2].splitlines()[1:3]
+    assert all(re.fullmatch(r" +\d+\.\d{3} s  \S+ on mine\.inverted_mask(\[dense\])?", line) for line in shown)
+
+
 def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
     conformance("check", "--example", cwd=tmp_path)
     path = tmp_path / "my_attention.py"

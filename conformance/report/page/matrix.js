@@ -81,11 +81,17 @@ function columnName(name) {
   return at < 1 ? el("span", {}, name) : el("span", {}, name.slice(0, at), el("i", {}, name.slice(at)));
 }
 
+// What is read aloud contains the letters that are seen: who speaks to the browser says what stands there.
+function spoken(cell, number, text) {
+  const mark = SYMBOLS[cell.verdict];
+  return /[A-Z]/.test(mark) ? `${mark}${number}: ${text}` : text;
+}
+
 function bodyCell(row, column) {
   const cell = CELLS[row][column];
   if (!cell) return el("td", { class: "none" });
   const used = Math.min(10, Math.ceil(10 * Number(cell.budget.replace("<", ""))));
-  const node = el("td", { class: `${cellClass(cell)} b${used > 0 ? used : 0}`, tabindex: "-1", "aria-label": describe(cell), role: "gridcell" },
+  const node = el("td", { class: `${cellClass(cell)} b${used > 0 ? used : 0}`, tabindex: "-1", "aria-label": spoken(cell, cell.budget, describe(cell)), role: "gridcell" },
     SYMBOLS[cell.verdict], el("small", {}, cell.budget));
   node.cell = cell;
   return node;
@@ -128,7 +134,7 @@ function groupCell(rows, column, found, open) {
   const top = gravest(rows, column, found);
   if (!top) return el("td", { class: "none" });
   const text = `${plural(top.number, "case")} ${top.cell.verdict} on ${SUBJECTS[column].name}`;
-  return el("td", { class: `sum ${cellClass(top.cell)}${open ? " opened" : ""}`, title: text, "aria-label": text },
+  return el("td", { class: `sum ${cellClass(top.cell)}${open ? " opened" : ""}`, title: text, "aria-label": spoken(top.cell, top.number, text) },
     SYMBOLS[top.cell.verdict], el("small", {}, String(top.number)));
 }
 

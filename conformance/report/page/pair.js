@@ -51,7 +51,7 @@ function compared(a, b) {
 
 function pairCell(cell) {
   const text = cell.verdict === "dialect" ? TEXTS[cell.dialect] || cell.said : cell.said;
-  return el("td", {}, el("a", { href: address({ ...state, cell: CASES[cell.row].name, of: SUBJECTS[cell.subject].name }), "data-state": true, class: "pair-cell", "aria-label": describe(cell) },
+  return el("td", {}, el("a", { href: address({ ...state, cell: CASES[cell.row].name, of: SUBJECTS[cell.subject].name }), "data-state": true, class: "pair-cell", title: describe(cell) },
     chip(cell.verdict, cellClass(cell)), el("span", {}, el("b", {}, cell.verdict, cell.budget ? ` ${cell.budget}` : ""), text ? el("small", {}, text) : null)));
 }
 
