@@ -25,6 +25,7 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 24
 MAX_EVENTS = 2**17
 MAX_DIGITS = 64
+TOO_DEEP = f"the document is nested deeper than {MAX_DEPTH}"
 
 Path = Sequence[str | int]
 
@@ -77,7 +78,9 @@ def read(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(word for word in (error.context, error.problem) if word)
-        return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, f"not YAML: {words}")
+        # The scanner of PyYAML 6.0.4 looks ahead, and gives up before we do.
+        told = TOO_DEEP if "maximum nesting depth" in words else f"not YAML: {words}"
+        return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, told)
     mistakes: list[Mistake] = []
     data = _plain(node, file, mistakes) if node is not None else None
     return Document(file, node, data, tuple(mistakes))
@@ -106,8 +109,8 @@ def _refused(text: str, file: str) -> Iterator[Mistake]:
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         if depth > MAX_DEPTH or count > MAX_EVENTS:
-            what = f"is nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else f"has over {MAX_EVENTS} parts"
-            yield Mistake(file, line, column, f"the document {what}")
+            what = TOO_DEEP if depth > MAX_DEPTH else f"the document has over {MAX_EVENTS} parts"
+            yield Mistake(file, line, column, what)
             return
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
