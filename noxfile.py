@@ -89,7 +89,7 @@ def smoke(session: nox.Session) -> None:
 @nox.parametrize("numpy", ["1.26.4", "2.0.2", "2.4.6"])
 def numpies(session: nox.Session, numpy: str) -> None:
     """Show that input streams have the same bytes, and the bridge works, under several NumPy versions."""
-    pins = Path(session.create_tmp()) / "constraints.txt"
+    pins = Path(session.virtualenv.location) / "constraints.txt"
     others = [line for line in Path(CONSTRAINTS).read_text().splitlines() if not line.startswith("numpy==")]
     pins.write_text("\n".join([*others, f"numpy=={numpy}"]))
     packages = ("numpy", "pytest", "hypothesis", "pyyaml", "pydantic", "jinja2", "rich", "packaging")
