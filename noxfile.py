@@ -50,7 +50,7 @@ def chromium(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run every test, those on real frameworks and in a browser included: `nox -s tests -- -k routing`."""
     chromium(session)
-    install_frameworks(session, "all,tests")
+    install_frameworks(session, "all,equinox,tests")
     told = ("--durations", "12", "--durations-min", "5")
     session.run("python", "-m", "pytest", *SIDE_BY_SIDE, *told, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 

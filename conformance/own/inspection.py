@@ -18,9 +18,11 @@ from types import ModuleType
 from typing import Any
 
 from conformance.own.errors import CheckError
-from conformance.own.layer import BUILT_WITH, OF_CONSTRUCTOR, Layer, constructed
+from conformance.own.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
 from conformance.own.signature import LAYOUTS, Parameter, Signature, read_signature
 from conformance.own.trial import SEED, SIZES, Trial, plain_call, said
+
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def main() -> None:
@@ -46,48 +48,35 @@ def look(request: Mapping[str, Any]) -> Signature:
     built: dict[str, str] | None = None
     layer = biased = False
     function = found
-    _refuse_jax_layers(request["function"], found)
     if inspect.isclass(found):
         built = constructor(request["function"], found)
         function, layer, biased = instance(found, built, method, request["path"])
         operator = operator or ("mha" if layer else "sdpa")
-    elif is_module(found):
+    elif family(found):
         _refuse_weights(request["function"], found)
-        found.eval()
     called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
     signature = replace(called, built=built, method=method, biased=biased or not layer)
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
-    return trial.settled(["torch"] if layer else frameworks, layouts)
-
-
-def is_module(value: Any) -> bool:
-    """Whether it is an instance of torch.nn.Module."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
+    own = "torch" if family(found) == "torch" else "jax"
+    return trial.settled([own] if layer else frameworks, layouts)
 
 
 def forward(function: Any) -> Any:
     """What of an instance has the parameters: `forward` of a PyTorch module; else the thing itself."""
-    return function.forward if is_module(function) else function
+    return function.forward if family(function) == "torch" and not inspect.isclass(function) else function
 
 
 def _refuse_weights(called: str, module: Any) -> None:
-    if any(True for _ in module.parameters()):
+    """Take an instance of PyTorch or Equinox that has no weights; one of Flax cannot be asked before it is called."""
+    kind = family(module)
+    if kind == "torch" and not any(True for _ in module.parameters()):
+        module.eval()
+    elif kind != "equinox" or sys.modules["jax"].tree_util.tree_leaves(module):
         raise CheckError(
             f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: name the class in its "
             "place, so that check can build one for the sizes of each call"
-        )
-
-
-def _refuse_jax_layers(called: str, found: Any) -> None:
-    kind = found if inspect.isclass(found) else type(found)
-    roots = {each.__module__.partition(".")[0] for each in kind.__mro__}
-    if layers := roots & {"flax", "equinox"}:
-        raise CheckError(
-            f"{called} is a module of {layers.pop()}, whose weights check cannot set yet: name a function that takes "
-            "query, key, value and params, and applies it"
         )
 
 
@@ -119,11 +108,13 @@ def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tup
     call = plain_call("mha", SIZES, {}, SEED)
     try:
         made = kind(**constructed(built, call.facts))
-        layer = is_module(made) and any(True for _ in made.parameters())
-        biased = layer and Layer(kind, built).is_biased(made)
+        function = getattr(made, method) if method else made
+        required = [each for each in parameters(forward(function)) if each.place and each.default is None]
+        arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
+        biased = is_biased(made, [each.bits for each in arrays])
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
         raise CheckError(f"{kind.__name__} cannot be built: {said(error, path)}") from None
-    return (getattr(made, method) if method else made), layer, biased
+    return function, biased is not None, bool(biased)
 
 
 def load(request: Mapping[str, Any]) -> tuple[Any, str]:
@@ -159,7 +150,9 @@ def load(request: Mapping[str, Any]) -> tuple[Any, str]:
 def parameters(function: Any) -> tuple[Parameter, ...]:
     """The parameters of whatever can be called; *args and **kwargs are left out."""
     try:
-        found = inspect.signature(function).parameters.values()
+        found = list(inspect.signature(function).parameters.values())
+        if inspect.isclass(function) and all(each.kind in VARIABLE for each in found):  # a class that makes others, nnx
+            found = list(inspect.signature(function.__init__).parameters.values())[1:]
     except (TypeError, ValueError):
         raise CheckError(f"{function!r} is nothing that can be called with arrays") from None
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -172,7 +165,7 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
             annotation="" if each.annotation is inspect.Parameter.empty else str(each.annotation),
         )
         for each in found
-        if each.kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        if each.kind not in VARIABLE
     )
 
 

@@ -1,13 +1,16 @@
 """
 A class whose instances compute attention: built for the sizes of a call, with the weights and biases of that call.
 
-The adapter that check writes uses it in the worker: it needs the bridge, and PyTorch where the class is a layer of it.
+The adapter that check writes uses it in the worker: it needs the bridge, NumPy, and the framework of the class, which
+is PyTorch, Flax (nnx or linen) or Equinox.
 """
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from conformance.bridge import Call, Facts, Unsupported
 
@@ -30,6 +33,8 @@ BUILT_WITH: dict[str, tuple[str, ...]] = {
     "temperature": ("temperature",),
     "scale": ("scale", "sm_scale", "softmax_scale"),
     "is_causal": ("causal", "is_causal"),
+    "rngs": ("rngs",),
+    "random_key": ("key", "rng"),
 }  # fmt: skip
 """What a constructor is given -> the names by which people call it."""
 
@@ -58,20 +63,33 @@ def constructed(names: Mapping[str, str], facts: Facts) -> dict[str, Any]:
     """The arguments of a constructor; names: argument -> role."""
     sizes = facts.sizes
     width = sizes["num_heads"] * sizes["head_dim"]
-    values = {
-        "width": width,
-        "num_heads": sizes["num_heads"],
-        "num_kv_heads": sizes["num_kv_heads"],
-        "head_dim": sizes["head_dim"],
-        "value_dim": sizes["value_dim"],
-        "dropout": 0.0,
-        "biases": facts.biases,
-        "batch_first": True,
-        "temperature": sizes["head_dim"] ** 0.5,
-        "scale": sizes["head_dim"] ** -0.5,
-        "is_causal": False,
+    values: dict[str, Callable[[], Any]] = {
+        "width": lambda: width,
+        "num_heads": lambda: sizes["num_heads"],
+        "num_kv_heads": lambda: sizes["num_kv_heads"],
+        "head_dim": lambda: sizes["head_dim"],
+        "value_dim": lambda: sizes["value_dim"],
+        "dropout": lambda: 0.0,
+        "biases": lambda: facts.biases,
+        "batch_first": lambda: True,
+        "temperature": lambda: sizes["head_dim"] ** 0.5,
+        "scale": lambda: sizes["head_dim"] ** -0.5,
+        "is_causal": lambda: False,
+        "rngs": lambda: sys.modules["flax.nnx"].Rngs(0),
+        "random_key": lambda: sys.modules["jax"].random.PRNGKey(0),
     }
-    return {name: values[role] for name, role in names.items()}
+    return {name: values[role]() for name, role in names.items()}
+
+
+FAMILIES = {"torch": "torch.nn", "nnx": "flax.nnx", "linen": "flax.linen", "equinox": "equinox"}
+"""Kind of layer -> the module that has its class Module."""
+
+
+def family(layer: Any) -> str:
+    """Of which kind an instance or a class is, "" for none."""
+    kind = layer if isinstance(layer, type) else type(layer)
+    bases = {name: getattr(sys.modules.get(module), "Module", ()) for name, module in FAMILIES.items()}
+    return next((name for name, base in bases.items() if issubclass(kind, base)), "")
 
 
 class Layer:
@@ -92,59 +110,191 @@ class Layer:
             LayerError: weights of the call have no place in it.
         """
         layer = self._kind(**constructed(self._names, call.facts))
-        torch = sys.modules.get("torch")  # a class without it is none of its layers
-        if torch is not None and isinstance(layer, torch.nn.Module):
-            layer = layer.to(getattr(torch, call.facts.dtype)).eval()
-            if call.params:
-                _fill(layer, {name: torch.from_numpy(each.bits.copy()) for name, each in _numbers(call)}, torch)
+        if (kind := family(layer)) and (call.params or kind == "torch"):
+            return WITH_WEIGHTS[kind](layer, call, self._method)
         return getattr(layer, self._method) if self._method else layer
 
-    @staticmethod
-    def is_biased(layer: Any) -> bool:
-        """
-        Whether every projection of an instance has a bias.
 
-        Raises:
-            LayerError: a projection is not found.
-        """
-        import torch  # noqa: PLC0415 - the framework of the layer
+def is_biased(layer: Any, inputs: Sequence[Any] = ()) -> bool | None:
+    """
+    Whether every projection of an instance has a bias; None where the instance has no weights.
 
-        return all(bias is not None for _, bias, _, _ in _complete(layer, torch).values())
+    inputs: arrays for a plain call, of which a layer of flax.linen makes its weights.
 
-
-def _numbers(call: Call) -> Iterator[tuple[str, Any]]:
-    for name, tensor in call.params.items():
-        if tensor.dtype == "bfloat16":
-            yield name, _Wide(tensor.float64())
-        else:
-            yield name, tensor
+    Raises:
+        LayerError: a projection is not found.
+    """
+    linears = LINEARS[family(layer)](layer, inputs) if family(layer) else {}
+    return all(bias is not None for _, bias, _ in complete(linears).values()) if linears else None
 
 
-class _Wide:
-    """Numbers that NumPy has no dtype for; copied into the parameter they are rounded to it, which changes nothing."""
+Linears = dict[str, tuple[Any, Any]]
+"""By the name of a linear layer its weight, (out, in), and its bias or None: tensors or views that can be written."""
 
-    def __init__(self, bits: Any) -> None:
-        self.bits = bits
-
-
-def _fill(layer: Any, params: Mapping[str, Any], torch: Any) -> None:
-    with torch.no_grad():
-        for part, (weight, bias, rows, transposed) in _complete(layer, torch).items():
-            given = params[f"w{part}"]
-            weight[rows] = given.T if transposed else given
-            if bias is not None:
-                bias[rows] = params.get(f"b{part}", torch.zeros_like(bias[rows]))
-            elif params.get(f"b{part}") is not None:
-                raise LayerError(f"the {WORDS[part]} has no bias, and the call has one")
+Leaves = dict[str, Any]
+"""The arrays of a layer on JAX, in NumPy, by the names that lead to them, such as `q_proj.kernel`."""
 
 
-def _complete(layer: Any, torch: Any) -> dict[str, tuple[Any, Any, slice, bool]]:
-    places = projections(layer, torch)
+def _torch_layer(layer: Any, call: Call, method: str) -> Any:
+    import torch  # noqa: PLC0415 - the framework of the layer
+
+    layer = layer.to(getattr(torch, call.facts.dtype)).eval()
+    if call.params:
+        given = {name: torch.from_numpy(each) for name, each in _numbers(call).items()}
+        with torch.no_grad():
+            _fill(_torch_linears(layer), given, torch.zeros_like)
+    return getattr(layer, method) if method else layer
+
+
+def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+    import torch  # noqa: PLC0415 - the framework of the layer
+
+    found = {
+        name: (each.weight, each.bias) for name, each in layer.named_modules() if isinstance(each, torch.nn.Linear)
+    }
+    named = dict(layer.named_parameters())
+    for name, each in named.items():
+        if name.endswith("in_proj_weight"):
+            found[name] = (each, named.get(name.replace("weight", "bias")))
+    rest = {name: (each, None) for name, each in named.items()}  # so that there is something to name
+    return found or rest
+
+
+def _nnx_layer(layer: Any, call: Call, method: str) -> Any:
+    variables = _nnx_variables(layer)
+    for name, leaf in _with_numbers(call, {name: np.array(each.value) for name, each in variables.items()}).items():
+        variables[name].value = leaf
+    return getattr(layer, method) if method else layer
+
+
+def _nnx_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+    return linears_of({name: np.array(each.value) for name, each in _nnx_variables(layer).items()})
+
+
+def _nnx_variables(layer: Any) -> dict[str, Any]:
+    nnx = sys.modules["flax.nnx"]
+    found = nnx.iter_graph(layer)
+    return {".".join(map(str, path)): each for path, each in found if isinstance(each, nnx.Param)}
+
+
+def _linen_layer(layer: Any, call: Call, method: str) -> Any:
+    """A layer of linen has no weights before it is called: they are made there."""
+    import flax  # noqa: PLC0415 - the framework of the layer
+    import jax  # noqa: PLC0415 - the framework of the layer
+
+    def applied(*arrays: Any, **others: Any) -> Any:
+        whole = {"method": method} if method else {}
+        shapes = jax.eval_shape(lambda: layer.init(_random_key(), *arrays, **others, **whole))
+        leaves = flax.traverse_util.flatten_dict(shapes["params"], sep=".")
+        filled = _with_numbers(call, {name: np.zeros(each.shape) for name, each in leaves.items()})
+        params = flax.traverse_util.unflatten_dict(filled, sep=".")
+        rest = layer.init(_random_key(), *arrays, **others, **whole) if len(shapes) > 1 else {}
+        return layer.apply({**rest, "params": params}, *arrays, **others, **whole)
+
+    return applied
+
+
+def _linen_linears(layer: Any, inputs: Sequence[Any] = ()) -> Linears:
+    import flax  # noqa: PLC0415 - the framework of the layer
+
+    params = layer.init(_random_key(), *inputs).get("params", {})
+    leaves = flax.traverse_util.flatten_dict(params, sep=".")
+    return linears_of({name: np.array(each) for name, each in leaves.items()})
+
+
+def _equinox_layer(layer: Any, call: Call, method: str) -> Any:
+    import jax  # noqa: PLC0415 - the framework of the layer
+
+    filled = _with_numbers(call, {name: np.array(each) for name, each in _equinox_leaves(layer).items()})
+    leaves, structure = jax.tree_util.tree_flatten_with_path(sys.modules["equinox"].nn.inference_mode(layer))
+    made = structure.unflatten(filled.get(_path(path), each) for path, each in leaves)
+    return getattr(made, method) if method else made
+
+
+def _equinox_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
+    return linears_of({name: np.array(each) for name, each in _equinox_leaves(layer).items()})
+
+
+def _equinox_leaves(layer: Any) -> dict[str, Any]:
+    import jax  # noqa: PLC0415 - the framework of the layer
+
+    leaves = jax.tree_util.tree_flatten_with_path(layer)[0]
+    return {_path(path): each for path, each in leaves if isinstance(each, jax.Array)}
+
+
+def _path(path: Sequence[Any]) -> str:
+    return ".".join(str(getattr(each, "name", getattr(each, "key", getattr(each, "idx", each)))) for each in path)
+
+
+def _random_key() -> Any:
+    return sys.modules["jax"].random.PRNGKey(0)
+
+
+def _with_numbers(call: Call, leaves: Leaves) -> dict[str, Any]:
+    """The arrays of a layer on JAX in the dtype of the call and with its weights, as arrays of JAX."""
+    import jax.numpy as jnp  # noqa: PLC0415 - the framework of the layer
+
+    leaves = {name: np.ascontiguousarray(each, dtype=np.float64) for name, each in leaves.items()}
+    _fill(linears_of(leaves), _numbers(call), np.zeros_like)
+    return {name: jnp.asarray(each).astype(call.facts.dtype) for name, each in leaves.items()}
+
+
+def linears_of(leaves: Leaves) -> Linears:
+    """
+    The linear layers among the arrays of a layer on JAX.
+
+    Flax has a kernel (in, out), of which either may be heads and their width; Equinox a weight (out, in).
+    """
+    found: Linears = {}
+    for name, leaf in leaves.items():
+        layer, _, last = name.rpartition(".")
+        bias = leaves.get(f"{layer}.bias")
+        flat = None if bias is None else bias.reshape(-1)
+        if last == "kernel":
+            inner = (-1, leaf.shape[-1]) if part_of(layer) == "o" else (leaf.shape[0], -1)
+            found[layer] = (leaf.reshape(inner).T, flat)
+        elif last == "weight" and leaf.ndim == len(("out", "in")):
+            found[layer] = (leaf, flat)
+    return found
+
+
+WITH_WEIGHTS = {"torch": _torch_layer, "nnx": _nnx_layer, "linen": _linen_layer, "equinox": _equinox_layer}
+"""Kind of layer -> what gives an instance, or its method, the weights of a call."""
+
+LINEARS = {"torch": _torch_linears, "nnx": _nnx_linears, "linen": _linen_linears, "equinox": _equinox_linears}
+"""Kind of layer -> what finds its linear layers."""
+
+
+def _numbers(call: Call) -> dict[str, Any]:
+    """The weights and biases of a call; bfloat16 as wider numbers, which are rounded to themselves where they go."""
+    return {
+        name: each.float64() if each.dtype == "bfloat16" else each.bits.copy() for name, each in call.params.items()
+    }
+
+
+def _fill(linears: Linears, params: Mapping[str, Any], zeros: Callable[[Any], Any]) -> None:
+    """Write the weights, which are (in, out) in a call, and the biases where they belong."""
+    for part, (weight, bias, rows) in complete(linears).items():
+        weight[rows] = params[f"w{part}"].T
+        if bias is not None:
+            given = params.get(f"b{part}")
+            bias[rows] = zeros(bias[rows]) if given is None else given
+        elif params.get(f"b{part}") is not None:
+            raise LayerError(f"the {WORDS[part]} has no bias, and the call has one")
+
+
+def complete(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
+    """
+    q, k, v, o -> weight, bias or None, and the rows that are its own.
+
+    Raises:
+        LayerError: one of the four is not among them.
+    """
+    places = projections(linears)
     if missing := [part for part in IN_ORDER if part not in places]:
-        found = ", ".join(name for name, _ in layer.named_parameters())
         raise LayerError(
-            f"no parameter of the layer is the {WORDS[missing[0]]}; it has {found}. Name linear layers like "
-            "q_proj, k_proj, v_proj, out_proj, or qkv and proj"
+            f"no parameter of the layer is the {WORDS[missing[0]]}; it has {', '.join(linears)}. Name linear layers "
+            "like q_proj, k_proj, v_proj, out_proj, or qkv and proj"
         )
     return places
 
@@ -152,34 +302,31 @@ def _complete(layer: Any, torch: Any) -> dict[str, tuple[Any, Any, slice, bool]]
 WORDS = {"q": "query projection", "k": "key projection", "v": "value projection", "o": "output projection"}
 
 
-def projections(layer: Any, torch: Any) -> dict[str, tuple[Any, Any, slice, bool]]:
-    """q, k, v, o -> weight, bias or None, the rows that are its own, and whether the weight is (out, in)."""
-    linears = {name: each for name, each in layer.named_modules() if isinstance(each, torch.nn.Linear)}
-    found: dict[str, tuple[Any, Any, slice, bool]] = {}
-    for name, each in linears.items():
-        _place(found, _part(name), each.weight, each.bias)
-    for name, each in layer.named_parameters():
-        if name.endswith("in_proj_weight"):
-            _place(found, "qkv", each, dict(layer.named_parameters()).get(name.replace("weight", "bias")))
-    left = [each for name, each in linears.items() if _part(name) is None]
+def projections(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
+    """The projections among linear layers: by their names, or by their order where there are four without names."""
+    found: dict[str, tuple[Any, Any, slice]] = {}
+    for name, (weight, bias) in linears.items():
+        _place(found, part_of(name), weight, bias)
+    left = [each for name, each in linears.items() if part_of(name) is None]
     if not found and len(left) == len(IN_ORDER):
         for part, each in zip(IN_ORDER, left, strict=True):
-            _place(found, part, each.weight, each.bias)
+            _place(found, part, *each)
     elif "o" not in found and len(left) == 1:
-        _place(found, "o", left[0].weight, left[0].bias)
+        _place(found, "o", *left[0])
     return found
 
 
-def _part(name: str) -> str | None:
+def part_of(name: str) -> str | None:
+    """Which projection a linear layer is, by the last part of its name."""
     last = name.rpartition(".")[2].lower()
     plain = last.replace("_", "")
     return next((part for part, pattern in PARTS.items() if pattern.fullmatch(last) or pattern.fullmatch(plain)), None)
 
 
-def _place(found: dict[str, tuple[Any, Any, slice, bool]], part: str | None, weight: Any, bias: Any) -> None:
+def _place(found: dict[str, tuple[Any, Any, slice]], part: str | None, weight: Any, bias: Any) -> None:
     if part == "qkv":
         third = weight.shape[0] // 3
         for number, each in enumerate("qkv"):
-            found.setdefault(each, (weight, bias, slice(number * third, (number + 1) * third), True))
+            found.setdefault(each, (weight, bias, slice(number * third, (number + 1) * third)))
     elif part is not None:
-        found.setdefault(part, (weight, bias, slice(None), True))
+        found.setdefault(part, (weight, bias, slice(None)))

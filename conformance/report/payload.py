@@ -11,11 +11,11 @@ import gzip
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.engine.records import Case, Cell, Subject
+from conformance.engine.records import Case, Cell, Key, Subject
 from conformance.engine.run import Run
 from conformance.judge.verdict import CONFORMING, GRAVITY
 from conformance.report.numbers import budget_text
@@ -30,6 +30,12 @@ MISSING = len(GRAVITY)
 
 LARGEST_PAGE = 48 * 1024 * 1024
 """Bytes of packed tensors beyond which further ones stay in the run folder."""
+
+LARGEST_ACCEPTED = 3 * 1024 * 1024
+"""The same beyond which those of cells that the gate accepts stay there: a page is opened for what it rejects."""
+
+DIGITS = 3
+"""Significant digits of a time on the page."""
 
 SHOWN_ELSEWHERE = frozenset({"type", "schema", "case", "subject"})
 
@@ -58,7 +64,7 @@ class Blobs:
         path = (run.folder / cell.tensors).resolve()
         if not path.is_relative_to(run.folder.resolve()):
             self.left_out[name] = f"{cell.tensors} is outside the run folder"
-        elif self.size > LARGEST_PAGE:
+        elif self.size > (LARGEST_PAGE if cell.key in run.rejected else LARGEST_ACCEPTED):
             self.left_out[name] = f"the page is full; the arrays are in {cell.tensors}"
         else:
             data, self.left_out[name] = pack(path)
@@ -151,13 +157,30 @@ def _way(cell: Cell) -> str:
 
 
 def blobs(run: Run) -> Blobs:
-    """The tensors of every cell that names some, packed; ids are `cell-CASE-SUBJECT` by number."""
+    """
+    The tensors of cells that name some, packed, as far as there is room; ids are `cell-CASE-SUBJECT` by number.
+
+    Those of rejected cells come first, then one for each known deviation of each subject.
+    """
     found = Blobs()
-    for key, name in _ids(run).items():
-        cell = run.cells.get(key)
-        if cell is not None and cell.tensors:
-            found.add(name, run, cell)
+    ids = _ids(run)
+    for cell in sorted((cell for cell in run.cells.values() if cell.tensors), key=_rank(run)):
+        found.add(ids[cell.key], run, cell)
     return found
+
+
+def _rank(run: Run) -> Callable[[Cell], int]:
+    """Where a cell stands: rejected ones, then the first of each known deviation and subject, then the others."""
+    first: dict[tuple[str, str], Key] = {}
+    for cell in run.cells.values():
+        if cell.tensors and cell.known is not None:
+            first.setdefault((cell.known.reason, cell.subject), cell.key)
+    shown = frozenset(first.values())
+
+    def rank(cell: Cell) -> int:
+        return 0 if cell.key in run.rejected else 1 if cell.key in shown else 2
+
+    return rank
 
 
 def _ids(run: Run) -> dict[tuple[str, str], str]:
@@ -175,6 +198,8 @@ def chunks(run: Run, found: Blobs) -> dict[str, str]:
     cells: dict[str, dict[int, Any]] = defaultdict(dict)
     for key, cell in run.cells.items():
         record = {name: value for name, value in cell.record.items() if name not in SHOWN_ELSEWHERE}
+        if "seconds" in record:
+            record["seconds"] = {name: float(f"{each:.{DIGITS}g}") for name, each in record["seconds"].items()}
         if note := found.left_out.get(ids[key]):
             record["tensors_note"] = note
         cells[cell.case][numbers[cell.subject]] = record

@@ -31,26 +31,39 @@ def table(name: str) -> Iterator[Any]:
                     yield pytest.param(f"{path}:{function}", *said, id=f"{path.stem}:{function}", marks=marks)
 
 
-def test_the_table_has_thirty_functions_half_of_them_right() -> None:
+def test_half_of_the_functions_of_the_table_are_right() -> None:
     right, wrong = (
         [node for path in DOORS.glob("*_*.py") for node in ast.parse(path.read_text(encoding="utf-8")).body
          if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name]
         for name in ("RIGHT", "WRONG")
     )  # fmt: skip
-    assert sum(len(ast.literal_eval(node.value)) for node in right) == 15
-    assert sum(len(ast.literal_eval(node.value)) for node in wrong) == 15
+    assert sum(len(ast.literal_eval(node.value)) for node in right) == 17
+    assert sum(len(ast.literal_eval(node.value)) for node in wrong) == 17
+
+
+FEW = (
+    "shapes/self_attention/*",
+    "shapes/cross_attention/three*",
+    "masks/key_padding/trailing*",
+    "masks/attention_2d/*",
+)
+
+
+def cases_for(given: str) -> tuple[str, ...]:
+    """Layers on JAX get fewer cases: JAX compiles each of their operators for each shape, which takes a second a call."""
+    return FEW if "flax_modules" in given or "equinox_modules" in given else ()
 
 
 @pytest.mark.parametrize("given", list(table("RIGHT")))
 def test_a_right_one_conforms(checked: Check, given: str) -> None:
-    done = checked(given)
+    done = checked(given, *cases_for(given))
     assert done.decision.conforms, done.lines()
-    assert re.search(r"conforms: \d+ calls judged, \d\d % of the cases", done.lines()[0])
+    assert re.search(r"conforms: \d+ calls judged, \d+ % of the cases", done.lines()[0])
 
 
 @pytest.mark.parametrize(("given", "said"), list(table("WRONG")))
 def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
-    done = checked(given)
+    done = checked(given, *cases_for(given))
     assert not done.decision.conforms
     assert done.causes[0].explained
     assert re.search(said, str(done.causes[0]))
@@ -121,8 +134,19 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
             "attend cannot be built: LayerError: no parameter of the layer is the query projection; it has first",
         ),
         (
-            "import flax.linen as nn\nclass attend(nn.Module):\n    width: int = 8\n",
-            "attend is a module of flax, whose weights check cannot set yet",
+            (
+                "import flax.linen as nn\nclass attend(nn.Module):\n    d_model: int\n    @nn.compact\n"
+                "    def __call__(self, x):\n        return nn.Dense(self.d_model, name='first')(x)\n"
+            ),
+            "attend cannot be built: LayerError: no parameter of the layer is the query projection; it has first",
+        ),
+        (
+            "from flax import nnx\nattend = nnx.MultiHeadAttention(2, 8, rngs=nnx.Rngs(0))\n",
+            "attend is an instance of MultiHeadAttention with weights of fixed sizes: name the class",
+        ),
+        (
+            "import equinox, jax\nattend = equinox.nn.Linear(8, 8, key=jax.random.PRNGKey(0))\n",
+            "attend is an instance of Linear with weights of fixed sizes: name the class",
         ),
     ],
 )

@@ -9,9 +9,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from conformance.report import html, load_run
+from conformance.report import html, load_run, payload
 from conformance.report.html import shown_value, web_address
 
 from .build_run import RunBuilder
@@ -139,6 +140,28 @@ def test_a_cell_names_why_its_arrays_are_absent(tmp_path: Path) -> None:
     _, parts = opened(Page(html.page(load_run(builder.write()))))
     notes = [json.loads(parts[f"case-{number}"])["cells"]["0"]["tensors_note"] for number in (0, 1)]
     assert notes == ["none.npz is not in the run folder", "../outside.npz is outside the run folder"]
+
+
+def test_arrays_of_rejected_cells_come_first_then_one_for_each_known_deviation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = RunBuilder(tmp_path / "run")
+    subject = builder.subject("torch.mha")
+    one = np.random.default_rng(5).standard_normal((2, 3, 5, 7))
+    path = builder.tensors("one", output=(one, one + 1, one))
+    known = [{"reason": reason, "link": "", "entry": "known.yaml:7"} for reason in ("leaks", "leaks", "is NaN")]
+    for number, each in enumerate((*known, None)):
+        accepted = {"rejected": True} if each is None else {"known": each}
+        builder.cell(builder.case(f"shapes/{number}"), subject, "fail", tensors=path, **accepted)
+    run = load_run(builder.write())
+    size = len(payload.blobs(run).packed["cell-0-0"])
+    kept = []
+    for room in (0, 1, 2):
+        monkeypatch.setattr(payload, "LARGEST_ACCEPTED", room * size)
+        found = payload.blobs(run)
+        kept.append(sorted(found.packed))
+        assert set(found.left_out.values()) <= {"", "the page is full; the arrays are in tensors/one.npz"}
+    assert kept == [["cell-3-0"], ["cell-0-0", "cell-3-0"], ["cell-0-0", "cell-2-0", "cell-3-0"]]
 
 
 def test_what_is_missing_has_its_own_mark(tmp_path: Path) -> None:
