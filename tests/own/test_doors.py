@@ -50,7 +50,7 @@ FEW = (
 
 
 def cases_for(given: str) -> tuple[str, ...]:
-    """Layers on JAX get fewer cases: JAX compiles each of their operators for each shape, which takes a second a call."""
+    """Layers on JAX get fewer cases: each of their operators is compiled for each shape, a second for a call."""
     return FEW if "flax_modules" in given or "equinox_modules" in given else ()
 
 
