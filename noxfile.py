@@ -169,6 +169,13 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def porting(session: nox.Session) -> None:
+    """Write docs/porting/: what to change between pairs of entry points, read off the installed frameworks."""
+    install_frameworks(session, "all")
+    session.run("python", "-m", "tests.docs.porting")
+
+
+@nox.session
 def replays(session: nox.Session) -> None:
     """Replay released regressions (tests/replays/replays.yaml): slow, and installs many old releases."""
     install(session, "-e", ".")

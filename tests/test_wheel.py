@@ -44,7 +44,9 @@ def test_every_adapter_and_case_travels_as_data(names: set[str]) -> None:
 
 def test_what_is_no_code_of_the_package_travels_too(names: set[str]) -> None:
     data = [
-        path for path in (ROOT / "conformance").rglob("*") if path.suffix in (".yaml", ".j2", ".css", ".js", ".typed")
+        path
+        for path in (ROOT / "conformance").rglob("*")
+        if path.suffix in (".yaml", ".toml", ".j2", ".css", ".js", ".typed")
     ]
     assert {"py.typed", "known.yaml", "page.html.j2"} <= {path.name for path in data}
     assert {path.relative_to(ROOT).as_posix() for path in data} <= names

@@ -9,9 +9,10 @@ from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.probe import pictured, portraits
 from conformance.engine.adapters import Subject
+from conformance.engine.run import load_run
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
 from conformance.report.port_code import NoCodeError, before_and_after
-from conformance.report.port_text import FILE, lines, record
+from conformance.report.port_text import FILE, PAGE, lines, markdown, record
 from conformance.report.porting import Side
 from conformance.report.porting import port as compare
 from conformance.report.portrait import FILE as PROBE
@@ -38,9 +39,11 @@ def port(arguments: argparse.Namespace) -> int:
     sides = {sitter.subject.name: _side(sitter) for sitter in asked.sitters}
     for sentence in asked.decision.incomplete:
         print(sentence)
-    told = record(compare(sides[chosen[0]], sides[chosen[1]]))
+    versions = {name: text for worker in load_run(asked.folder).workers for name, text in worker.versions.items()}
+    told = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
     print("\n".join(lines(told)))
-    files = {FILE: as_json(told), PROBE: portraits(pictured(sitter) for sitter in asked.sitters)}
+    page = "\n".join(markdown(told)) + "\n"
+    files = {FILE: as_json(told), PAGE: page, PROBE: portraits(pictured(sitter) for sitter in asked.sitters)}
     keep(asked, files, FILE, arguments.json)
     print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
     print(f"Report: {asked.folder / 'index.html'}")

@@ -2,16 +2,22 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.engine.slots import Slot
+from conformance.report.calls import is_told, side_by_side
 from conformance.report.conventions import conventions
-from conformance.report.porting import Argument, Difference, Port, Refusal
+from conformance.report.port_code import NoCodeError, before_and_after
+from conformance.report.porting import Argument, Difference, Port, Refusal, Side
+from conformance.report.summary import code, words
 from conformance.report.wording import argument_changes
 
 FILE = "port.json"
 """Where the record stands in the run folder."""
+
+PAGE = "port.md"
+"""Where the same stands as Markdown."""
 
 Record = Mapping[str, Any]
 
@@ -36,6 +42,9 @@ OURS = frozenset({"layout"})
 
 NOT_THEIRS = frozenset(f"does not honour: {name}" for name in OURS)
 
+NOT_TOLD = "-"
+"""Where one of two has nothing of the kind."""
+
 VERBS = {"unsupported": "declines", "error": "raises", "crash": "crashes", "timeout": "hangs"}
 
 
@@ -44,6 +53,7 @@ def lines(told: Record) -> Iterator[str]:
     mine, yours = told["from"], told["to"]
     yield f"From {mine} to {yours}"
     yield ""
+    yield from _called(told)
     if any(told["conventions"].values()):
         yield 'Arrays and parameters ("given" is how the cases have them):'
         for side, name in (("from", mine), ("to", yours)):
@@ -69,6 +79,15 @@ def lines(told: Record) -> Iterator[str]:
         yield f"    see: {each['command']}"
 
 
+def _called(told: Record) -> Iterator[str]:
+    if told["calls"]:
+        yield "How each is called:"
+        for each in told["calls"]:
+            yield f"  {each['topic']}"
+            yield from (f"    {told[side]}: {each[side] or NOT_TOLD}" for side in ("from", "to"))
+        yield ""
+
+
 def _difference(told: Record, each: Record) -> Iterator[str]:
     yield f"  {told['from']} {each['sentences']['from']}; {told['to']} {each['sentences']['to']}"
     for change in each["changes"]:
@@ -78,6 +97,53 @@ def _difference(told: Record, each: Record) -> Iterator[str]:
         shown = {"declared and observed": shown["observed"]}
     yield from (f"    {what}: {text}" for what, text in shown.items())
     yield f"    see: {each['command']}"
+
+
+def markdown(told: Record) -> Iterator[str]:
+    """The advice of a record as a page: what differs first, then how to call the new one."""
+    yield f"# From {code(told['from'])} to {code(told['to'])}"
+    yield ""
+    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+    yield f"Read off {told['shared']} probe cases that were judged on both sides, with {words(versions)}."
+    differ = (
+        (each["sentences"]["from"], each["sentences"]["to"], "; ".join(each["changes"])) for each in told["differences"]
+    )
+    yield from _table("Where they differ", (told["from"], told["to"], "change"), differ)
+    yield from _table(
+        "How each is called",
+        ("", told["from"], told["to"]),
+        ((each["topic"], each["from"] or NOT_TOLD, each["to"] or NOT_TOLD) for each in told["calls"]),
+    )
+    yield from _table(
+        "Arguments",
+        ("for", told["from"], told["to"], "change"),
+        (
+            (ROLES[each["kind"]], each["described"]["from"], each["described"]["to"], "; ".join(each["changes"]))
+            for each in told["arguments"]
+            if each["from"] or each["to"]
+        ),
+    )
+    points = [f"{told[side]}: {point}" for side in ("from", "to") for point in told["conventions"][side]]
+    for title, texts in (
+        ("Arrays and parameters", points),
+        ("What only one of them takes", [*told["notes"], *(each["sentence"] for each in told["refused"])]),
+    ):
+        if texts:
+            yield from ("", f"## {title}", "", *(f"* {words(text.strip())}" for text in texts))
+    try:
+        programs = before_and_after(told["from"], told["to"])
+    except NoCodeError:
+        return
+    yield from ("", "## One call, before and after", "")
+    yield "Both programs make the same call, and their outputs agree to float32 rounding."
+    for program in programs.values():
+        yield from ("", "```python", program.strip(), "```")
+
+
+def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    lines = [f"| {' | '.join(map(words, row))} |" for row in rows]
+    if lines:
+        yield from ("", f"## {title}", "", f"| {' | '.join(map(words, heads))} |", "|" + "---|" * len(heads), *lines)
 
 
 def described(slot: Slot | None) -> str:
@@ -123,16 +189,19 @@ def command(found: Port, case: str) -> str:
     return shlex.join(["conformance", "run", "-a", found.here.name, "-a", found.there.name, "-k", case])
 
 
-def record(found: Port) -> dict[str, Any]:
-    """What differs, as JSON values: the terminal, the file and the page tell the same."""
+def record(found: Port, versions: Mapping[str, str]) -> dict[str, Any]:
+    """
+    What differs, as JSON values: the terminal, the file and the page tell the same.
+
+    versions: of the packages that both sides ran with, by name.
+    """
     return {
         "schema": 1,
+        "versions": dict(sorted(versions.items())),
         "from": found.here.name,
         "to": found.there.name,
-        "conventions": {
-            "from": list(conventions(found.here.subject.adapter.path)),
-            "to": list(conventions(found.there.subject.adapter.path)),
-        },
+        "calls": side_by_side(found.here.subject.adapter.name, found.there.subject.adapter.name),
+        "conventions": {"from": _conventions(found.here), "to": _conventions(found.there)},
         "shared": found.shared,
         "arguments": [_argument_record(each, found) for each in found.arguments],
         "differences": [_difference_record(found, each) for each in found.differences],
@@ -152,6 +221,12 @@ def record(found: Port) -> dict[str, Any]:
             if each.reason not in NOT_THEIRS
         ],
     }
+
+
+def _conventions(side: Side) -> list[str]:
+    """How the adapter hands arrays over, of an entry point whose call is not told."""
+    adapter = side.subject.adapter
+    return [] if is_told(adapter.name) else list(conventions(adapter.path))
 
 
 def _argument_record(each: Argument, found: Port) -> dict[str, Any]:

@@ -35,6 +35,7 @@ PORT = {
     "from": "torch.mha",
     "to": "keras.mha[jax]",
     "shared": 7,
+    "calls": [{"topic": "constructor", "from": "Layer(embed_dim)", "to": ""}],
     "conventions": {"from": ["arrays are (batch, seq_len, width)"], "to": []},
     "arguments": [
         {

@@ -403,6 +403,7 @@ def test_the_page_of_port_begins_with_its_advice(witness: Witness, tmp_path: Pat
         "schema": 1,
         "from": names[1],
         "to": names[2],
+        "calls": [{"topic": "weights", "from": "need_weights=True", "to": "return_attention_scores=False"}],
         "conventions": {"from": ["arrays are (batch, seq_len, width)"], "to": []},
         "shared": 7,
         "arguments": [],
@@ -419,5 +420,6 @@ def test_the_page_of_port_begins_with_its_advice(witness: Witness, tmp_path: Pat
     assert "reads True as: attend\treads True as: ignore\tpass ~mask" in advice
     assert "torch.sdpa[math]: arrays are (batch, seq_len, width)" in advice
     assert "7 probe cases judged on both sides." in advice
+    assert "weights\tneed_weights=True\treturn_attention_scores=False" in advice
     assert page.input_value("#pair-a") == names[1]
     assert page.input_value("#pair-b") == names[2]

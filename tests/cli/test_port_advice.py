@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ..docs import porting
+
 PROJECT = Path(__file__).parents[2]
 SIDES = {"from torch": ("torch.mha", "keras.mha[jax]"), "from keras": ("keras.mha[jax]", "torch.mha")}
 BIAS = "overwrite the rows of the output that attend no key with the bias of the output projection (0 without one)"
@@ -92,10 +94,24 @@ def test_every_difference_comes_with_what_to_change(direction: str, records: Map
 
 
 @pytest.mark.frameworks
-def test_arrays_and_parameters_are_told_as_the_adapters_translate_them(records: Mapping[str, Path]) -> None:
-    told = read(records, "from torch")["conventions"]
-    assert any("called as (query, value, key)" in point for point in told["to"])
-    assert any("in_proj_weight" in point and "transposed" in point for point in told["from"])
+def test_the_call_and_the_parameters_are_told_for_both_sides(records: Mapping[str, Path]) -> None:
+    told = read(records, "from torch")
+    assert told["conventions"] == {"from": [], "to": []}
+    calls = {each["topic"]: each for each in told["calls"]}
+    assert list(calls) == ["constructor", "call", "weights", "dropout", "gradients", "parameters"]
+    assert "key_dim is embed_dim // num_heads" in calls["constructor"]["to"]
+    assert "(query, value, key), the value before the key" in calls["call"]["to"]
+    assert calls["weights"]["from"].startswith("need_weights=True")
+    assert calls["weights"]["to"].startswith("return_attention_scores=False")
+    assert "in_proj_weight" in calls["parameters"]["from"]
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("direction", SIDES)
+def test_the_page_in_the_documentation_is_what_port_says_today(direction: str, records: Mapping[str, Path]) -> None:
+    written = (records[direction].with_suffix("") / "port.md").read_text(encoding="utf-8")
+    kept = porting.page(*SIDES[direction])
+    assert kept.read_text(encoding="utf-8") == written, f"nox -s porting writes {kept.name} anew"
 
 
 @pytest.mark.frameworks

@@ -1,0 +1,34 @@
+"""Write docs/porting/, one page for each pair, from what `conformance port` reads off the installed frameworks."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "docs" / "porting"
+PAIRS = (
+    ("torch.mha", "keras.mha[jax]"),
+    ("keras.mha[jax]", "torch.mha"),
+    ("torch.mha", "flax.mha[linen]"),
+    ("torch.sdpa", "jax.sdpa"),
+    ("torch.sdpa", "keras.sdpa[jax]"),
+    ("torch.sdpa", "ort.attention"),
+)
+
+
+def page(here: str, there: str) -> Path:
+    """Where the page of a pair stands."""
+    return FOLDER / f"{here.partition('[')[0]}-to-{there.partition('[')[0]}.md"
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for pair in PAIRS:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "conformance", "port", *pair, "--quiet", "--out", f"{folder}/port"]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            page(*pair).write_text((Path(folder) / "port" / "port.md").read_text(encoding="utf-8"), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

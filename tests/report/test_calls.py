@@ -1,0 +1,59 @@
+"""What is told of calls: of adapters that exist, with the defaults that the installed frameworks have."""
+
+import importlib
+import inspect
+from typing import Any
+
+import pytest
+
+from conformance import places
+from conformance.engine.adapters import read_adapters
+from conformance.report.calls import CALLS, TOPICS, is_told, side_by_side
+
+DEFAULTS = [
+    pytest.param(name, argument, default, id=f"{name}:{argument}", marks=pytest.mark.frameworks)
+    for texts in CALLS.values()
+    for name, defaults in texts.get("defaults", {}).items()
+    for argument, default in defaults.items()
+]
+
+
+def found(name: str) -> Any:
+    """What a dotted name means: its longest beginning that is a module, then attributes."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            value: Any = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for attribute in parts[count:]:
+            value = getattr(value, attribute)
+        return value
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(("name", "argument", "default"), DEFAULTS)
+def test_defaults_are_those_of_the_signature(name: str, argument: str, default: object) -> None:
+    assert inspect.signature(found(name)).parameters[argument].default == default
+
+
+def test_only_adapters_are_told_and_of_each_every_topic() -> None:
+    adapters = {each.name: each for each in read_adapters([places.adapters()])}
+    assert CALLS.keys() <= adapters.keys()
+    for name, texts in CALLS.items():
+        wanted = set(TOPICS) if adapters[name].operators == ("mha",) else set(TOPICS) - {"constructor", "parameters"}
+        assert texts.keys() - {"defaults"} == wanted
+
+
+def test_a_default_that_a_text_names_is_held_against_the_signature() -> None:
+    for texts in CALLS.values():
+        named = {name for defaults in texts.get("defaults", {}).values() for name in defaults}
+        assert all(f"{name}=" not in texts["weights"] or name in named for name in ("need_weights", "sow_weights"))
+
+
+def test_topics_stand_side_by_side() -> None:
+    both = side_by_side("torch.sdpa", "torch.mha")
+    assert [each["topic"] for each in both] == list(TOPICS)
+    assert both[0]["from"] == ""
+    assert not is_told("mine.sdpa")
+    assert side_by_side("mine.sdpa", "mine.sdpa") == []
