@@ -137,7 +137,8 @@ def _zeroed(*names: str) -> ProblemMap:
 
 def _times(array: Array, kept: Array) -> Array:
     """kept: (batch or 1, 1, seq_len_k, 1); an array of mha has no axis of heads."""
-    return np.asarray(array * (kept if array.ndim == kept.ndim else kept[:, 0]))
+    with np.errstate(invalid="ignore"):  # an infinite number times 0 is NaN there too
+        return np.asarray(array * (kept if array.ndim == kept.ndim else kept[:, 0]))
 
 
 def _row(decision: str, name: str, problem: ProblemMap) -> Deviation:
