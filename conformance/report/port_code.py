@@ -14,9 +14,7 @@ import numpy as np
 
 rng = np.random.default_rng(0)
 batch, num_heads, seq_len, head_dim = 2, 3, 5, 8
-query, key, value = (
-    rng.standard_normal((batch, num_heads, seq_len, head_dim)).astype(np.float32) for _ in range(3)
-)
+query, key, value = (rng.standard_normal((batch, num_heads, seq_len, head_dim)).astype(np.float32) for _ in range(3))
 attend = np.ones((batch, seq_len), dtype=bool)  # key padding: True attends
 attend[1, -2:] = False
 """
