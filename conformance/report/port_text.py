@@ -80,7 +80,7 @@ def lines(told: Record) -> Iterator[str]:
 
 
 def _called(told: Record) -> Iterator[str]:
-    if told["calls"]:
+    if told.get("calls"):  # a folder of an earlier version has none
         yield "How each is called:"
         for each in told["calls"]:
             yield f"  {each['topic']}"

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from conformance.report import write_reports
+from conformance.report import port_text, write_reports
 
 from ..report.build_run import RunBuilder, large
 from ..report.demonstration import fill
@@ -423,3 +423,18 @@ def test_the_page_of_port_begins_with_its_advice(witness: Witness, tmp_path: Pat
     assert "weights\tneed_weights=True\treturn_attention_scores=False" in advice
     assert page.input_value("#pair-a") == names[1]
     assert page.input_value("#pair-b") == names[2]
+
+
+def test_the_page_of_port_is_made_of_an_older_record_too(witness: Witness, tmp_path: Path) -> None:
+    builder = RunBuilder(tmp_path)
+    names = [builder.subject(name, "sdpa") for name in ("torch.sdpa[math]", "keras.sdpa")]
+    builder.case("masks/attention/one", "sdpa")
+    for name in names:
+        builder.cell("masks/attention/one", name)
+    written = builder.write()
+    port = {"from": names[0], "to": names[1], "conventions": {"from": [], "to": []}, "shared": 7, "arguments": []}
+    port |= {"differences": [], "notes": [], "refused": []}
+    (written / "port.json").write_text(json.dumps(port), encoding="utf-8")
+    write_reports(written)
+    assert "no difference" in witness.open(written).inner_text("#advice h1")
+    assert next(iter(port_text.lines(port))) == "From torch.sdpa[math] to keras.sdpa"
