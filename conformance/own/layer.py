@@ -132,11 +132,11 @@ Linears = dict[str, tuple[Any, Any]]
 """By the name of a linear layer its weight, (out, in), and its bias or None: tensors or views that can be written."""
 
 Leaves = dict[str, Any]
-"""The arrays of a layer on JAX, in NumPy, by the names that lead to them, such as `q_proj.kernel`."""
+"""The arrays of a layer on JAX by the names that lead to them, such as `q_proj.kernel`."""
 
 
 def _torch_layer(layer: Any, call: Call, method: str) -> Any:
-    import torch  # noqa: PLC0415 - the framework of the layer
+    torch = sys.modules["torch"]
 
     layer = layer.to(getattr(torch, call.facts.dtype)).eval()
     if call.params:
@@ -147,7 +147,7 @@ def _torch_layer(layer: Any, call: Call, method: str) -> Any:
 
 
 def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
-    import torch  # noqa: PLC0415 - the framework of the layer
+    torch = sys.modules["torch"]
 
     found = {
         name: (each.weight, each.bias) for name, each in layer.named_modules() if isinstance(each, torch.nn.Linear)
@@ -162,13 +162,13 @@ def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
 
 def _nnx_layer(layer: Any, call: Call, method: str) -> Any:
     variables = _nnx_variables(layer)
-    for name, leaf in _with_numbers(call, {name: np.array(each.value) for name, each in variables.items()}).items():
+    for name, leaf in _with_numbers(call, {name: each.value for name, each in variables.items()}).items():
         variables[name].value = leaf
     return getattr(layer, method) if method else layer
 
 
 def _nnx_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
-    return linears_of({name: np.array(each.value) for name, each in _nnx_variables(layer).items()})
+    return linears_of({name: each.value for name, each in _nnx_variables(layer).items()})
 
 
 def _nnx_variables(layer: Any) -> dict[str, Any]:
@@ -179,8 +179,8 @@ def _nnx_variables(layer: Any) -> dict[str, Any]:
 
 def _linen_layer(layer: Any, call: Call, method: str) -> Any:
     """A layer of linen has no weights before it is called: they are made there."""
-    import flax  # noqa: PLC0415 - the framework of the layer
-    import jax  # noqa: PLC0415 - the framework of the layer
+    flax = sys.modules["flax"]
+    jax = sys.modules["jax"]
 
     def applied(*arrays: Any, **others: Any) -> Any:
         whole = {"method": method} if method else {}
@@ -195,28 +195,27 @@ def _linen_layer(layer: Any, call: Call, method: str) -> Any:
 
 
 def _linen_linears(layer: Any, inputs: Sequence[Any] = ()) -> Linears:
-    import flax  # noqa: PLC0415 - the framework of the layer
+    flax = sys.modules["flax"]
 
     params = layer.init(_random_key(), *inputs).get("params", {})
-    leaves = flax.traverse_util.flatten_dict(params, sep=".")
-    return linears_of({name: np.array(each) for name, each in leaves.items()})
+    return linears_of(flax.traverse_util.flatten_dict(params, sep="."))
 
 
 def _equinox_layer(layer: Any, call: Call, method: str) -> Any:
-    import jax  # noqa: PLC0415 - the framework of the layer
+    jax = sys.modules["jax"]
 
-    filled = _with_numbers(call, {name: np.array(each) for name, each in _equinox_leaves(layer).items()})
+    filled = _with_numbers(call, _equinox_leaves(layer))
     leaves, structure = jax.tree_util.tree_flatten_with_path(sys.modules["equinox"].nn.inference_mode(layer))
     made = structure.unflatten(filled.get(_path(path), each) for path, each in leaves)
     return getattr(made, method) if method else made
 
 
 def _equinox_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
-    return linears_of({name: np.array(each) for name, each in _equinox_leaves(layer).items()})
+    return linears_of(_equinox_leaves(layer))
 
 
-def _equinox_leaves(layer: Any) -> dict[str, Any]:
-    import jax  # noqa: PLC0415 - the framework of the layer
+def _equinox_leaves(layer: Any) -> Leaves:
+    jax = sys.modules["jax"]
 
     leaves = jax.tree_util.tree_flatten_with_path(layer)[0]
     return {_path(path): each for path, each in leaves if isinstance(each, jax.Array)}
@@ -232,9 +231,9 @@ def _random_key() -> Any:
 
 def _with_numbers(call: Call, leaves: Leaves) -> dict[str, Any]:
     """The arrays of a layer on JAX in the dtype of the call and with its weights, as arrays of JAX."""
-    import jax.numpy as jnp  # noqa: PLC0415 - the framework of the layer
+    jnp = sys.modules["jax"].numpy
 
-    leaves = {name: np.ascontiguousarray(each, dtype=np.float64) for name, each in leaves.items()}
+    leaves = {name: np.array(each, dtype=np.float64, order="C") for name, each in leaves.items()}
     _fill(linears_of(leaves), _numbers(call), np.zeros_like)
     return {name: jnp.asarray(each).astype(call.facts.dtype) for name, each in leaves.items()}
 
