@@ -1,9 +1,10 @@
 """`conformance run` and `conformance smoke`: judge, decide, report."""
 
 import argparse
+import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from conformance import places
 from conformance.cli.baseline import Memory
@@ -17,9 +18,12 @@ from conformance.cli.progress import Progress
 from conformance.cli.rejected import last_rejected, of_subjects
 from conformance.cli.words import QUIET, VERBOSE
 from conformance.engine.job import Limits
+from conformance.engine.judging import Judge
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.records import Key
+from conformance.engine.replies import Replies
+from conformance.engine.result_cache import ResultCache
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
@@ -39,14 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     memory = Memory(arguments)
-    known = load_known(arguments.known)
-    with Progress(sys.stderr, level=arguments.level) as progress:
+    judge = Judge()
+    known = load_known(arguments.known, judge.expectation)
+    with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
         offer = chosen_offer(arguments)
         plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
         limits = Limits(first=arguments.timeout, call=arguments.timeout)
-        with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
+        with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
             choice = choose_cases(arguments)
-            session = _begin(arguments, offer, known, choice)
+            session = _begin(arguments, offer, known, choice, judge, replies)
             try:
                 stopped = _judge(session, pool, progress, arguments)
             except KeyboardInterrupt:
@@ -54,7 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     return _decided(arguments, session, offer, known, memory, clock, choice, stopped=stopped)
 
 
-def _begin(arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice) -> Session:
+def _begin(
+    arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice, judge: Judge, replies: Replies
+) -> Session:
     """Open the run folder; what was judged before in a run that is resumed counts."""
     cases = choice.cases
     folder, log, done = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
@@ -66,6 +73,8 @@ def _begin(arguments: argparse.Namespace, offer: Offer, known: Known, choice: Ch
         log=log,
         folder=folder,
         review=known.review,
+        judge=judge,
+        replies=replies,
         accepts=known.accepts,
         rerun=lambda key: rerun_command(key, offer, arguments),
         suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
@@ -101,6 +110,16 @@ def _decided(
     code = _told(decision, session, arguments)
     memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped)
     return code
+
+
+@contextlib.contextmanager
+def open_replies(arguments: argparse.Namespace) -> Iterator[Replies]:
+    """What earlier runs know; nothing with --no-cache."""
+    if arguments.no_cache:
+        yield Replies()
+        return
+    with ResultCache(places.cache()) as cache:
+        yield Replies(cache, places.adapters())
 
 
 def narrowed(arguments: argparse.Namespace) -> bool:

@@ -117,6 +117,7 @@ def _judge(
     words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]
     words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
     words += ["--thorough"] if arguments.thorough else []
+    words += ["--no-cache"] if arguments.no_cache else []
     for option, values in (
         ("-a", provisioning.patterns_of(subjects)),
         ("-k", arguments.case),

@@ -6,7 +6,7 @@ it does not accept, and of a few others, wait for the second look that a worker 
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -25,6 +25,7 @@ from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.recording import is_refused, judged_outcome, outcome_record
+from conformance.engine.replies import Replies
 from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
@@ -51,6 +52,7 @@ def accepts_nothing(_: Judged) -> Mapping[str, Any]:
 class _Served:
     """What is kept of one worker's calls: those that a second look is for, and those that show whether it works."""
 
+    plan: WorkerPlan
     look: SecondLook
     controls: Controls
 
@@ -64,7 +66,7 @@ class Session:
     that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
     calls the second look made, by what for.
     suite: every case that there is, for telling causes apart that the chosen ones do not. plain: cases of which the
-    plainest are asked of a subject that has no reply so far.
+    plainest are asked of a subject that has no reply so far. replies: what earlier runs know.
     """
 
     cases: Sequence[Case]
@@ -75,6 +77,8 @@ class Session:
     rerun: Callable[[Key], str]
     suite: Cases = tuple
     plain: Cases = tuple
+    judge: Judge = field(default_factory=Judge)
+    replies: Replies = field(default_factory=Replies)
     watch: Watch = field(default_factory=Watch)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
@@ -88,7 +92,6 @@ class Session:
     further: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._judge = Judge()
         self.suite = cache(self.suite)
         self._diagnosing = Diagnosing(self.suite, lambda case: self.problem(case)[0])
         self._problems: dict[str, tuple[Problem, str]] = {}
@@ -114,7 +117,7 @@ class Session:
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, lambda case: self.problem(case)[0])
         try:
-            self.reports = pool.run(Hooks(self._jobs, self._answered, self._started))
+            self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self.replies.recalled))
         except KeyboardInterrupt:
             self._settle_all()
             raise
@@ -177,11 +180,12 @@ class Session:
         for (case, name), record in self.done.items():
             if name in failing:
                 made = make_cell(cases[case], self.problem(cases[case])[0], self._by_name[name])
-                found = recalled(made, record, self._judge, self.folder) if isinstance(made, Cell) else None
+                found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 self._diagnosing.recall(name, case, found)
 
     def _started(self, started: Started) -> None:
         self.log.append({"type": "worker", **started.record()})
+        self.replies.greet(started)
         if started.status == "failed":
             self.failures[started.plan.name] = started.reason
         for name in started.plan.subjects:
@@ -192,16 +196,32 @@ class Session:
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
         look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
         controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
-        served = _Served(look, controls)
+        served = _Served(plan, look, controls)
         self._served.append(served)
         for (_case, name), judged_before in self.done.items():
             if name in plan.subjects:
                 controls.recall(judged_before)
         for cell in self._cells(plan):
             look.waiting += 1
-            yield self._job(served, cell)
+            yield from self._not_known([self._job(served, cell)])
         look.exhausted = True
-        yield from self._next(served)
+        yield from self._not_known(self._next(served))
+
+    def _not_known(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """The jobs that are left for a worker: those whose outcome an earlier run knows are answered at once."""
+        queue = deque(jobs)
+        while queue:
+            job = queue.popleft()
+            outcome = self.replies.recall(self._by_number[job.number].plan, job)
+            if outcome is None:
+                yield job
+            else:
+                queue.extend(self._answered(job, outcome))
+
+    def _replied(self, job: Job, outcome: Outcome) -> Iterable[Job]:
+        """Take what a worker said, and remember it for later runs."""
+        self.replies.keep(job, outcome)
+        return list(self._not_known(self._answered(job, outcome)))
 
     def _cells(self, plan: WorkerPlan) -> Iterator[Cell]:
         """What a worker is to be asked; what its adapter cannot take is recorded at once."""
@@ -240,7 +260,7 @@ class Session:
             fresh=question is not None and question.fresh,
         )
 
-    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job]:
         served = self._by_number.pop(job.number)
         served.look.waiting -= 1
         if (question := self._questions.pop(job.number, None)) is not None:
@@ -281,7 +301,7 @@ class Session:
 
     def _judged(self, look: SecondLook, number: int, cell: Cell, outcome: Outcome, doubt: str = "") -> None:
         started = time.thread_time()
-        judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
+        judged = judged_outcome(self.judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
         about = outcome_record(cell, outcome, self.problem(cell.case)[1])
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
@@ -290,6 +310,8 @@ class Session:
         record |= self.review(judged)
         record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
         record["compiles"] = number in self._first
+        if outcome.cached:
+            record["cached"] = True
         red = not is_green(record)
         held = Held(cell, outcome, judged, record, self.problem(cell.case)[0], red)
         if self._waits(held):
@@ -316,7 +338,7 @@ class Session:
         while look.held:
             held = look.held.pop(0)
             started = time.thread_time()
-            record, arrays = held.settle(self._judge, self.accepts)
+            record, arrays = held.settle(self.judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
             for judged in (held.judged, held.changed):
                 if judged is not None:

@@ -75,6 +75,13 @@ def left_out_note(run: Run) -> str:
     return f"left out: {counted(number, 'case')} and the dense forms, which --thorough asks" if number else ""
 
 
+def replies_note(run: Run) -> str:
+    """Say how many calls were not made since an earlier run knows their replies; "" where all were made."""
+    replies = run.footer.replies if run.footer else {}
+    known, made = replies.get("known", 0), replies.get("made", 0)
+    return f"{counted(known, 'call')} known from earlier runs, {made:,} made now" if known else ""
+
+
 def gate_notes(run: Run) -> list[tuple[str, str]]:
     """What the gate holds against the run besides verdicts: (kind, text)."""
     if run.footer is None:
