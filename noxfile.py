@@ -169,6 +169,13 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def tiers(session: nox.Session) -> None:
+    """Choose the cases that only a thorough run asks: `nox -s tiers -- reports/RUN`, the folder of a thorough run."""
+    install_frameworks(session, "all")
+    session.run("python", "-m", "tests.tiers.choose", *session.posargs)
+
+
+@nox.session
 def porting(session: nox.Session) -> None:
     """Write docs/porting/: what to change between pairs of entry points, read off the installed frameworks."""
     install_frameworks(session, "all")

@@ -88,11 +88,12 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
     with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
         cases = load_cases(arguments.paths, arguments.case, TAG)
-        folder, log, _ = open_folder(arguments, offer, cases)
+        opened = open_folder(arguments, offer, cases)
+        folder = opened.folder
         session = Session(
             cases=cases,
             subjects=offer.subjects,
-            log=log,
+            log=opened.log,
             folder=folder,
             review=review,
             judge=judge,

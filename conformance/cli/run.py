@@ -4,7 +4,8 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from conformance import places
 from conformance.cli.baseline import Memory
@@ -27,6 +28,7 @@ from conformance.engine.result_cache import ResultCache
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
+from conformance.engine.worker_results import WorkerResults
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.footer import Clock, finish
 from conformance.gate.known import Known
@@ -35,6 +37,7 @@ from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
+from conformance.spec.case import Case
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -64,23 +67,38 @@ def _begin(
 ) -> Session:
     """Open the run folder; what was judged before in a run that is resumed counts."""
     cases = choice.cases
-    folder, log, done = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
-    for record in done.values():
+    opened = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
+    for record in opened.done.values():
         known.restore(record)
     return Session(
         cases=cases,
         subjects=offer.subjects,
-        log=log,
-        folder=folder,
+        log=opened.log,
+        folder=opened.folder,
         review=known.review,
         judge=judge,
         replies=replies,
+        results=_results(arguments, opened.header, known, replies),
+        restore=known.restore,
         accepts=known.accepts,
         rerun=lambda key: rerun_command(key, offer, arguments),
-        suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
+        suite=lambda: _suite(arguments),
         plain=lambda: load_cases((), (), None),
-        done=done,
+        done=opened.done,
     )
+
+
+def _results(arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: Replies) -> WorkerResults:
+    """What earlier runs know of whole workers; with -x every cell is looked at, since one of them may end the run."""
+    if replies.cache is None or arguments.stop:
+        return WorkerResults()
+    every = [(case.id, case.yaml) for case in _suite(arguments)]
+    return WorkerResults(replies.cache, replies, [header["cases"], header["device"], every, known.about()])
+
+
+def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """Every case that there is, also those that were not chosen."""
+    return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
 
 
 def _decided(

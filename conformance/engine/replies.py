@@ -37,7 +37,7 @@ class Replies:
     """
     What earlier runs know of the calls of one run; without a cache nothing is.
 
-    known: how many calls were known so far. made: how many a worker made.
+    cache: where they are kept. known: how many calls were known so far. made: how many a worker made.
     """
 
     def __init__(self, cache: ResultCache | None = None, adapters: Path | None = None) -> None:
@@ -46,7 +46,7 @@ class Replies:
 
         adapters: only workers of adapters in this folder are remembered: of others it is not known what they import.
         """
-        self._cache = cache
+        self.cache = cache
         self._adapters = adapters
         self._workers: dict[str, str] = {}
         self._asked: Counter[str] = Counter()
@@ -56,7 +56,7 @@ class Replies:
 
     def recalled(self, plan: WorkerPlan) -> Started | None:
         """A worker as it was when it last said that it is ready, or None where it has to be started."""
-        stored = self._get(_key("hello", self._worker(plan)))
+        stored = self._get(_key("hello", self.worker(plan)))
         if stored is None:
             return None
         return Started(plan, "ready", json.loads(stored), cached=True)
@@ -68,11 +68,11 @@ class Replies:
     def greet(self, started: Started) -> None:
         """Remember what a worker said of itself."""
         if started.status == "ready" and not started.cached:
-            self._put(_key("hello", self._worker(started.plan)), json.dumps(plain(dict(started.hello))).encode())
+            self._put(_key("hello", self.worker(started.plan)), json.dumps(plain(dict(started.hello))).encode())
 
     def recall(self, plan: WorkerPlan, job: Job) -> Outcome | None:
         """What a call came to before, or None where it has to be made."""
-        if (worker := self._worker(plan)) is None:
+        if not (worker := self.worker(plan)):
             return None
         request = hashlib.sha256()
         for chunk in encode(request_message(Request(0, job.call, job.requirements, job.limit))):
@@ -92,20 +92,20 @@ class Replies:
             self._put(key, _written(outcome))
 
     def _get(self, key: str | None) -> bytes | None:
-        return self._cache.get(key) if self._cache is not None and key else None
+        return self.cache.get(key) if self.cache is not None and key else None
 
     def _put(self, key: str | None, value: bytes) -> None:
-        if self._cache is not None and key:
-            self._cache.put(key, value)
+        if self.cache is not None and key:
+            self.cache.put(key, value)
 
-    def _worker(self, plan: WorkerPlan) -> str | None:
-        """The digest of all that the replies of a worker depend on; None where it cannot be told."""
+    def worker(self, plan: WorkerPlan) -> str:
+        """The digest of all that the replies of a worker depend on; "" where it cannot be told."""
         if plan.name not in self._workers:
             self._workers[plan.name] = self._digest(plan)
-        return self._workers[plan.name] or None
+        return self._workers[plan.name]
 
     def _digest(self, plan: WorkerPlan) -> str:
-        if self._cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
+        if self.cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
             return ""
         installed = fingerprint_of(plan.python)
         return _key("worker", [digest(plan.adapter), installed, settings(plan), dict(plan.env)]) if installed else ""

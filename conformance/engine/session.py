@@ -19,7 +19,7 @@ from conformance.engine.controls import Controls, RefusedCall
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
-from conformance.engine.judging import Judge, Judged, judgement_record, save_arrays
+from conformance.engine.judging import Judge, Judged, judgement_record, packed
 from conformance.engine.lane import Hooks
 from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
@@ -30,6 +30,7 @@ from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.engine.watch import StopRun, Watch
+from conformance.engine.worker_results import WorkerResult, WorkerResults
 from conformance.judge.published import Finding, published_findings
 from conformance.judge.verdict import CONFORMING, LOST, is_green
 from conformance.spec.case import Case
@@ -66,7 +67,8 @@ class Session:
     that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
     calls the second look made, by what for.
     suite: every case that there is, for telling causes apart that the chosen ones do not. plain: cases of which the
-    plainest are asked of a subject that has no reply so far. replies: what earlier runs know.
+    plainest are asked of a subject that has no reply so far. replies: what earlier runs know. results: the
+    same of whole workers; restore: told of each of their records.
     """
 
     cases: Sequence[Case]
@@ -79,6 +81,8 @@ class Session:
     plain: Cases = tuple
     judge: Judge = field(default_factory=Judge)
     replies: Replies = field(default_factory=Replies)
+    results: WorkerResults = field(default_factory=WorkerResults)
+    restore: Callable[[Record], None] = lambda _: None
     watch: Watch = field(default_factory=Watch)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
@@ -106,6 +110,9 @@ class Session:
         self._not_run: list[Key] = []
         self._first: set[int] = set()
         self._tensors = len(self.done)
+        self._replayed: dict[Key, Record] = {}
+        self._whole: set[str] = set()
+        self._diagnoses: list[Record] = []
 
     def run(self, pool: Pool) -> None:
         """
@@ -117,7 +124,7 @@ class Session:
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, lambda case: self.problem(case)[0])
         try:
-            self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self.replies.recalled))
+            self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self._recalled))
         except KeyboardInterrupt:
             self._settle_all()
             raise
@@ -127,6 +134,7 @@ class Session:
             raise
         self._settle_all()
         self._diagnose()
+        self._remember()
 
     @property
     def total(self) -> int:
@@ -168,10 +176,42 @@ class Session:
             self._problems[case.id] = (problem, problem_digest(problem))
         return self._problems[case.id]
 
+    def _recalled(self, plan: WorkerPlan) -> Started | None:
+        """What an earlier run knows of a worker: how it greeted, and perhaps all of its records."""
+        started = self.replies.recalled(plan)
+        if started is not None and not self.done and (known := self.results.recall(plan)) is not None:
+            self._replay(plan, known)
+        return started
+
+    def _replay(self, plan: WorkerPlan, known: WorkerResult) -> None:
+        for record in known.cells:
+            record["cached"] = True
+            key = record["case"], record["subject"]
+            if "tensors" in record:
+                self._save(record, known.tensors[record["tensors"]])
+            if "rerun" in record:
+                record["rerun"] = self.rerun(key)
+            self.replies.known += int("seconds" in record)
+            self.restore(record)
+            self._replayed[key] = record
+            self._write(record)
+        self._diagnoses += known.diagnoses
+        self._whole |= set(plan.subjects)
+
     def _diagnose(self) -> None:
         self._recall()
-        for record in self._diagnosing.records(self._by_name):
+        self._diagnoses += self._diagnosing.records(self._by_name)
+        for record in self._diagnoses:
             self.log.append(record)
+
+    def _remember(self) -> None:
+        """Keep the records of every worker that answered all its calls for a later run that asks the same."""
+        failed = {report.plan.name for report in self.reports if report.failure}
+        for plan in [report.plan for report in self.reports if report.plan.name not in failed and not self.done]:
+            if not self._whole.issuperset(plan.subjects):
+                cells = [record for record in self.records if record["subject"] in plan.subjects]
+                diagnoses = [record for record in self._diagnoses if record["subject"] in plan.subjects]
+                self.results.keep(plan, cells, diagnoses, self.folder)
 
     def _recall(self) -> None:
         """What was judged before the run was cut, of subjects with failures, is evidence as well."""
@@ -198,7 +238,7 @@ class Session:
         controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
         served = _Served(plan, look, controls)
         self._served.append(served)
-        for (_case, name), judged_before in self.done.items():
+        for (_case, name), judged_before in (*self.done.items(), *self._replayed.items()):
             if name in plan.subjects:
                 controls.recall(judged_before)
         for cell in self._cells(plan):
@@ -227,7 +267,7 @@ class Session:
         """What a worker is to be asked; what its adapter cannot take is recorded at once."""
         for case in self.cases[plan.part :: plan.parts]:
             for name in plan.subjects:
-                if (case.id, name) in self.done:
+                if (case.id, name) in self.done or (case.id, name) in self._replayed:
                     continue
                 subject = self._by_name[name]
                 if case.operator not in subject.operators:
@@ -347,18 +387,27 @@ class Session:
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:
         if arrays:
-            self._tensors += 1
-            record["tensors"] = f"tensors/{self._tensors:05d}.npz"
-            save_arrays(self.folder / record["tensors"], arrays)
+            self._save(record, packed(arrays))
         self._record(key, record)
+
+    def _save(self, record: Record, archive: bytes) -> None:
+        """Write the tensors of a cell, and name their file in its record."""
+        self._tensors += 1
+        record["tensors"] = f"tensors/{self._tensors:05d}.npz"
+        path = self.folder / record["tensors"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
 
     def _record(self, key: Key, about: Mapping[str, Any]) -> None:
         case, subject = key
         record: Record = {"type": "cell", "case": case, "subject": subject, **about}
         if record["verdict"] != "pass":
             record["rerun"] = self.rerun(key)
+        self._write(record)
+        if self.watch.stop(record):
+            raise StopRun(subject)
+
+    def _write(self, record: Record) -> None:
         self.log.append(record)
         self.records.append(record)
         self.watch.cell(record)
-        if self.watch.stop(record):
-            raise StopRun(subject)

@@ -118,6 +118,10 @@ class Known:
         """Whether the entry's date has passed."""
         return tally.entry.expires is not None and tally.entry.expires < self._today
 
+    def about(self) -> list[tuple[str, str, bool]]:
+        """What records depend on: of each entry its origin, its content, and whether it has expired."""
+        return [(tally.origin, repr(tally.entry), self.expired(tally)) for tally in self.tallies]
+
     def problems(self, *, whole: bool) -> list[str]:
         """
         What is wrong with the list itself, each with its fix; `whole` says that no case was deselected.
