@@ -138,6 +138,8 @@ def open_replies(arguments: argparse.Namespace) -> Iterator[Replies]:
         return
     with ResultCache(places.cache()) as cache:
         yield Replies(cache, places.adapters())
+    if cache.fault:
+        print(f"conformance: {cache.fault}", file=sys.stderr)
 
 
 def narrowed(arguments: argparse.Namespace) -> bool:

@@ -7,7 +7,6 @@ read is put aside, and where the file cannot be written the run goes on without 
 
 import hashlib
 import sqlite3
-import sys
 import time
 import zlib
 from collections.abc import Iterable
@@ -37,7 +36,11 @@ _TABLE = (
 
 
 class ResultCache:
-    """Use it as a context manager, or `close` it: what was put last is written then."""
+    """
+    Use it as a context manager, or `close` it: what was put last is written then.
+
+    fault: why it is not used any more, in a sentence; "" while all is well.
+    """
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         """
@@ -49,26 +52,25 @@ class ResultCache:
         self._limit = limit
         self._new: dict[str, bytes] = {}
         self._used: set[str] = set()
+        self.fault = ""
         self._file = self._opened()
 
     def _opened(self) -> sqlite3.Connection | None:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            return _connect(self._path)
-        except sqlite3.OperationalError as error:
-            return self._given_up(error)
-        except sqlite3.DatabaseError:  # not a database, or a damaged one: its content can be computed again
-            aside = self._path.with_suffix(".damaged")
             try:
-                self._path.replace(aside)
                 return _connect(self._path)
-            except (OSError, sqlite3.Error) as error:
-                return self._given_up(error)
-        except OSError as error:
-            return self._given_up(error)
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:  # damaged, or no database: all that was in it can be computed again
+                self._path.replace(self._path.with_suffix(".damaged"))
+                return _connect(self._path)
+        except (OSError, sqlite3.Error) as error:
+            self._give_up(error)
+            return None
 
-    def _given_up(self, error: Exception) -> None:
-        print(f"conformance: the result cache {self._path} is not used: {error}", file=sys.stderr)  # noqa: T201 - a warning
+    def _give_up(self, error: Exception) -> None:
+        self.fault = f"the result cache {self._path} is not used any more: {error}"
         self._file = None
 
     def get(self, key: str) -> bytes | None:
@@ -80,7 +82,8 @@ class ResultCache:
         try:
             row = self._file.execute("SELECT value FROM entries WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error as error:
-            return self._given_up(error)
+            self._give_up(error)
+            return None
         value = None if row is None else _unpacked(row[0])
         if value is not None:
             self._used.add(key)
@@ -107,7 +110,7 @@ class ResultCache:
             with self._file:
                 self._file.executemany(statement, rows)
         except sqlite3.Error as error:
-            self._given_up(error)
+            self._give_up(error)
 
     def close(self) -> None:
         """Write what is left, remember what was used, and keep the file within its limit."""
@@ -120,7 +123,7 @@ class ResultCache:
             self._trim(self._file)
             self._file.close()
         except sqlite3.Error as error:
-            self._given_up(error)
+            self._give_up(error)
 
     def _trim(self, file: sqlite3.Connection) -> None:
         """Remove the entries that were not used for longest, until the file is well below its limit."""

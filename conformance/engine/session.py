@@ -206,9 +206,11 @@ class Session:
 
     def _remember(self) -> None:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
-        failed = {report.plan.name for report in self.reports if report.failure}
-        for plan in [report.plan for report in self.reports if report.plan.name not in failed and not self.done]:
-            if not self._whole.issuperset(plan.subjects):
+        if self.done:
+            return
+        lacking = {subject for _, subject in self._not_run}
+        for plan in [report.plan for report in self.reports if not report.failure]:
+            if not self._whole.issuperset(plan.subjects) and lacking.isdisjoint(plan.subjects):
                 cells = [record for record in self.records if record["subject"] in plan.subjects]
                 diagnoses = [record for record in self._diagnoses if record["subject"] in plan.subjects]
                 self.results.keep(plan, cells, diagnoses, self.folder)

@@ -53,7 +53,7 @@ class Log:
     def __init__(self, folder: Path) -> None:
         """Read its cells, those of dense forms aside: the default tier does not ask them."""
         self.cost: Counter[str] = Counter()
-        self.known: dict[str, set[str]] = defaultdict(set)
+        self.known: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             if record["type"] == "cell" and not record["subject"].removesuffix("]").endswith("dense"):
@@ -114,9 +114,8 @@ def main() -> int:
     left_out = sorted(cases.keys() - taken)
     (places.cases() / NAME).write_text(HEAD + "".join(f"{name}\n" for name in left_out), encoding="utf-8")
     seconds, every = sum(log.cost[name] for name in taken), sum(log.cost.values())
-    print(
-        f"{len(taken)} of {len(cases)} cases by default ({len(kept)} for what they are): {seconds:.0f} of {every:.0f} CPU s"
-    )
+    told = f"{len(taken)} of {len(cases)} cases by default ({len(kept)} for what they are)"
+    print(f"{told}: {seconds:.0f} of {every:.0f} CPU s")
     return 0
 
 
