@@ -14,7 +14,7 @@ from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.collecting import collect
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
-from conformance.cli.offer import Offer, cost, make_offer, without_dense
+from conformance.cli.offer import Offer, by_default, cost, make_offer
 from conformance.cli.progress import Progress
 from conformance.cli.rejected import last_rejected, of_subjects
 from conformance.cli.words import QUIET, VERBOSE
@@ -152,7 +152,7 @@ def chosen_offer(arguments: argparse.Namespace) -> Offer:
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
     if arguments.last_failed:
         return of_subjects(offer, last_rejected())
-    return offer if leaves_nothing_out(arguments) else without_dense(offer, arguments.subject)
+    return offer if leaves_nothing_out(arguments) else by_default(offer, arguments.subject)
 
 
 def _interrupted(session: Session, offer: Offer) -> int:

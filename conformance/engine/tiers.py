@@ -42,12 +42,13 @@ def routes(cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Ite
     """
     Look at every call that the subjects are asked, once for each form; no framework is needed.
 
-    problems: of the cases, by their ids. Dense forms and cases that must be refused are passed over.
+    problems: of the cases, by their ids. Subjects that only a thorough run asks are passed over, and so are cases that
+    must be refused.
     """
     seen: dict[tuple[str, Shape], frozenset[str]] = {}
     grouped: dict[frozenset[tuple[str, Shape]], tuple[list[str], dict[str, frozenset[str]]]] = {}
     for subject in subjects:
-        if not subject.counted:
+        if subject.thorough:
             continue
         keys = {}
         for case, problem in _calls(cases, problems, subject):

@@ -72,7 +72,7 @@ def _against(run: Run) -> list[str]:
 def left_out_note(run: Run) -> str:
     """Say how many cases only a thorough run asks; "" where none was left out."""
     number = run.header.left_out
-    return f"left out: {counted(number, 'case')} and the dense forms, which --thorough asks" if number else ""
+    return f"left out: {counted(number, 'case')} and the forms and variants that only --thorough asks" if number else ""
 
 
 def replies_note(run: Run) -> str:

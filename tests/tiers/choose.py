@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -50,13 +50,13 @@ HEAD = """\
 class Log:
     """What a thorough run says of each case."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read its cells, those of dense forms aside: the default tier does not ask them."""
+    def __init__(self, folder: Path, subjects: Collection[str]) -> None:
+        """Read the cells of these subjects: those that are asked by default."""
         self.cost: Counter[str] = Counter()
         self.known: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for line in (folder / "run.jsonl").read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
-            if record["type"] == "cell" and not record["subject"].removesuffix("]").endswith("dense"):
+            if record["type"] == "cell" and record["subject"] in subjects:
                 self._take(record)
 
     def _take(self, record: Mapping[str, Any]) -> None:
@@ -103,10 +103,11 @@ def main() -> int:
     """Choose, write the list, and say how much is left."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="the folder of a thorough run")
-    log = Log(parser.parse_args().run)
+    subjects = [each for each in subjects_of(read_adapters([places.adapters()])) if not each.thorough]
+    log = Log(parser.parse_args().run, {subject.name for subject in subjects})
     cases = {case.id: case for case in load_cases((), (), None)}
     problems = {name: materialise(case) for name, case in cases.items()}
-    found = routes(list(cases.values()), problems, subjects_of(read_adapters([places.adapters()])))
+    found = routes(list(cases.values()), problems, subjects)
     given = {name: frozenset(needs(case, problems[name], log, found)) for name, case in cases.items()}
     on_paths = set(re.findall(r"\| `([^`]+)` \|", PATHS.read_text(encoding="utf-8")))
     kept = {name for name, case in cases.items() if name in on_paths or set(case.tags) & set(ALWAYS)}
