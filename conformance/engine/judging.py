@@ -162,7 +162,7 @@ def judge_digest() -> str:
     """sha256 of the code that decides what is right: a change of it changes every verdict's meaning."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for folder in ("spec", "oracle", "judge"):
+    for folder in ("spec", "reference", "deviations", "oracle", "judge"):
         for path in sorted((package / folder).glob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"sha256:{digest.hexdigest()}"
