@@ -32,6 +32,7 @@ OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "DECLINES": {}, "VARIANTS": {"": {}}
 """Facts that a file may leave out, and what they are then."""
 
 FACTS = ("NAME", *CHOICES, "REQUIRES", "SLOTS", *OPTIONAL)
+
 THOROUGH = "thorough"
 """The tier of a variant that only a thorough run asks."""
 

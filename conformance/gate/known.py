@@ -70,6 +70,7 @@ class Known:
         self.tallies = [Tally(entry, origin) for entry, origin in entries]
         self._today = today
         self._expectation = expectation or _anew
+        self._naming: dict[str, list[Tally]] = {}
 
     def review(self, cell: Judged) -> dict[str, Any]:
         """
@@ -79,7 +80,7 @@ class Known:
         origin and versions of the entry that accepts it.
         """
         record: dict[str, Any] = {}
-        for tally in self.tallies:
+        for tally in self._about(cell.subject):
             if not _applies(tally.entry, cell):
                 continue
             outcome = _outcome(tally.entry, cell, self._expectation)
@@ -91,9 +92,15 @@ class Known:
                 record["known"] = tally.told()
         return record
 
+    def _about(self, subject: str) -> list[Tally]:
+        """The entries that name a subject: most name another one, and all are held against every cell."""
+        if subject not in self._naming:
+            self._naming[subject] = [tally for tally in self.tallies if tally.entry.names(subject)]
+        return self._naming[subject]
+
     def accepts(self, cell: Judged) -> dict[str, Any]:
         """What `review` would say, for a call that is no cell of its own: nothing is counted."""
-        for tally in self.tallies:
+        for tally in self._about(cell.subject):
             if self.expired(tally) or not _applies(tally.entry, cell):
                 continue
             if _outcome(tally.entry, cell, _anew) == "matched":  # a changed call has the case's id, and other arrays
