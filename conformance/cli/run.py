@@ -23,7 +23,7 @@ from conformance.engine.judging import Judge
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.records import Key
-from conformance.engine.replies import Replies
+from conformance.engine.reply_cache import ReplyCache
 from conformance.engine.result_cache import ResultCache
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _begin(
-    arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice, judge: Judge, replies: Replies
+    arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice, judge: Judge, replies: ReplyCache
 ) -> Session:
     """Open the run folder; what was judged before in a run that is resumed counts."""
     cases = choice.cases
@@ -88,7 +88,9 @@ def _begin(
     )
 
 
-def _results(arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: Replies) -> WorkerResults:
+def _results(
+    arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: ReplyCache
+) -> WorkerResults:
     """What earlier runs know of whole workers; with -x every cell is looked at, since one of them may end the run."""
     if replies.cache is None or arguments.stop:
         return WorkerResults()
@@ -131,13 +133,13 @@ def _decided(
 
 
 @contextlib.contextmanager
-def open_replies(arguments: argparse.Namespace) -> Iterator[Replies]:
+def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
     """What earlier runs know; nothing with --no-cache."""
     if arguments.no_cache:
-        yield Replies()
+        yield ReplyCache()
         return
     with ResultCache(places.cache()) as cache:
-        yield Replies(cache, places.adapters())
+        yield ReplyCache(cache, places.adapters())
     if cache.fault:
         print(f"conformance: {cache.fault}", file=sys.stderr)
 

@@ -25,7 +25,7 @@ from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.recording import is_refused, judged_outcome, outcome_record
-from conformance.engine.replies import Replies
+from conformance.engine.reply_cache import ReplyCache
 from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
@@ -80,7 +80,7 @@ class Session:
     suite: Cases = tuple
     plain: Cases = tuple
     judge: Judge = field(default_factory=Judge)
-    replies: Replies = field(default_factory=Replies)
+    replies: ReplyCache = field(default_factory=ReplyCache)
     results: WorkerResults = field(default_factory=WorkerResults)
     restore: Callable[[Record], None] = lambda _: None
     watch: Watch = field(default_factory=Watch)

@@ -15,7 +15,7 @@ from typing import Any
 
 from conformance.bridge.values import plain
 from conformance.engine.plan import WorkerPlan
-from conformance.engine.replies import Replies
+from conformance.engine.reply_cache import ReplyCache
 from conformance.engine.result_cache import ResultCache
 from conformance.judge.repetition import CLASSES
 
@@ -41,7 +41,7 @@ class WorkerResult:
 class WorkerResults:
     """What earlier runs know of whole workers; without a cache nothing is."""
 
-    def __init__(self, cache: ResultCache | None = None, replies: Replies | None = None, about: Any = None) -> None:
+    def __init__(self, cache: ResultCache | None = None, replies: ReplyCache | None = None, about: Any = None) -> None:
         """
         Begin a run.
 

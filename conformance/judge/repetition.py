@@ -2,7 +2,7 @@
 What a call that is asked again says about its first reply: the same, nondeterministic, or order dependent.
 
 In the old worker it is asked three times in a row, so that two replies follow the very same call, and more often where
-another call of the subject had two; then once alone in a fresh one. Replies are the same where all their bits are.
+another call of the subject had two; then once alone in a fresh one. ReplyCache are the same where all their bits are.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
 """
-Replies that the result cache knows: a call that was made before in the same surroundings is not made again.
+ReplyCache that the result cache knows: a call that was made before in the same surroundings is not made again.
 
 A reply is known by the bytes of its request and by everything that it depends on: adapter, bridge, interpreter, every
 installed file, environment variables and CPU. The same request asked again in one run is another entry, so that a call
@@ -33,7 +33,7 @@ PASSING = ("MemoryError", "SystemError", "OSError", "BlockingIOError", "TimeoutE
 """Exceptions that may be gone the next time."""
 
 
-class Replies:
+class ReplyCache:
     """
     What earlier runs know of the calls of one run; without a cache nothing is.
 
