@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from conformance.bridge.values import plain, strict_json
-from conformance.spec.wording import shown
+from conformance.spec.texts import shown
 
 LOG = "run.jsonl"
 """Its name in a run folder."""

@@ -26,7 +26,7 @@ from conformance.report.numbers import budget_text, share_text
 from conformance.report.payload import blobs, chunks, index, joined, script_json
 from conformance.report.verdicts import verdict_counts
 from conformance.spec.counting import counted
-from conformance.spec.wording import shown
+from conformance.spec.texts import shown
 
 NAME = "index.html"
 SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
