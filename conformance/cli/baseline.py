@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from conformance.cli.compare import load_baseline, tell
@@ -31,6 +32,7 @@ class Memory:
         self._found: Comparison | None = None
         self._folder = Path()
         self._whole = False
+        self._left_out: Collection[str] = ()
         if self.path is None:
             if self.update:
                 raise UsageError("--update-baseline needs --baseline FILE, the file to write")
@@ -41,19 +43,20 @@ class Memory:
             return
         self._old = load_baseline(self.path)
 
-    def problems(self, folder: Path, *, whole: bool) -> list[str]:
+    def problems(self, folder: Path, *, whole: bool, left_out: Collection[str] = ()) -> list[str]:
         """
         Compare what was judged so far with the baseline: what the gate holds against it, in sentences.
 
         Nothing is held against a run that the baseline is to follow. whole: no case and no subject was deselected.
+        left_out: ids of cases that only a thorough run asks; what the baseline says of them stays as it is.
         """
         if self.path is None:
             return []
-        self._folder, self._whole = folder, whole
+        self._folder, self._whole, self._left_out = folder, whole, left_out
         self._run = side_of(load_run(folder), plain=False)
         if self._old is None:
             return []
-        base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole)
+        base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole, left_out=left_out)
         self._found = compare(base, self._run, skip_budget=self._skip_budget)
         if self.update:
             return []
@@ -69,5 +72,5 @@ class Memory:
         if not complete:
             print(f"conformance: {self.path} was not updated: the run is incomplete", file=sys.stderr)
             return
-        write_baseline(self.path, updated(self._old, self._run, whole=self._whole))
+        write_baseline(self.path, updated(self._old, self._run, whole=self._whole, left_out=self._left_out))
         print(f"Baseline: {self.path}")

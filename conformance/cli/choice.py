@@ -1,14 +1,48 @@
-"""Which cases were asked for: by path, by id, by tag."""
+"""Which cases were asked for: by path, by id, by tag, and how thoroughly."""
 
+import argparse
 import shlex
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance import places
 from conformance.cli.errors import UsageError, absent
+from conformance.cli.rejected import last_rejected, of_cases
 from conformance.spec.case import Case
 from conformance.spec.glob import covered, near_glob
 from conformance.spec.loader import load
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The cases that are asked, and the ids of those that only a thorough run asks."""
+
+    cases: tuple[Case, ...]
+    left_out: frozenset[str] = frozenset()
+
+
+def choose_cases(arguments: argparse.Namespace) -> Choice:
+    """
+    The cases that were asked for; with --last-failed, only those that the newest run rejected.
+
+    Raises:
+        UsageError: none is left.
+    """
+    cases = load_cases(arguments.paths, arguments.case, arguments.tag)
+    if arguments.last_failed:
+        return Choice(of_cases(cases, last_rejected()))
+    if leaves_nothing_out(arguments):
+        return Choice(cases)
+    kept = tuple(case for case in cases if not case.thorough)
+    if not kept:
+        raise UsageError(f"all {len(cases)} cases are asked only with --thorough: add it")
+    return Choice(kept, frozenset(case.id for case in cases if case.thorough))
+
+
+def leaves_nothing_out(arguments: argparse.Namespace) -> bool:
+    """Whether thorough cases and dense forms are asked: with --thorough, and where -k names the cases."""
+    return bool(arguments.thorough or arguments.case)
 
 
 def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> tuple[Case, ...]:

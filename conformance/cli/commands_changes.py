@@ -56,6 +56,7 @@ def add_upgrade(commands: Commands) -> None:
         parser, "a subject, a glob, or the path of an adapter file (default: all that require what changes)"
     )
     options.add_cases(parser)
+    options.add_thorough(parser)
     options.add_case_files(parser)
     options.add_provisioning(parser)
     options.add_skip_budget(parser)

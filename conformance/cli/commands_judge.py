@@ -13,6 +13,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
     options.add_paths(parser, "suite files or folders (default: the packaged cases)")
     options.add_subjects(parser)
     options.add_cases(parser)
+    options.add_thorough(parser)
     options.add_repeated(
         parser,
         "--env",

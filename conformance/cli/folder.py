@@ -21,10 +21,12 @@ def new_folder(kind: str = "") -> Path:
 
 
 def open_folder(
-    arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case]
+    arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case], *, left_out: int = 0
 ) -> tuple[Path, RunLog, dict[tuple[str, str], dict[str, Any]]]:
     """
     Make the run folder and its log with a header, or take up the one that was cut.
+
+    left_out: how many cases are asked only with --thorough.
 
     Raises:
         UsageError: there is nothing to resume, what was asked has changed since, or a run stands there already.
@@ -34,6 +36,7 @@ def open_folder(
     folder = arguments.out or new_folder()
     command = ["conformance", *sys.argv[1:]]
     first = header(folder.name, command, arguments.device, cases, offer.subjects, offer.used, offer.not_offered)
+    first["left_out"] = left_out
     try:
         if arguments.resume:
             log, records = RunLog.resume(folder / LOG)

@@ -1,7 +1,7 @@
 """Who can be judged here: the subjects that were asked for, and what is missing for the others."""
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,13 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     wanted = dict.fromkeys([*given, *(subject.environment for subject in chosen)])
     found = [examine(name, interpreters[name]) if name in interpreters else our_own() for name in wanted]
     return _offered(chosen, found, asked=bool(patterns), device=device)
+
+
+def without_dense(offer: Offer, patterns: Sequence[str]) -> Offer:
+    """Leave out the dense forms, which ask the same with all masks in one argument; not where a pattern names them."""
+    if any("dense" in pattern for pattern in patterns):
+        return offer
+    return replace(offer, subjects=tuple(subject for subject in offer.subjects if subject.counted))
 
 
 def adapters_of(patterns: Sequence[str]) -> list[Adapter]:

@@ -129,9 +129,15 @@ def add_choosing(parser: Parser, last_failed: str) -> None:
     )
 
 
+def add_thorough(parser: Parser) -> None:
+    """How much is asked."""
+    told = "ask every case and the dense forms: without it, and without -k, a run leaves out what adds little"
+    parser.add_argument("--thorough", action="store_true", help=told)
+
+
 def add_probing(parser: Parser) -> None:
     """Options of the commands that ask subjects for their dialect."""
-    parser.set_defaults(paths=[], case=[], resume=False)
+    parser.set_defaults(paths=[], case=[], resume=False, thorough=False)
     add_showing(parser)
     add_repeated(parser, "--env", metavar="NAME=PYTHON", told="in another interpreter too")
     add_workers(parser)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 
 from conformance import places
 from conformance.cli.baseline import Memory
-from conformance.cli.choice import case_root, load_cases
+from conformance.cli.choice import Choice, case_root, choose_cases, leaves_nothing_out, load_cases
 from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.collecting import collect
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
-from conformance.cli.offer import Offer, cost, make_offer
+from conformance.cli.offer import Offer, cost, make_offer, without_dense
 from conformance.cli.progress import Progress
-from conformance.cli.rejected import last_rejected, of_cases, of_subjects
+from conformance.cli.rejected import last_rejected, of_subjects
 from conformance.cli.words import QUIET, VERBOSE
 from conformance.engine.job import Limits
 from conformance.engine.plan import plan_workers
@@ -31,13 +31,12 @@ from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
-from conformance.spec.case import Case
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge what was asked for, and return the exit code."""
     if arguments.collect_only:
-        return collect(chosen_cases(arguments), chosen_offer(arguments), every=arguments.level == VERBOSE)
+        return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     memory = Memory(arguments)
     known = load_known(arguments.known)
@@ -46,18 +45,19 @@ def run(arguments: argparse.Namespace) -> int:
         plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
         limits = Limits(first=arguments.timeout, call=arguments.timeout)
         with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
-            session = _begin(arguments, offer, known)
+            choice = choose_cases(arguments)
+            session = _begin(arguments, offer, known, choice)
             try:
                 stopped = _judge(session, pool, progress, arguments)
             except KeyboardInterrupt:
                 return _interrupted(session, offer)
-    return _decided(arguments, session, offer, known, memory, clock, stopped=stopped)
+    return _decided(arguments, session, offer, known, memory, clock, choice, stopped=stopped)
 
 
-def _begin(arguments: argparse.Namespace, offer: Offer, known: Known) -> Session:
-    """Read the cases and open the run folder; what was judged before in a run that is resumed counts."""
-    cases = chosen_cases(arguments)
-    folder, log, done = open_folder(arguments, offer, cases)
+def _begin(arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice) -> Session:
+    """Open the run folder; what was judged before in a run that is resumed counts."""
+    cases = choice.cases
+    folder, log, done = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
     for record in done.values():
         known.restore(record)
     return Session(
@@ -81,16 +81,19 @@ def _decided(
     known: Known,
     memory: Memory,
     clock: Clock,
+    choice: Choice,
     *,
     stopped: bool,
 ) -> int:
     """Decide, write the reports, tell the run, and return the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
+    against = memory.problems(session.folder, whole=whole, left_out=choice.left_out)
+    every = whole and not choice.left_out  # an entry may match only in cases that were left out
     decision = decide(
         session.records,
         [*offer.incomplete, *session.missing],
-        [*known.problems(whole=whole), *memory.problems(session.folder, whole=whole), *session.contradicted],
-        known.record(whole=whole),
+        [*known.problems(whole=every), *against, *session.contradicted],
+        known.record(whole=every),
         not_working=session.not_working,
         stopped=stopped,
     )
@@ -108,13 +111,9 @@ def narrowed(arguments: argparse.Namespace) -> bool:
 def chosen_offer(arguments: argparse.Namespace) -> Offer:
     """Who was asked for and can be judged here; with --last-failed, only those that the newest run rejected."""
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
-    return of_subjects(offer, last_rejected()) if arguments.last_failed else offer
-
-
-def chosen_cases(arguments: argparse.Namespace) -> tuple[Case, ...]:
-    """The cases that were asked for; with --last-failed, only those that the newest run rejected."""
-    cases = load_cases(arguments.paths, arguments.case, arguments.tag)
-    return of_cases(cases, last_rejected()) if arguments.last_failed else cases
+    if arguments.last_failed:
+        return of_subjects(offer, last_rejected())
+    return offer if leaves_nothing_out(arguments) else without_dense(offer, arguments.subject)
 
 
 def _interrupted(session: Session, offer: Offer) -> int:

@@ -83,6 +83,7 @@ class Header(_Record):
     versions: Mapping[str, str] = {}
     platform: Mapping[str, Any] = {}
     not_offered: tuple[NotOffered, ...] = ()
+    left_out: StrictInt = 0
 
     @field_validator("cases", "subjects")
     @classmethod

@@ -7,7 +7,7 @@ behaviour is a changed line in a review.
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from math import isfinite, isnan
@@ -56,24 +56,27 @@ def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | Non
     )
 
 
-def within(base: Side, candidate: Side, *, whole: bool) -> Side:
+def within(base: Side, candidate: Side, *, whole: bool, left_out: Collection[str] = ()) -> Side:
     """
     What a run can be compared with: of a part of the cases or subjects, only what was asked for.
 
-    whole: every case was asked for, so that those that are absent have been deleted.
+    whole: every case was asked for but those that were left out, so that others that are absent have been deleted.
     """
     subjects = candidate.asked.keys() | (candidate.not_offered.keys() if whole else set())
     kept = {
-        key: cell for key, cell in base.cells.items() if key[1] in subjects and (whole or key[0] in candidate.cases)
+        key: cell
+        for key, cell in base.cells.items()
+        if key[1] in subjects and key[0] not in left_out and (whole or key[0] in candidate.cases)
     }
     return replace(base, cells=kept)
 
 
-def updated(baseline: BaselineFile | None, run: Side, *, whole: bool) -> dict[str, Any]:
+def updated(baseline: BaselineFile | None, run: Side, *, whole: bool, left_out: Collection[str] = ()) -> dict[str, Any]:
     """
     The content of a baseline after a run: cells that were judged replace what stood there, all others stay.
 
-    whole: every case was asked for, so that cells of the run's subjects on other cases are of cases that are gone.
+    whole: every case was asked for but those that were left out, so that cells of the run's subjects on other cases are
+    of cases that are gone.
     """
     old = baseline.model_dump(by_alias=True, exclude_defaults=True) if baseline is not None else {}
     places: dict[str, Any] = dict(old.get("environments", {}))
@@ -82,7 +85,7 @@ def updated(baseline: BaselineFile | None, run: Side, *, whole: bool) -> dict[st
         before = old.get("subjects", {}).get(name, {})
         cells = {case: _placed(cell, before) for case, cell in before.get("cells", {}).items()}
         if whole and name in run.asked:
-            cells = {case: cell for case, cell in cells.items() if case in run.cases}
+            cells = {case: cell for case, cell in cells.items() if case in run.cases or case in left_out}
         cells |= _entries(run, name, places)
         subjects[name] = _subject(cells, run.asked[name].adapter if name in run.asked else before["adapter"])
     seen = {case for subject in subjects.values() for case in subject["cells"]}

@@ -69,6 +69,12 @@ def _against(run: Run) -> list[str]:
     return parts
 
 
+def left_out_note(run: Run) -> str:
+    """Say how many cases only a thorough run asks; "" where none was left out."""
+    number = run.header.left_out
+    return f"left out: {counted(number, 'case')} and the dense forms, which --thorough asks" if number else ""
+
+
 def gate_notes(run: Run) -> list[tuple[str, str]]:
     """What the gate holds against the run besides verdicts: (kind, text)."""
     if run.footer is None:

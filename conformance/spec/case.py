@@ -122,7 +122,7 @@ class Case:
     often the call is made, with the same objects; the last reply counts. mistake: the call has it and must be refused;
     everything else is said of the valid call, its twin. native: roles of arguments that the call must use, and "short":
     a subject that has none declines. yaml: the expanded entry as text, to show. source: where the entry begins,
-    "cases/masks/key_padding.yaml:6".
+    "cases/masks/key_padding.yaml:6". thorough: only a thorough run asks it.
     """
 
     id: str
@@ -162,6 +162,7 @@ class Case:
     native: tuple[Native, ...] = ()
     yaml: str = ""
     source: str = ""
+    thorough: bool = False
 
     @property
     def axes(self) -> dict[str, int]:

@@ -20,6 +20,7 @@ from conformance.spec.matrix import Expansion, expand, merge, without_metadata
 from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake, Mistakes
 from conformance.spec.suites import SuiteFile, find_suites
 from conformance.spec.texts import shown
+from conformance.spec.thorough import marked
 from conformance.spec.wording import faults
 
 MAX_CASES = 4096
@@ -50,9 +51,12 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
     loaded = [_load(file) for file in files]
     mistakes += [mistake for one in loaded for mistake in one.mistakes]
     mistakes += _repeated_suites(loaded)
+    cases = [case for one in loaded for case in one.cases]
+    if not mistakes:
+        cases = marked(cases, root.resolve(), mistakes)
     if mistakes:
         raise CaseFileErrors(mistakes)
-    return tuple(case for one in loaded for case in one.cases)
+    return tuple(cases)
 
 
 def _load(file: SuiteFile) -> Loaded:
