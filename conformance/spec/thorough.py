@@ -4,7 +4,7 @@ Which cases only a thorough run asks: `thorough.txt` in the case folder has thei
 A line that begins with # is a comment. Every case that is not listed is asked by default, so that a new case always is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +33,9 @@ def marked(cases: Sequence[Case], root: Path, mistakes: list[Mistake]) -> list[C
         mistakes.append(Mistake(_shown(path), error.line, error.column, error.message))
         return list(cases)
     listed = {line.strip(): number for number, line in enumerate(lines, 1) if line.strip() and not _is_comment(line)}
-    ids: dict[str, list[str]] = {}
+    ids: dict[str, dict[str, None]] = {}
     for case in cases:
-        ids.setdefault(case.suite, []).append(case.id)
+        ids.setdefault(case.suite, {})[case.id] = None
     found = Mistakes(_shown(path))
     for name, number in listed.items():
         if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not found.full:
@@ -48,7 +48,7 @@ def _is_comment(line: str) -> bool:
     return line.lstrip().startswith("#")
 
 
-def _see(name: str, ids: Sequence[str], number: int, found: Mistakes) -> None:
+def _see(name: str, ids: Collection[str], number: int, found: Mistakes) -> None:
     """Note an id in line `number` that no case has; ids: those of its suite, which was loaded."""
     if name not in ids:
         found.note(number, 1, f"no case has the id {shown(name)}{nearest(name, ids)}; remove the line, or correct it")
