@@ -1,8 +1,12 @@
 """Text files of users: looked at before they are read, and refused with the place at which they are no text."""
 
+import re
 from pathlib import Path
 
 MAX_SHOWN = 60
+
+UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+"""Control characters, other ends of lines, what turns the direction of writing, halves of characters."""
 
 
 def shown(value: object) -> str:
@@ -14,6 +18,11 @@ def shown(value: object) -> str:
 def cut(text: str) -> str:
     """A text as it stands, shortened."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+
+
+def printable(text: str) -> str:
+    """A text on one line, without what a terminal obeys and what no file can hold."""
+    return UNPRINTABLE.sub(" ", text).strip()
 
 
 class NoText(Exception):  # noqa: N818 - what the file is
