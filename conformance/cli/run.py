@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Progress(sys.stderr, level=arguments.level) as progress:
         offer = chosen_offer(arguments)
         plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-        limits = Limits(first=arguments.timeout, call=arguments.timeout)
+        limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
         with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
             choice = choose_cases(arguments)
             session = _begin(arguments, offer, known, choice)

@@ -8,10 +8,10 @@ that it wrote before are heard first, and requests that had not begun are given 
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from conformance.bridge.messages import PROTOCOL, Request, read_answer, request_message
+from conformance.bridge.messages import PROTOCOL, Answer, Request, read_answer, request_message
 from conformance.bridge.wire import Message, WireError
 from conformance.engine.job import Job, Limits, Outcome, Usage
 from conformance.engine.process import HELD, Process
@@ -111,7 +111,7 @@ class Conversation:
         if message is None:
             raise StartFailure(f"{await self._process.ended()} before it was ready", worth_another=True)
         if message.kind == "failed":
-            raise StartFailure(f"{message.fields.get('type')}: {message.fields.get('message')}")
+            raise StartFailure(self._process.steady(f"{message.fields.get('type')}: {message.fields.get('message')}"))
         if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
             raise StartFailure(f"does not speak version {PROTOCOL} of the protocol")
         if said := odd_hello(message.fields):
@@ -212,7 +212,11 @@ class Conversation:
         self._signatures.add(job.signature)
         self._call_cpu += answer.seconds.get("cpu", 0.0)
         self._peak = max(self._peak, answer.peak)
-        return job, Outcome.of(answer)
+        return job, Outcome.of(self._steady(answer))
+
+    def _steady(self, answer: Answer) -> Answer:
+        error = answer.error and {name: self._process.steady(text) for name, text in answer.error.items()}
+        return replace(answer, reason=self._process.steady(answer.reason), error=error)
 
     async def _death(self, judged: Judged) -> Death:
         exit_ = await self._process.dispose()
