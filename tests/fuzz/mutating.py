@@ -3,12 +3,15 @@
 import copy
 import json
 import random
+from functools import cache
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
 
 Rng = random.Random
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 TOKENS = (
     *(b"\0", b"\xff", b"\xc3", b"\r", b"\t", b"\x1b[31m", b"\xed\xa0\x80", b"\\ud800", b"\\u0000", b"\xe2\x80\xae", b"\xef\xbb\xbf"),
@@ -60,8 +63,20 @@ def _bytes(rng: Rng, content: bytes, corpus: Sequence[bytes]) -> bytes:
 
 
 def _yaml(rng: Rng, content: bytes, changes: int) -> bytes:
-    data = changed(rng, yaml.safe_load(content), changes)
-    text = yaml.safe_dump(data, sort_keys=False, allow_unicode=rng.random() < 0.5, default_flow_style=None)  # noqa: PLR2004
+    return dumped(changed(rng, _loaded(content), changes))
+
+
+@cache
+def _loaded(content: bytes) -> Any:
+    return yaml.load(content, Loader=LOADER)  # noqa: S506 - a safe one
+
+
+def dumped(data: Any) -> bytes:
+    """A value as YAML; a text that is none in UTF-8 is written as its bytes."""
+    try:
+        text: str = yaml.dump(data, Dumper=DUMPER, sort_keys=False, default_flow_style=None)
+    except UnicodeEncodeError:  # libyaml takes no half of a character
+        text = yaml.safe_dump(data, sort_keys=False, default_flow_style=None, allow_unicode=True)
     return text.encode("utf-8", "surrogatepass")
 
 

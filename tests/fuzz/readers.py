@@ -19,9 +19,11 @@ from conformance.cli import main as conformance
 from conformance.cli.project import declared_environments
 from conformance.engine.environments import interpreter
 from conformance.gate.known_file import PACKAGED
+from conformance.gate.known_file import read_known as read_known_files
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import CaseFileErrors
+from tests.fuzz.mutating import LOADER, dumped
 
 TESTS = Path(__file__).parents[1]
 GOOD, USAGE = 0, 4
@@ -69,6 +71,11 @@ class Shelf:
         return self.folder / "run"
 
     @property
+    def short(self) -> Path:
+        """A run folder with a log of a few cells."""
+        return self.folder / "short"
+
+    @property
     def scratch(self) -> Path:
         """An empty folder."""
         path = self.folder / "scratch"
@@ -90,30 +97,31 @@ class Shelf:
             "cases": [_retold(path) for path in sorted(places.cases().rglob("*.yaml"))],
             "known": [PACKAGED.read_bytes(), *_entries(PACKAGED)],
             "logs": [_short(log, seed) for seed in range(6)],
-            "baselines": [(folder / "base.json").read_bytes()],
+            "baselines": [_short_baseline((folder / "base.json").read_bytes(), seed) for seed in range(6)],
             "pyproject": list(PYPROJECTS),
             "arrays": [_npz()],
             "thorough": [b"# what takes long\nt/one\nt/two[dtype=float32]\n"],
         }
+        shelf.short.mkdir()
+        (shelf.short / "run.jsonl").write_bytes(shelf.corpus["logs"][0])
         return shelf
 
 
 def _retold(path: Path) -> bytes:
     """A suite under the name that it has here, with so few entries that many can be read."""
-    data = yaml.safe_load(path.read_bytes())
+    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe one
     rng = random.Random(path.name)  # noqa: S311 - no secret
     data["suite"] = "t"
     data["cases"] = rng.sample(data["cases"], min(len(data["cases"]), 4))
-    text: str = yaml.safe_dump(data, sort_keys=False, default_flow_style=None)
-    return text.encode()
+    return dumped(data)
 
 
 def _entries(path: Path) -> list[bytes]:
     """Lists of a few of the known deviations."""
-    data = yaml.safe_load(path.read_bytes())
+    data = yaml.load(path.read_bytes(), Loader=LOADER)  # noqa: S506 - a safe one
     entries = data["deviations"]
     parts = [entries[start : start + 3] for start in range(0, len(entries), 3)]
-    return [yaml.safe_dump({"format": 1, "deviations": part}, sort_keys=False).encode() for part in parts]
+    return [dumped({"format": 1, "deviations": part}) for part in parts]
 
 
 def _short(log: bytes, seed: int) -> bytes:
@@ -137,6 +145,15 @@ def _short(log: bytes, seed: int) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in (header, *told))
 
 
+def _short_baseline(content: bytes, seed: int) -> bytes:
+    """A baseline of a few cells of each subject."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    data = json.loads(content)
+    for subject in data["subjects"].values():
+        subject["cells"] = dict(rng.sample(sorted(subject["cells"].items()), min(4, len(subject["cells"]))))
+    return json.dumps(data, indent=1).encode()
+
+
 def _npz() -> bytes:
     content = io.BytesIO()
     draw = np.random.default_rng(1).standard_normal
@@ -157,8 +174,8 @@ def _read_suite(root: Path) -> int:
 
 
 def _root(shelf: Shelf, files: dict[str, bytes]) -> Path:
-    root = shelf.scratch / "cases"
-    root.mkdir()
+    root = shelf.folder / "-".join(files) / "cases"
+    root.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (root / name).write_bytes(content)
     return root
@@ -181,9 +198,13 @@ def read_thorough(shelf: Shelf, content: bytes) -> int:
 
 def read_known(shelf: Shelf, content: bytes) -> int:
     """A list of known deviations."""
-    file = shelf.scratch / "known.yaml"
+    file = shelf.folder / "known.yaml"
     file.write_bytes(content)
-    return conformance(["known", "update", "--from", str(shelf.run), str(file)])
+    try:
+        read_known_files([file])
+    except CaseFileErrors:
+        return USAGE
+    return GOOD
 
 
 def read_log(shelf: Shelf, content: bytes) -> int:
@@ -197,7 +218,7 @@ def read_log(shelf: Shelf, content: bytes) -> int:
         ["report", str(folder)],
         ["repro", str(folder), "masks/key_padding/*", "*", "--out", out],
         ["known", "update", "--from", str(folder)],
-        ["compare", str(folder.parent.parent / "run"), str(folder), "--out", out],
+        ["compare", str(shelf.short), str(folder), "--out", out],
     )
     return conformance(commands[shelf.number % len(commands)])
 
@@ -206,12 +227,13 @@ def read_baseline(shelf: Shelf, content: bytes) -> int:
     """A baseline, as one side of a comparison."""
     folder = shelf.scratch
     (folder / "base.json").write_bytes(content)
-    return conformance(["compare", str(folder / "base.json"), str(shelf.run), "--out", str(folder / "out")])
+    return conformance(["compare", str(folder / "base.json"), str(shelf.short), "--out", str(folder / "out")])
 
 
 def read_pyproject(shelf: Shelf, content: bytes) -> int:
     """A project's environments, up to the interpreters that they mean."""
-    folder = shelf.scratch
+    folder = shelf.folder / "project"
+    folder.mkdir(exist_ok=True)
     (folder / "pyproject.toml").write_bytes(content)
     try:
         declared = declared_environments(folder)
@@ -240,9 +262,7 @@ class Reader:
     def written(self, value: Any) -> bytes:
         """A made-up value in the format."""
         if self.kind == "yaml":
-            return yaml.safe_dump({"format": 1, "suite": "t", "summary": "One.", **value}, sort_keys=False).encode(
-                "utf-8", "surrogatepass"
-            )
+            return dumped({"format": 1, "suite": "t", "summary": "One.", **value})
         if self.kind == "jsonl":
             return json.dumps({"type": "header", "schema": 1, **value}).encode() + b"\n"
         return json.dumps({"type": "baseline", "schema": 1, **value}).encode()
