@@ -43,11 +43,11 @@ BEHAVIOURS: dict[str, Behaviour] = {
         forks_away_and_dies="os.fork() and os._exit(1); os.setsid(); time.sleep(3600)",
         forks_twice_and_dies="os.fork() and os._exit(1); os.setsid(); os.fork() and os._exit(0); time.sleep(3600)",
         closes_everything="os.closerange(3, 256)",
-        prints_on_the_protocol="[os.write(n, b'hello') for n in descriptors()]",
-        prints_newlines_on_the_protocol="[os.write(n, b'\\n' * 4096) for n in descriptors()]",
-        prints_zeros_on_the_protocol="[os.write(n, bytes(64)) for n in descriptors()]",
-        prints_half_a_frame="[os.write(n, b'ACW1' + bytes(3)) for n in descriptors()]; os._exit(0)",
-        announces_much="[os.write(n, b'ACW1' + (9).to_bytes(4, 'little') + (2**60).to_bytes(8, 'little')) for n in descriptors()]",
+        prints_on_the_protocol="say(b'hello')",
+        prints_newlines_on_the_protocol="say(b'\\n' * 4096)",
+        prints_zeros_on_the_protocol="say(bytes(64))",
+        prints_half_a_frame="say(b'ACW1' + bytes(3)); os._exit(0)",
+        announces_much="say(b'ACW1' + (9).to_bytes(4, 'little') + (2**60).to_bytes(8, 'little'))",
         stack_overflow="sys.setrecursionlimit(10**9); threading.stack_size(1 << 16); f = lambda g: g(g); ctypes.string_at(1)",
         replaces_the_process="os.execv('/bin/true', ['true'])",
         becomes_a_shell="os.execv('/bin/sh', ['sh', '-c', 'echo hello >&2; exit 7'])",
@@ -257,7 +257,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
         import_raises_half_a_character="raise ImportError('caf\\udce9')",
         import_raises_much="raise ImportError('x' * 10**7)",
         import_system_exit="sys.exit(0)",
-        import_prints_on_the_protocol="[os.write(n, b'hello') for n in descriptors()]",
+        import_prints_on_the_protocol="say(b'hello')",
         import_closes_everything="os.closerange(3, 256)",
         import_hangs="time.sleep(3600)",
         import_replaces_the_process="os.execv('/bin/true', ['true'])",
@@ -297,6 +297,13 @@ def descriptors():
         with suppress(OSError):
             if os.readlink(f"/proc/self/fd/{number}").startswith("pipe:"):
                 yield number
+
+
+def say(content):
+    """Write to every pipe that can be written to."""
+    for number in list(descriptors()):
+        with suppress(OSError):
+            os.write(number, content)
 
 
 def nested(depth):
