@@ -1,7 +1,7 @@
 """
 How a run grows with the number of cells, with the number of subjects, and with the size of the tensors.
 
-NumPy subjects are judged, whose own time is small, so that what is measured is ours. Each row is one run in a process of
+NumPy subjects are judged, whose own time is small, so that what is measured is ours. Each row is a run in a process of
 its own: CPU seconds of the coordinator, and its peak memory. Use: `python benchmarks/growth.py`.
 """
 

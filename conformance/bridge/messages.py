@@ -153,15 +153,15 @@ def read_answer(message: Message) -> Answer:
         fields = message.fields
         declaration, error = fields["declaration"], fields["error"]
         return Answer(
-            number=int(fields["number"]),
+            number=_whole(fields["number"]),
             status=message.kind,
             declaration=None if declaration is None else read_declaration(declaration),
             outputs=message.tensors,
-            reason=str(fields["reason"]),
-            error=None if error is None else {name: str(text) for name, text in error.items()},
-            evidence=dict(fields["evidence"]),
+            reason=_text(fields["reason"]),
+            error=None if error is None else {name: _text(text) for name, text in error.items()},
+            evidence=_named(fields["evidence"]),
             seconds={name: real(value) for name, value in fields["seconds"].items()},
-            peak=int(fields["peak"]),
+            peak=_whole(fields["peak"]),
         )
 
 
@@ -175,11 +175,36 @@ def declaration_record(declaration: Declaration) -> dict[str, Any]:
 
 
 def read_declaration(record: Mapping[str, Any]) -> Declaration:
-    """The inverse of `declaration_record`."""
-    profile = dict(record["profile"])
+    """
+    The inverse of `declaration_record`.
+
+    Raises:
+        KeyError, TypeError, ValueError: the record is none of a declaration.
+    """
+    profile = _named(record["profile"])
     profile["exp_ulp"] = real(profile["exp_ulp"])
-    dialect = tuple(Deviation(**deviation) for deviation in record["dialect"])
-    return Declaration(Profile.from_record(profile), dialect, str(record["evidence"]))
+    dialect = tuple(
+        Deviation(**{name: _text(text) for name, text in deviation.items()}) for deviation in record["dialect"]
+    )
+    return Declaration(Profile.from_record(profile), dialect, _text(record["evidence"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not -(2**63) <= value < 2**63:
+        raise TypeError(f"{value!r} is not a whole number of 64 bits")
+    return value
+
+
+def _named(value: Any) -> "dict[str, Any]":
+    if not isinstance(value, dict):
+        raise TypeError(f"{value!r} is not an object")
+    return dict(value)
 
 
 @contextmanager
@@ -188,5 +213,5 @@ def _form_of(message: Message, *kinds: str) -> Iterator[None]:
         raise WireError(f"expected {' or '.join(kinds)}, got {message.kind!r}")
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise WireError(f"a malformed {message.kind!r} message: {type(error).__name__}: {error}") from None

@@ -17,6 +17,13 @@ UNIT = {
 }
 """Unit roundoff by dtype name: half the distance from 1 to the next larger number."""
 
+_FLAGS = ("ftz", "truncated")
+_OPTIONAL = ("mm", "pre", "bias_sum")
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -52,7 +59,14 @@ class Profile:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if isinstance(value, str) and value not in UNIT:
+            if name in _FLAGS and not isinstance(value, bool):
+                raise ValueError(f"profile field {name}: {value!r} is neither True nor False")
+            if name in _FLAGS or (name in _OPTIONAL and value is None):
+                continue
+            if name == "exp_ulp":
+                if not _is_error(value):
+                    raise ValueError(f"profile field {name}: {value!r} is no number from 0")
+            elif not isinstance(value, str) or value not in UNIT:
                 raise ValueError(f"profile field {name}: {value!r} is none of {', '.join(UNIT)}")
 
     @classmethod

@@ -109,7 +109,7 @@ def _failed(so_far: Answer, error: BaseException, stage: str) -> Answer:
 
 
 def error_record(error: BaseException) -> dict[str, str]:
-    """Type, message and traceback of an exception, each of bounded length."""
+    """Type, message and traceback of an exception, each of bounded length; halves of characters are escaped."""
     report = traceback.TracebackException.from_exception(error)
     said = "".join(report.format_exception_only()).strip()
     record = {
@@ -117,4 +117,4 @@ def error_record(error: BaseException) -> dict[str, str]:
         "message": said.split(": ", 1)[-1],
         "traceback": "".join(report.format()),
     }
-    return {name: text[-_MOST_TEXT:] for name, text in record.items()}
+    return {name: text.encode(errors="backslashreplace").decode()[-_MOST_TEXT:] for name, text in record.items()}

@@ -53,10 +53,14 @@ class Tensor:
         Wrap a NumPy array (also one of ml_dtypes' bfloat16) or pass a Tensor through.
 
         Raises:
-            ValueError: the array's dtype cannot cross.
+            ValueError: the array's dtype cannot cross, or it is masked: some of its elements have no value.
         """
         if isinstance(value, Tensor):
             return value
+        if isinstance(value, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(value).sum())):
+            raise ValueError(
+                f"{masked} of {value.size} elements of a masked array have no value: fill them, or return its data"
+            )
         array = np.asarray(value)
         array = array if array.flags["C_CONTIGUOUS"] else array.copy(order="C")
         name = array.dtype.name

@@ -49,7 +49,10 @@ def real(value: Any) -> float:
     """
     if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in ("inf", "-inf", "nan")):
         raise ValueError(f"{value!r} is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"a number of {len(str(value))} digits is beyond float64") from None
 
 
 def strict_json(text: "str | bytes") -> Any:

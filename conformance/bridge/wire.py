@@ -33,6 +33,7 @@ BODY_LIMIT = 1 << 32
 """The largest body in bytes that a reader takes unless it is told less."""
 
 _MOST_AXES = 32
+_MOST_ELEMENTS = 1 << 56
 
 
 class WireError(Exception):
@@ -133,7 +134,9 @@ def _announced(entry: Any) -> tuple[str, str, tuple[int, ...]]:
         raise WireError(f"{name!r} is not the name of a tensor")
     if not isinstance(dtype, str) or dtype not in STORAGE:
         raise WireError(f"tensor {name!r} has the unknown dtype {dtype!r}")
-    if not (isinstance(shape, list) and len(shape) <= _MOST_AXES and all(type(n) is int and n >= 0 for n in shape)):
+    sizes = shape if isinstance(shape, list) else [-1]
+    whole = len(sizes) <= _MOST_AXES and all(type(n) is int and n >= 0 for n in sizes)
+    if not whole or (0 in sizes and math.prod(n for n in sizes if n) > _MOST_ELEMENTS):  # NumPy refuses these, too
         raise WireError(f"tensor {name!r} has no shape: {shape!r}")
     return name, dtype, tuple(shape)
 

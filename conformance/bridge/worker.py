@@ -28,6 +28,7 @@ from conformance.bridge.serving import answer, error_record, evidence_of
 from conformance.bridge.wire import Message, WireError, read, write
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> NoReturn:
@@ -69,7 +70,9 @@ def _private_channel() -> tuple[FileIO, FileIO]:
 def _tie_to_coordinator(coordinator: int) -> None:
     """Die with the coordinator, however it ends (Linux; elsewhere a worker notices when it next reads)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what its children leave behind stays below it, so that it can be ended
         if os.getppid() != coordinator:
             sys.exit("the coordinator is gone")
 

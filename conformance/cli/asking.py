@@ -84,7 +84,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             probes[judged.subject].append(probe)
         return record
 
-    limits = Limits(first=arguments.timeout, call=arguments.timeout)
+    limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
     with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
         cases = load_cases(arguments.paths, arguments.case, TAG)

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from conformance.cli.errors import UsageError, see_run
 from conformance.cli.offer import existing
+from conformance.engine.run import load_run
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decide import CONFORMS
 from conformance.gate.known import Expecting, Known
 from conformance.gate.known_file import PACKAGED, read_known, shown
 from conformance.gate.known_update import additions, appended, propose
+from conformance.spec.texts import printable
 
 
 def load_known(paths: Sequence[Path], expectation: Expecting | None = None) -> Known:
@@ -34,15 +36,15 @@ def update(arguments: argparse.Namespace) -> int:
     files = existing(arguments.files) or [PACKAGED]
     printed = False
     for file in files:
-        text = file.read_text(encoding="utf-8")
         lines = [int(origin.rpartition(":")[2]) for _, origin in read_known([file])]
+        text = file.read_text(encoding="utf-8")
         try:
             proposal = propose(text, shown(file), lines, log.records)
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(printable(str(error))) from error
         new = appended(proposal.text, additions(log.records) if file == files[-1] else "")
         for remark in proposal.remarks:
-            print(remark, file=sys.stderr)
+            print(printable(remark), file=sys.stderr)
         diff = list(_diff(text, new, file))
         printed = printed or bool(diff)
         sys.stdout.writelines(diff)
@@ -65,6 +67,7 @@ def _read(folder: Path) -> Log:
     """
     see_run(folder)
     try:
+        load_run(folder, whole=False)  # what is read from the records is of the right kind
         log = read_log(folder / LOG)
     except (RunLogError, OSError) as error:
         raise UsageError(str(error)) from error

@@ -1,5 +1,6 @@
 """Who can be judged here: the subjects that were asked for, and what is missing for the others."""
 
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Any
 
 from conformance import places
 from conformance.cli.errors import UsageError, absent
-from conformance.cli.project import declared_environments
+from conformance.cli.project import Declared, declared_environments
 from conformance.engine.adapters import Adapter, AdapterError, Subject, read_adapters, subjects_of
 from conformance.engine.environments import (
+    MAX_PATH,
     Environment,
     Unusable,
     examine,
@@ -22,6 +24,7 @@ from conformance.engine.header import not_offered_record
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.selection import SelectionError, adapter_file, select
 from conformance.spec.glob import matches
+from conformance.spec.texts import printable
 
 SLOWEST_FIRST = ("onnx", "jax", "keras", "tensorflow", "torch")
 """Frameworks in the order of what a run of theirs takes; a hint for scheduling and nothing else."""
@@ -54,13 +57,15 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     """
     try:
         given = dict(parse_environments(environments))
-        interpreters = declared_environments(Path.cwd()) | given
+        declared = declared_environments(Path.cwd())
+        interpreters = {**declared.environments, **given}
         adapters = adapters_of(patterns)
         names = list(dict.fromkeys(["default", *interpreters]))
         chosen = select(subjects_of(adapters, device, names), patterns)
     except (AdapterError, SelectionError, ValueError) as error:
         raise UsageError(str(error)) from error
     wanted = dict.fromkeys([*given, *(subject.environment for subject in chosen)])
+    _name_file(declared, [name for name in wanted if name in declared.environments and name not in given])
     found = [examine(name, interpreters[name]) if name in interpreters else our_own() for name in wanted]
     return _offered(chosen, found, asked=bool(patterns), device=device)
 
@@ -80,6 +85,16 @@ def _is_named(subject: Subject, patterns: Iterable[str]) -> bool:
     return any(matches(pattern, name) for pattern in patterns for name in subject.names) or any(
         (file := adapter_file(pattern)) is not None and file[1] for pattern in patterns
     )
+
+
+def _name_file(declared: Declared, started: Sequence[str]) -> None:
+    """Say on stderr by which file interpreters are started that the command line does not name."""
+    if started:
+        told = ", ".join(f"{name} = {printable(declared.environments[name])[:MAX_PATH]}" for name in started)
+        print(
+            f"conformance: {printable(str(declared.file))} names the environments that are used: {told}",
+            file=sys.stderr,
+        )
 
 
 def adapters_of(patterns: Sequence[str]) -> list[Adapter]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from conformance.cli.words import PLAIN, QUIET, VERBOSE, Parser
 
+START = 180.0
 RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"
 
 
@@ -82,6 +83,8 @@ def add_workers(parser: Parser) -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
     add_jobs(parser, _usable_cores() + 1, "workers alive at once (default: cores + 1)")
     add_timeout(parser, 60)
+    told = f"seconds from the start of a worker to its readiness (default: {START:g})"
+    parser.add_argument("--start-timeout", type=seconds, default=START, metavar="S", help=told)
 
 
 def add_jobs(parser: Parser, default: int, told: str) -> None:

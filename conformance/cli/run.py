@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
         offer = chosen_offer(arguments)
         plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-        limits = Limits(first=arguments.timeout, call=arguments.timeout)
+        limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
         with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
             choice = choose_cases(arguments)
             session = _begin(arguments, offer, known, choice, judge, replies)

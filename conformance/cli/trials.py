@@ -105,7 +105,8 @@ class Trials:
             self.case,
         ]
         words += ["--env", f"default={made.python}", "--out", str(folder), "--device", self.arguments.device]
-        words += ["--timeout", str(self.arguments.timeout), "--exit-zero"]
+        words += ["--timeout", str(self.arguments.timeout), "--start-timeout", str(self.arguments.start_timeout)]
+        words += ["--exit-zero"]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             run(build_parser().parse_args(words))
         found = _kept(folder)

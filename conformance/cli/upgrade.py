@@ -116,6 +116,7 @@ def _judge(
     """One side: an ordinary run in its environment, told on stderr."""
     words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]
     words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
+    words += ["--start-timeout", str(arguments.start_timeout)]
     words += ["--thorough"] if arguments.thorough else []
     words += ["--no-cache"] if arguments.no_cache else []
     for option, values in (

@@ -8,13 +8,15 @@ that it wrote before are heard first, and requests that had not begun are given 
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from conformance.bridge.messages import PROTOCOL, Request, read_answer, request_message
+from conformance.bridge.messages import PROTOCOL, Answer, Request, read_answer, request_message
 from conformance.bridge.wire import Message, WireError
 from conformance.engine.job import Job, Limits, Outcome, Usage
 from conformance.engine.process import HELD, Process
+from conformance.engine.replies import odd_answer, odd_hello
+from conformance.spec.texts import shown
 
 _LOOK_AGAIN = 50
 """How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come."""
@@ -109,9 +111,11 @@ class Conversation:
         if message is None:
             raise StartFailure(f"{await self._process.ended()} before it was ready", worth_another=True)
         if message.kind == "failed":
-            raise StartFailure(f"{message.fields.get('type')}: {message.fields.get('message')}")
+            raise StartFailure(self._process.steady(f"{message.fields.get('type')}: {message.fields.get('message')}"))
         if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
             raise StartFailure(f"does not speak version {PROTOCOL} of the protocol")
+        if said := odd_hello(message.fields):
+            raise StartFailure(f"broke the protocol: {said}")
         self._hello = message.fields
         return self._hello
 
@@ -194,19 +198,25 @@ class Conversation:
         self._since = asyncio.get_running_loop().time()
         if message.kind == "began":
             number = message.fields.get("number")
-            if self._running is not None or not isinstance(number, int) or number not in self._waiting:
-                raise WireError(f"began {number!r} out of turn")
+            if self._running is not None or type(number) is not int or number not in self._waiting:
+                raise WireError(f"began {shown(number)} out of turn")
             self._running = number
             return None
         answer = read_answer(message)
         if answer.number != self._running:
             raise WireError(f"answered {answer.number} out of turn")
+        if said := odd_answer(answer, self._waiting[answer.number]):
+            raise WireError(said)
         job = self._waiting.pop(answer.number)
         self._running = None
         self._signatures.add(job.signature)
         self._call_cpu += answer.seconds.get("cpu", 0.0)
         self._peak = max(self._peak, answer.peak)
-        return job, Outcome.of(answer)
+        return job, Outcome.of(self._steady(answer))
+
+    def _steady(self, answer: Answer) -> Answer:
+        error = answer.error and {name: self._process.steady(text) for name, text in answer.error.items()}
+        return replace(answer, reason=self._process.steady(answer.reason), error=error)
 
     async def _death(self, judged: Judged) -> Death:
         exit_ = await self._process.dispose()
@@ -228,9 +238,11 @@ class Conversation:
         due = asyncio.get_running_loop().time() + self._limits.close
         try:
             while (message := await self._next(due)) is not None:
-                if message.kind == "bye":
-                    self._peak = max(self._peak, int(message.fields.get("peak", 0)))
-        except TimeoutError:
+                peak = message.fields.get("peak")
+                if message.kind != "bye" or type(peak) is not int:
+                    raise WireError("says something else than bye after its last answer")
+                self._peak = max(self._peak, peak)
+        except (TimeoutError, WireError):  # every answer is there: what it says at its end costs no verdict
             self._process.kill()
         return await self.abort()
 

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.metadata
+import os
 import re
 import shlex
 import subprocess
@@ -17,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from conformance.bridge import fingerprint
 from conformance.bridge.values import strict_json
+from conformance.spec.texts import cut, printable, reason
 
 OLDEST_PYTHON = (3, 10)
 OLDEST_NUMPY = Version("1.26")
@@ -25,6 +27,9 @@ INSTALLED = " ("
 """Before the release that an environment has in place of what is required."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+MAX_PATH = 1000
+"""The longest path that a message tells in whole."""
+
 _PATIENCE = 60.0
 """Seconds that an interpreter has to list its distributions."""
 
@@ -112,13 +117,14 @@ def examine(name: str, python: str, *, judges: bool = True) -> Environment | Unu
 
     judges: workers are to run in it, so that it needs NumPy; not if it only makes environments.
     """
-    path = interpreter(python)
-    command = [str(path), "-I", "-c", _LISTING]
+    remedy = "give an interpreter, such as .venv/bin/python, or the folder of a virtual environment"
     try:
+        path = interpreter(python)
+        command = [str(path), "-I", "-c", _LISTING]
         done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        remedy = "give an interpreter, such as .venv/bin/python, or the folder of a virtual environment"
-        return Unusable(name, str(path), f"{path} cannot be run: {error.strerror or error}; {remedy}")
+    except (OSError, ValueError) as error:
+        where = cut(printable(python)) if len(python) > MAX_PATH else printable(str(interpreter_path(python)))
+        return Unusable(name, where, f"{where} cannot be run: {reason(error)}; {remedy}")
     except subprocess.TimeoutExpired:
         return Unusable(name, str(path), f"{path} did not answer within {_PATIENCE:g} s")
     try:
@@ -134,9 +140,19 @@ def examine(name: str, python: str, *, judges: bool = True) -> Environment | Unu
 
 
 def interpreter(python: str) -> Path:
-    """The interpreter that is meant: the path itself, or the one in the folder of a virtual environment."""
-    path = Path(python).expanduser().absolute()
+    """
+    The interpreter that is meant: the path itself, or the one in the folder of a virtual environment.
+
+    Raises:
+        OSError, ValueError: there can be no such path.
+    """
+    path = interpreter_path(python)
     return path / "bin" / "python" if path.is_dir() else path
+
+
+def interpreter_path(python: str) -> Path:
+    """The path that is meant, wherever it is; `~` of a user that there is not is an ordinary name."""
+    return Path(os.path.expanduser(python)).absolute()  # noqa: PTH111 - Path.expanduser raises for such a user
 
 
 def _usable(

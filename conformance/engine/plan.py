@@ -1,6 +1,7 @@
 """Which worker processes a run needs: one for each adapter, environment, device and set of process settings."""
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,6 +86,24 @@ _NUMERIC = (
     "NVIDIA_TF32",
 )
 """How variables begin that choose threads, instruction sets, kernels, precision or a backend."""
+
+
+_LOADS = re.compile(
+    r"PATH|LIBRAR|DIR|HOME|FILE|FOLDER|PLUG|TOOL|DUMP|CACHE|EXTENSION|AUTOLOAD|COMPILE|CONFIG|HOST|SERVER|ADDR"
+)
+"""What names and values of variables say that may load code, or that write or connect somewhere."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:;=+ -]{0,500}")
+"""Values that name no path."""
+
+
+def harmless(variables: Mapping[str, str]) -> dict[str, str]:
+    """Of the settings that a run log tells, those that choose numbers and nothing else: they may stand in a script."""
+    return {
+        name: value
+        for name, value in variables.items()
+        if name.startswith(_NUMERIC) and not _LOADS.search(f"{name}={value}".upper()) and _PLAIN.fullmatch(value)
+    }
 
 
 def settings(plan: WorkerPlan) -> dict[str, str]:

@@ -1,18 +1,20 @@
 """
 One worker process: started, spoken to, listened to, and ended with everything that it started.
 
-It leads a process group of its own, so that nothing of it outlives it. Standard input and output carry the
+It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input and output carry the
 protocol; of standard error a tail is kept.
 """
 
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from conformance import bridge
 from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
+from conformance.engine import leftovers
 from conformance.engine.plan import WorkerPlan, environ
 
 STDERR_TAIL = 64 * 1024
@@ -29,6 +32,9 @@ STDERR_TAIL = 64 * 1024
 
 HELD = 0.5
 """Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes."""
+
+TEMPORARY = "<temporary>"
+"""Stands in texts of a worker for its temporary folder, whose name is another in every run."""
 
 _START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; main()"
 
@@ -46,6 +52,10 @@ class Exit:
         with suppress(ValueError):
             return f"was killed by {signal.Signals(-self.code).name}"
         return f"was killed by signal {-self.code}"
+
+
+def _steady(found: re.Match[str]) -> str:
+    return TEMPORARY + ("/home/tmp" if found[1] else "")
 
 
 def copy_bridge(folder: Path) -> Path:
@@ -75,13 +85,15 @@ class Process:
             "coordinator": os.getpid(),
         }
         self.started = time.monotonic()
+        self._mark = uuid.uuid4().hex
+        self._temporary = [re.escape(each) for each in dict.fromkeys((str(home.parent), os.path.realpath(home.parent)))]
         self._popen = subprocess.Popen(
             [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            env=environ(plan, home),
+            env=environ(plan, home) | {leftovers.MARK: self._mark},
             cwd=home,
             start_new_session=True,
         )
@@ -104,17 +116,20 @@ class Process:
         with self._gone:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
+            leftovers.end(leftovers.marked(self._mark) - {self.pid})
             _pid, status, usage = os.wait4(self.pid, 0)
             self._reaped = True
             self._popen.returncode = os.waitstatus_to_exitcode(status)
         self.exit.set_result(Exit(self._popen.returncode, usage.ru_utime + usage.ru_stime))
 
     def kill(self) -> None:
-        """End the process and everything in its group."""
+        """End the process, everything in its group, and what it started and has left the group."""
         with self._gone:
             if not self._reaped:
+                started = leftovers.below(self.pid)
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
+                leftovers.end(started)
 
     def ask_where(self) -> None:
         """Make it write the stacks of its threads to stderr."""
@@ -144,7 +159,11 @@ class Process:
     @property
     def stderr(self) -> str:
         """The last STDERR_TAIL bytes of standard error, as text."""
-        return b"".join(self._stderr)[-STDERR_TAIL:].decode(errors="replace")
+        return self.steady(b"".join(self._stderr)[-STDERR_TAIL:].decode(errors="replace"))
+
+    def steady(self, text: str) -> str:
+        """A text of the process with a fixed word for its temporary folder: the same in every run."""
+        return re.sub(f"(?:{'|'.join(self._temporary)})(/home/tmp[a-z0-9_]{{8}})?", _steady, text)
 
     def send(self, message: Message) -> None:
         """Write a frame, without waiting for the other side to read it."""

@@ -11,6 +11,7 @@ from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, S
 
 from conformance.bridge.values import real
 from conformance.engine.environments import install_command
+from conformance.engine.evidence import odd_evidence
 from conformance.judge.verdict import Verdict
 from conformance.spec import refusals
 
@@ -48,6 +49,8 @@ class Subject(_Record):
     """One adapter x variant x device x environment: what was judged."""
 
     name: str = ""
+    adapter: str = ""
+    variant: str = ""
     device: str = ""
     environment: str = "default"
     operators: tuple[str, ...] = ()
@@ -55,6 +58,13 @@ class Subject(_Record):
     counted: StrictBool = True
     offered: StrictBool = True
     digest: str = ""
+
+
+class Interpreter(_Record):
+    """An environment of a run."""
+
+    name: str = ""
+    python: str = ""
 
 
 class NotOffered(_Record):
@@ -77,6 +87,7 @@ class Header(_Record):
     started: str
     cases: Mapping[str, Case]
     subjects: Mapping[str, Subject]
+    environments: Mapping[str, Interpreter] = {}
     command: tuple[str, ...] = ()
     device: str = ""
     judge: str = ""
@@ -85,7 +96,15 @@ class Header(_Record):
     not_offered: tuple[NotOffered, ...] = ()
     left_out: StrictInt = 0
 
-    @field_validator("cases", "subjects")
+    @field_validator("platform")
+    @classmethod
+    def _machine(cls, platform: Mapping[str, Any]) -> Mapping[str, Any]:
+        features = platform.get("cpu_features", [])
+        if not (isinstance(features, list) and all(isinstance(each, str) for each in features)):
+            raise ValueError("cpu_features is a list of names")
+        return platform
+
+    @field_validator("cases", "subjects", "environments")
     @classmethod
     def _named(cls, entries: Mapping[str, _Record]) -> Mapping[str, _Record]:
         return {name: entry.model_copy(update={"name": name}) for name, entry in entries.items()}
@@ -107,12 +126,35 @@ class Worker(_Record):
     reason: str = ""
     stderr: str = ""
 
+    @field_validator("evidence")
+    @classmethod
+    def _readable(cls, evidence: Mapping[str, Any]) -> Mapping[str, Any]:
+        if said := odd_evidence(evidence):
+            raise ValueError(said)
+        return evidence
+
 
 class Output(_Record):
     """How one output of a cell compared."""
 
     verdict: Verdict
+    output: str = ""
     message: str = ""
+
+
+class Routed(_Record):
+    """One mask argument or flag of a call."""
+
+    slot: str
+    kinds: tuple[str, ...]
+    element: str
+
+
+class Pattern(_Record):
+    """How many of the effective weights are beyond their bound, where they were read."""
+
+    beyond: Annotated[StrictInt, Field(ge=0)] = 0
+    elements: Annotated[StrictInt, Field(ge=1)] = 1
 
 
 class Explanation(_Record):
@@ -186,6 +228,9 @@ class Cell(_Record):
     invariants: tuple[Relation, ...] | None = None
     digests: Mapping[str, str] = {}
     seconds: Mapping[str, Number] = {}
+    route: tuple[Routed, ...] = ()
+    covered_by: Mapping[str, str] = {}
+    pattern: Pattern = Pattern()
     odd_weights: Annotated[tuple[str, ...] | None, Field(validation_alias=AliasPath("pattern", "odd"))] = None
     tensors: str = ""
     rerun: str = ""

@@ -1,6 +1,7 @@
 """A cell as a folder that runs without the harness: arrays, facts, a script, the adapter and the bridge."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from conformance.judge.compare import RMS_LIMIT, averages, counted_variance, has
 from conformance.judge.expectation import Expectation
 from conformance.oracle.bound import Bound
 from conformance.spec.problem import Array
+from conformance.spec.texts import printable
 
 SCRIPT = '''\
 """
@@ -86,8 +88,14 @@ def write_reproduction(
         }
     np.savez_compressed(folder / "call.npz", **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
     (folder / "facts.json").write_text(json.dumps(plain(facts), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    script = SCRIPT.replace("CASE", cell.case.id).replace("SUBJECT", cell.subject.name).replace("ADAPTER", adapter)
+    told = {"CASE": cell.case.id, "SUBJECT": cell.subject.name, "ADAPTER": adapter}
+    script = re.sub("|".join(told), lambda word: _in_docstring(told[word[0]]), SCRIPT)
     (folder / "repro.py").write_text(script, encoding="utf-8")
+
+
+def _in_docstring(text: str) -> str:
+    """A name as it may stand in a docstring: it neither ends it nor begins an escape."""
+    return re.sub(r'[\\"]', "_", printable(text))
 
 
 def _expected(expectation: Expectation) -> dict[str, Array]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from conformance.engine.records import Case, Cell, Diagnosis, Footer, Header, Key, Subject, Worker
 from conformance.engine.runlog import LOG, Record, RunLogError, read_log
 from conformance.judge.verdict import is_green
+from conformance.spec.texts import shown
 from conformance.spec.wording import faults
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
@@ -90,6 +91,7 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     workers: list[Worker] = []
     cells: dict[Key, Cell] = {}
     diagnoses: dict[str, Diagnosis] = {}
+    named: list[tuple[str, str, Key]] = []
     footer: Footer | None = None
     for where, record in records:
         if footer is not None:
@@ -102,18 +104,30 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
             case "diagnosis":
                 diagnosis = _read(Diagnosis, where, record)
                 diagnoses[diagnosis.subject] = diagnosis
+                named += [(where, "diagnosis", (case, diagnosis.subject)) for case in _told(diagnosis)]
             case _:
                 footer = _read(Footer, where, record)
+                named += [(where, "footer", key) for key in sorted(footer.gate.rejected)]
+    for where, what, (case, subject) in named:
+        if (case, subject) not in cells:
+            raise RunLogError(f"{where}: the {what} names {shown(case)} on {shown(subject)}, which has no verdict here")
     return Run(folder, header, tuple(workers), cells, footer, diagnoses)
+
+
+def _told(diagnosis: Diagnosis) -> Iterator[str]:
+    """The ids of all cases that a diagnosis names."""
+    yield from diagnosis.unexplained
+    for told in (*diagnosis.causes, *diagnosis.errors):
+        yield from told.cells
 
 
 def _add(cells: dict[Key, Cell], cell: Cell, header: Header, where: str) -> None:
     if cell.key in cells:
         raise RunLogError(f"{where}: a second verdict for {cell.case} on {cell.subject}")
     if cell.case not in header.cases:
-        raise RunLogError(f"{where}: the header does not name the case {cell.case!r}")
+        raise RunLogError(f"{where}: the header does not name the case {shown(cell.case)}")
     if cell.subject not in header.subjects:
-        raise RunLogError(f"{where}: the header does not name the subject {cell.subject!r}")
+        raise RunLogError(f"{where}: the header does not name the subject {shown(cell.subject)}")
     cells[cell.key] = cell
 
 

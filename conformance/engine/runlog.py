@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from conformance.bridge.values import plain, strict_json
-from conformance.spec.wording import shown
+from conformance.spec.texts import shown
 
 LOG = "run.jsonl"
 """Its name in a run folder."""
 
 SCHEMA = 1
+LONGEST = 1 << 26
+"""The largest record in bytes; the header of a run has the text of all its cases."""
+
 TYPES = ("header", "worker", "cell", "diagnosis", "footer")
 
 Record = dict[str, Any]
@@ -112,11 +115,13 @@ def read_log(path: Path) -> Log:
     """
     records = []
     length = 0
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
-            break
-        records.append(_record(f"{path}:{number}", line, first=number == 1))
-        length += len(line)
+    with path.open("rb") as file:
+        while (line := file.readline(LONGEST + 1)).endswith(b"\n"):
+            number = len(records) + 1
+            records.append(_record(f"{path}:{number}", line, first=number == 1))
+            length += len(line)
+    if len(line) > LONGEST:
+        raise RunLogError(f"{path}:{len(records) + 1}: a line of over {LONGEST} bytes; no record is as long")
     if not records:
         raise RunLogError(f"{path}:1: no header: the run was cut before it began, or this is no run log")
     return Log(tuple(records), length)

@@ -77,7 +77,7 @@ class Accept(BaseModel):
     def _is_pattern(cls, message: str) -> str:
         try:
             re.compile(message)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"no regular expression: {error}") from None
         return message
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from conformance.gate.known_entry import Accept, Delta, Entry, KnownFile
 from conformance.judge.conditions import Condition
 from conformance.spec import syntax
-from conformance.spec.mistakes import CaseFileErrors, Mistake
+from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes
 from conformance.spec.wording import faults
 
 PACKAGED = Path(__file__).with_name("known.yaml")
@@ -29,22 +29,26 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
 
     Raises:
         CaseFileErrors: with every mistake of every file.
-        OSError: a file cannot be read.
     """
     entries: list[tuple[Entry, str]] = []
     mistakes: list[Mistake] = []
     for path in paths:
         name = shown(path)
-        document = syntax.read(path.read_text(encoding="utf-8"), name)
+        document = syntax.read_file(path, name)
         mistakes += document.mistakes
-        if document.mistakes or document.node is None:
+        if document.mistakes:
+            continue
+        if document.node is None:
+            mistakes.append(Mistake(name, 1, 1, "the file is empty; expected format and deviations"))
             continue
         try:
             checked = KnownFile.model_validate(document.data)
         except ValidationError as error:
+            found = Mistakes(name)
             for fault in faults(error, document.data, _names):
-                line, column = syntax.find([document.node], fault.path, at_key=fault.at_key)
-                mistakes.append(Mistake(name, line, column, fault.message))
+                place = syntax.find([document.node], fault.path, at_key=fault.at_key)
+                found.note(*place, fault.message, fault.count)
+            mistakes += found.told(syntax.last_line(document.node))
             continue
         for number, entry in enumerate(checked.deviations):
             line, _ = syntax.find([document.node], ("deviations", number))

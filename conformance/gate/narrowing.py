@@ -45,5 +45,5 @@ def _facts(cell: Cell, cases: Mapping[str, Cell]) -> dict[str, Any]:
         "slots": [mask["slot"] for mask in route],
         "kinds": [kind for mask in route for kind in mask["kinds"]],
         "elements": [(mask["slot"], mask["element"]) for mask in route],
-        "outputs": [output["output"] for output in cell.get("outputs", ())],
+        "outputs": [output.get("output", "") for output in cell.get("outputs", ())],
     }

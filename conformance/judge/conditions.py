@@ -1,7 +1,7 @@
 """The conditions under which a known deviation or a cause shows: facts about a call and its problem."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -9,6 +9,7 @@ from conformance.bridge.contract import Facts
 from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 
 Names = list[str]
+Block = Annotated[int, Field(ge=1)]
 
 SHOWN = 2
 """So many conditions that fit equally well are named; where there are more, none is known to be the condition."""
@@ -94,8 +95,8 @@ class Condition(BaseModel):
     sizes_differ: list[tuple[str, str]] = Field(default_factory=list)
     sizes_above: dict[str, int] = Field(default_factory=dict)
     sizes_up_to: dict[str, int] = Field(default_factory=dict)
-    sizes_multiple: dict[str, int] = Field(default_factory=dict)
-    sizes_not_multiple: dict[str, int] = Field(default_factory=dict)
+    sizes_multiple: dict[str, Block] = Field(default_factory=dict)
+    sizes_not_multiple: dict[str, Block] = Field(default_factory=dict)
 
     def holds(self, facts: Facts, problem: Problem) -> bool:
         """Whether the call that `facts` describe is one of those meant; only what is given is looked at."""

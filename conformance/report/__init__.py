@@ -17,8 +17,15 @@ __all__ = ["Run", "RunLogError", "load_run", "print_summary", "write_reports"]
 
 
 def write_reports(folder: Path) -> Run:
-    """Write index.html, junit.xml and summary.md beside the log in `folder`; returns the run that it tells."""
+    """
+    Write index.html, junit.xml and summary.md beside the log in `folder`; returns the run that it tells.
+
+    A link at one of these places is replaced, not followed: a folder that came from elsewhere writes nowhere else.
+    """
     run = load_run(folder)
+    for name in ("index.html", "junit.xml", "summary.md"):
+        if (folder / name).is_symlink():
+            (folder / name).unlink()
     write_page(run)
     write_junit(run, folder / "junit.xml")
     write_summary(run, folder / "summary.md")

@@ -15,6 +15,7 @@ from conformance import __version__
 from conformance.bridge.values import strict_json
 from conformance.engine.records import Cell, Key
 from conformance.engine.run import Run
+from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, portrait
 from conformance.report.conclusion import gate_notes, headline, subject_lines
 from conformance.report.coverage import counted_subjects, coverage
@@ -26,7 +27,7 @@ from conformance.report.numbers import budget_text, share_text
 from conformance.report.payload import blobs, chunks, index, joined, script_json
 from conformance.report.verdicts import verdict_counts
 from conformance.spec.counting import counted
-from conformance.spec.wording import shown
+from conformance.spec.texts import shown
 
 NAME = "index.html"
 SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
@@ -149,9 +150,21 @@ def apart(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def recorded(run: Run, name: str) -> Any:
-    """What `probe` or `port` left in the run folder, or None; such a file is theirs alone."""
+    """
+    What `probe` or `port` left in the run folder, or None; such a file is theirs alone.
+
+    Raises:
+        RunLogError: it is no JSON, or a link.
+    """
     path = run.folder / name
-    return strict_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        if path.is_symlink():
+            raise ValueError("a link, which is not followed")
+        return strict_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunLogError(f"{path}: {error}: remove it, and write the reports again") from None
 
 
 def picture(run: Run, finding: Finding) -> Key | None:
@@ -163,8 +176,7 @@ def picture(run: Run, finding: Finding) -> Key | None:
 
 def _beyond(cell: Cell) -> float:
     """The share of weights beyond the bound in the effective pattern; 0 where none was read."""
-    pattern = cell.record.get("pattern", {})
-    return pattern["beyond"] / pattern["elements"] if pattern.get("beyond") else 0.0
+    return cell.pattern.beyond / cell.pattern.elements
 
 
 def shown_value(value: Any) -> str:

@@ -7,6 +7,7 @@ of its own. It is valid by the schema that Jenkins' xUnit plug-in holds it to (j
 versions are properties of a suite.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -88,7 +89,8 @@ def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) ->
 
 
 def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
-    test = case_of(suite, case.name, cell.subject, sum(cell.seconds.values()))
+    seconds = sum(each for each in cell.seconds.values() if 0 <= each < math.inf)
+    test = case_of(suite, case.name, cell.subject, seconds)
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
         finding = found.get(cell.key)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.bridge.values import plain
 from conformance.engine.records import Case, Cell, Key, Subject
 from conformance.engine.run import Run
 from conformance.judge.verdict import CONFORMING, GRAVITY
@@ -199,7 +200,7 @@ def chunks(run: Run, found: Blobs) -> dict[str, str]:
     for key, cell in run.cells.items():
         record = {name: value for name, value in cell.record.items() if name not in SHOWN_ELSEWHERE}
         if "seconds" in record:
-            record["seconds"] = {name: float(f"{each:.{DIGITS}g}") for name, each in record["seconds"].items()}
+            record["seconds"] = plain({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
         if note := found.left_out.get(ids[key]):
             record["tensors_note"] = note
         cells[cell.case][numbers[cell.subject]] = record

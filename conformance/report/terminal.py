@@ -4,7 +4,6 @@ The end of a run on the terminal: one line per subject, the findings, the conclu
 It goes to stdout and is data: on a pipe there are no control codes and a line is never cut or broken.
 """
 
-import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -18,6 +17,7 @@ from conformance.report.findings import findings
 from conformance.report.numbers import budget_text, share_text
 from conformance.report.verdicts import COUNTED
 from conformance.spec.counting import counted
+from conformance.spec.texts import printable
 
 SHOWN_FINDINGS = 12
 SHOWN_TIES = 3
@@ -33,7 +33,6 @@ STYLES = {
     "crash": "bold magenta",
     "missing": "bold yellow",
 }
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def plain_console(stream: IO[str]) -> Console:
@@ -62,7 +61,7 @@ def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True, brie
 
 def plain(text: str) -> str:
     """`text` on one line and without what a terminal would obey."""
-    return CONTROL.sub(" ", text).strip()
+    return printable(text)
 
 
 def _count(line: SubjectLine, verdict: str) -> int:

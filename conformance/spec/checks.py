@@ -12,9 +12,9 @@ from typing import get_args
 
 import numpy as np
 
-from conformance.spec.case import ArrayMask, Case, Hidden
+from conformance.spec.case import Case, Hidden
 from conformance.spec.document import Entry
-from conformance.spec.groups import group, padding_lengths
+from conformance.spec.groups import padding_lengths
 from conformance.spec.mistakes import Fault
 from conformance.spec.problem import GRADIENTS, PRESENT, SCORES
 from conformance.spec.refusals import FEWEST_ITEMS, REFUSALS
@@ -142,20 +142,11 @@ def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """What moves with the keys of each item needs their number; keys that an array leaves out are masked in it."""
+    """What moves with the keys of each item needs their number."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "lengths" and padding_lengths(case) is None:
             message = "offset lengths needs one key_padding mask with lengths: how many keys each item has"
             yield Fault(("masks", number, "offset"), message)
-        if not isinstance(mask, ArrayMask) or not mask.short:
-            continue
-        if mask.short >= case.seq_len_k or "k" not in mask.axes or mask.verbatim:
-            message = f"short {mask.short}: of a mask over keys that is not verbatim, fewer than seq_len_k"
-            yield Fault(("masks", number, "short"), message)
-            continue
-        last = group(case, mask, "").values[..., -mask.short :]
-        if np.any(last != (-np.inf if mask.kind == "additive" else 0)):
-            yield Fault(("masks", number, "short"), f"short {mask.short}: so many keys, the last, must be masked")
 
 
 def past(entry: Entry, case: Case) -> Iterator[Fault]:

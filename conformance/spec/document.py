@@ -15,7 +15,7 @@ from conformance.spec.model import Model
 from conformance.spec.published import PublishedFields
 
 Size = Annotated[int, Field(ge=1)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=100)]
 Shift = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Width = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]

@@ -1,6 +1,6 @@
 """One expanded entry to a case: validated, resolved, and checked against itself."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
         entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
     except ValidationError as error:
         found = wording.of_entry(error, plain)
-        faulty, broken = _faulty(found)
+        faulty, broken = _faulty(wording.paths(error, plain))
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
     case = _resolved(entry, suite)
     faulty = faulty_fields(faulty, entry)
@@ -57,14 +57,13 @@ def _inside(fault: Fault, number: int) -> Fault:
     return Fault(("masks", number, *fault.path), fault.message, at_key=fault.at_key)
 
 
-def _faulty(found: list[Fault]) -> tuple[set[str], set[int]]:
+def _faulty(paths: Iterable[wording.Path]) -> tuple[set[str], set[int]]:
     """Which fields, and which masks by number, have faults; an unknown key spoils only the mask it is in."""
     faulty: set[str] = set()
     masks: set[int] = set()
-    for fault in found:
-        first = fault.path[0]
-        if first == "masks" and len(fault.path) > 1 and isinstance(fault.path[1], int):
-            masks.add(fault.path[1])
+    for first, *rest in paths:
+        if first == "masks" and rest and isinstance(rest[0], int):
+            masks.add(rest[0])
         else:
             faulty.add(str(first))
     return faulty, masks

@@ -1,6 +1,9 @@
 """Array files beside a suite: looked at before they are read, and read without running anything in them."""
 
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -8,11 +11,15 @@ from zipfile import BadZipFile, ZipFile
 import numpy as np
 
 from conformance.spec.mistakes import Fault
+from conformance.spec.texts import cut, reason, shown
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 SUFFIX = ".npz"
+
+_UNREADABLE = (BadZipFile, OSError, EOFError, ValueError, zlib.error, RuntimeError, KeyError, struct.error)
+"""What the readers of zip files raise: RuntimeError and its kind for files with a password or an odd compression."""
 
 
 def faults(
@@ -31,9 +38,25 @@ def faults(
     except ValueError as error:
         yield Fault(at, str(error))
         return
+    wrong = list(_unfit(at, name, names, expected, found))
+    yield from wrong
+    if not wrong and expected is not None:
+        try:
+            arrays(suite.parent / name)
+        except ValueError as error:
+            yield Fault(at, str(error))
+
+
+def _unfit(
+    at: tuple[str, ...],
+    name: str,
+    names: Sequence[str],
+    expected: Mapping[str, Shape] | None,
+    found: Mapping[str, Shape],
+) -> Iterator[Fault]:
     for array, shape in found.items():
         if array not in names:
-            yield Fault(at, f"{name} has an array {array!r}; expected some of {', '.join(names)}")
+            yield Fault(at, f"{name} has an array {shown(array)}; expected some of {', '.join(names)}")
         elif expected is not None and shape != expected[array]:
             yield Fault(at, f"{array} in {name} has shape {shape}; expected {expected[array]}")
 
@@ -41,11 +64,16 @@ def faults(
 def _refusal(name: str, suite: Path, root: Path) -> str | None:
     """Why `name`, written in the suite file `suite`, may not be opened; None where it may. Opens nothing."""
     path = suite.parent / name
-    if Path(name).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
-        return f"file {name!r} lies outside the case folder; expected a file beside the suite"
-    if path.suffix != SUFFIX:
-        return f"file {name!r} must end in {SUFFIX}"
-    return None if path.is_file() else f"there is no file {name!r} beside the suite"
+    try:
+        if Path(name).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
+            return f"file {shown(name)} lies outside the case folder; expected a file beside the suite"
+        if path.suffix != SUFFIX:
+            return f"file {shown(name)} must end in {SUFFIX}"
+        return None if path.is_file() else f"there is no file {shown(name)} beside the suite"
+    except (OSError, ValueError) as error:
+        return f"file {shown(name)} cannot be opened: {reason(error)}"
+    except RuntimeError:  # what Python before 3.13 raises for links that lead in a circle
+        return f"file {shown(name)} cannot be opened: its links lead in a circle"
 
 
 def shapes(path: Path) -> dict[str, Shape]:
@@ -58,8 +86,8 @@ def shapes(path: Path) -> dict[str, Shape]:
     try:
         with ZipFile(path) as archive:
             return {name.removesuffix(".npy"): _shape(archive, name) for name in archive.namelist()}
-    except (BadZipFile, OSError, EOFError, ValueError) as error:
-        raise ValueError(f"{path.name} is not a readable npz of numbers: {error}") from error
+    except _UNREADABLE as error:
+        raise ValueError(f"{cut(path.name)} is not a readable npz of numbers: {error}") from error
 
 
 def _shape(archive: ZipFile, name: str) -> Shape:
@@ -74,10 +102,20 @@ def _shape(archive: ZipFile, name: str) -> Shape:
         shape, _, dtype = read_header[version](member)
         if dtype.kind not in "fiub":
             raise ValueError(f"{name} holds {dtype}, not numbers")
+        if (size := member.tell() + prod(shape) * dtype.itemsize) != archive.getinfo(name).file_size:
+            raise ValueError(f"{name} has {archive.getinfo(name).file_size} bytes; its header says {size}")
         return tuple(shape)
 
 
 def arrays(path: Path) -> dict[str, Array]:
-    """Read the arrays of an npz as float64."""
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name].astype(np.float64) for name in archive.files}
+    """
+    Read the arrays of an npz as float64.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name].astype(np.float64) for name in archive.files}
+    except _UNREADABLE as error:
+        raise ValueError(f"{cut(path.name)} is not a readable npz of numbers: {error}") from error

@@ -19,9 +19,17 @@ def matches(pattern: str, name: str) -> bool:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Every cell is held against the same patterns: those of all known deviations."""
-    parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(c, re.escape(c)) for c in pattern), re.DOTALL)
+    """
+    Every cell is held against the same patterns: those of all known deviations.
+
+    What stands between two stars is taken where it first fits, and never elsewhere (an atomic group): an earlier place
+    leaves more for the rest, so no other choice has to be tried.
+    """
+    first, *rest = ("".join("." if c == "?" else re.escape(c) for c in part) for part in re.split(r"\*+", pattern))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    *middle, last = rest
+    return re.compile(first + "".join(f"(?>.*?{part})" for part in middle) + ".*" + last, re.DOTALL)
 
 
 def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:

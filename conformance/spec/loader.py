@@ -17,10 +17,14 @@ from conformance.spec.case import Case
 from conformance.spec.document import Suite
 from conformance.spec.entry import read_entry
 from conformance.spec.matrix import Expansion, expand, merge, without_metadata
-from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake
+from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake, Mistakes
 from conformance.spec.suites import SuiteFile, find_suites
+from conformance.spec.texts import shown
 from conformance.spec.thorough import marked
 from conformance.spec.wording import faults
+
+MAX_CASES = 4096
+"""The largest number of cases of one suite, its matrices expanded."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,7 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
 
 
 def _load(file: SuiteFile) -> Loaded:
-    try:
-        text = file.path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        return Loaded(None, file, (), (Mistake(file.place, 1, 1, f"cannot be read: {error}"),))
-    document = syntax.read(text, file.place)
+    document = syntax.read_file(file.path, file.place)
     if document.node is None:
         empty = Mistake(file.place, 1, 1, "the file is empty; expected format, suite, summary and cases")
         return Loaded(None, file, (), document.mistakes or (empty,))
@@ -73,13 +73,22 @@ class _Reader:
     def __init__(self, file: SuiteFile, document: syntax.Document) -> None:
         assert document.node is not None  # noqa: S101 - for the type checker: _load has seen to it
         self.file, self.root_node, self.data = file, document.node, document.data
-        self.mistakes = list(document.mistakes)
+        self.mistakes = Mistakes(file.place, document.mistakes)
         self.summary = ""
+        found = [syntax.child(self.root_node, name) for name in ("cases", "defaults")]
+        self.cases_node, self.defaults_node = (pair and pair[1] for pair in found)
+        self.names: dict[str, int] = {}
+        self.made = 0
 
     def read(self) -> Loaded:
         suite = self.envelope()
-        cases = [case for number in range(len(self.entries())) for case in self.variants(number)]
-        return Loaded(suite, self.file, tuple(cases), tuple(self.mistakes))
+        cases: list[Case] = []
+        count, read = len(self.entries()), 0
+        while read < count and not self.mistakes.full:
+            cases += self.variants(read)
+            read += 1
+        unread = f"{count - read} of {count} entries were not looked at" if read < count else ""
+        return Loaded(suite, self.file, tuple(cases), self.mistakes.told(syntax.last_line(self.root_node), unread))
 
     def envelope(self) -> str | None:
         """Check what surrounds the cases, and give the suite's name where there is one."""
@@ -106,15 +115,20 @@ class _Reader:
         if not isinstance(entry, dict):
             return
         layers = self.layers(number)
-        self.names(number, entry)
+        self.name(number, entry)
         found: list[Fault] = []
         expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), found)
         self.note(layers, found)
+        if self.made <= MAX_CASES < self.made + len(expansions):
+            self.note(layers, [Fault((), f"from here on the suite has more than {MAX_CASES} cases; split it")])
+        self.made += len(expansions)
+        if self.made > MAX_CASES:
+            return
         seen: dict[Case, str] = {}
         for expansion in expansions:
             case, wrong = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
             self.note(layers, [_placed(fault, expansion) for fault in wrong])
-            if case is not None:
+            if case is not None and not wrong:
                 name = f"{self.file.suite}/{case.name}{expansion.suffix}"
                 self.twice(seen, case, name, layers)
                 yield self.identified(case, name, layers, expansion)
@@ -139,25 +153,26 @@ class _Reader:
 
     def layers(self, number: int) -> list[yaml.Node]:
         """The nodes of an entry and of the defaults that it lies on."""
-        nodes = [syntax.child(self.root_node, name) for name in ("cases", "defaults")]
-        entry = syntax.child(nodes[0][1], number) if nodes[0] else None
-        return [pair[1] for pair in (entry, nodes[1]) if pair]
+        entry = syntax.child(self.cases_node, number) if self.cases_node else None
+        return [*([entry[1]] if entry else []), *([self.defaults_node] if self.defaults_node else [])]
 
-    def names(self, number: int, entry: dict[str, Any]) -> None:
+    def name(self, number: int, entry: dict[str, Any]) -> None:
         """Refuse a name that an earlier entry has, and one for all."""
-        earlier = [other.get("name") for other in self.entries()[:number] if isinstance(other, dict)]
         defaults = self.data.get("defaults")
         if isinstance(defaults, dict) and "name" in defaults:
             self.note(self.layers(number)[1:], [Fault(("name",), "a name belongs to one case", at_key=True)])
-        if isinstance(entry.get("name"), str) and entry["name"] in earlier:
-            line, _ = syntax.position(self.layers(earlier.index(entry["name"]))[0])
-            message = f"name {entry['name']!r} is already taken, on line {line}"
+        if not isinstance(name := entry.get("name"), str):
+            return
+        line, _ = syntax.position(self.layers(number)[0])
+        if name in self.names:
+            message = f"name {shown(name)} is already taken, on line {self.names[name]}"
             self.note(self.layers(number), [Fault(("name",), message)])
+        self.names.setdefault(name, line)
 
     def note(self, layers: Sequence[yaml.Node], found: Iterable[Fault]) -> None:
         for fault in found:
             line, column = syntax.find(layers, fault.path, at_key=fault.at_key)
-            self.mistakes.append(Mistake(self.file.place, line, column, fault.message))
+            self.mistakes.note(line, column, fault.message, fault.count)
 
 
 def _placed(fault: Fault, expansion: Expansion) -> Fault:

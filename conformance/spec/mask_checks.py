@@ -1,16 +1,18 @@
 """What the fields of a mask must be to each other and to the sizes of the case."""
 
 from collections.abc import Callable, Iterator
-from math import inf, isfinite, isnan
+from math import inf, isfinite, isnan, prod
 
 import numpy as np
 
 from conformance.spec import patterns
 from conformance.spec.case import ArrayMask, Case, Mask, WindowMask
+from conformance.spec.checks import MAX_ELEMENTS
+from conformance.spec.groups import group
 from conformance.spec.mistakes import Fault
 from conformance.spec.problem import AXES
 from conformance.spec.rounding import round_to
-from conformance.spec.wording import shown
+from conformance.spec.texts import shown
 
 Path = tuple[str | int, ...]
 
@@ -19,6 +21,24 @@ SOURCES = ("values", "pattern", "lengths", "distribution")
 
 def check_mask(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
     """Every fault of one mask, with paths inside it; sizes in `faulty` are not compared with."""
+    found = list(_faults(mask, case, faulty))
+    yield from found
+    sized = not faulty & {AXES[axis] for axis in mask.axes} if isinstance(mask, ArrayMask) else False
+    if isinstance(mask, ArrayMask) and mask.short and sized and not found:
+        yield from _short(mask, case)
+
+
+def _short(mask: ArrayMask, case: Case) -> Iterator[Fault]:
+    """Keys that an array leaves out are masked in it; only a mask that is sound and not too large is written out."""
+    if mask.short >= case.seq_len_k or "k" not in mask.axes or mask.verbatim:
+        yield Fault(("short",), f"short {mask.short}: of a mask over keys that is not verbatim, fewer than seq_len_k")
+    elif prod(case.axes[axis] for axis in mask.axes) <= MAX_ELEMENTS:
+        last = group(case, mask, "").values[..., -mask.short :]
+        if np.any(last != (-np.inf if mask.kind == "additive" else 0)):
+            yield Fault(("short",), f"short {mask.short}: so many keys, the last, must be masked")
+
+
+def _faults(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
     if isinstance(mask, WindowMask) and mask.left is None and mask.right is None:
         yield Fault((), "a window needs a width to the left or to the right")
     if not isinstance(mask, ArrayMask):

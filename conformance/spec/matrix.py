@@ -9,6 +9,9 @@ from typing import Any
 from conformance.spec.mistakes import Fault
 
 MAX_EXPANSIONS = 1024
+MAX_PARTS = 2**17
+"""The largest number of keys and values that a matrix may copy."""
+
 MAX_LABEL = 40
 FIXED = ("name", "matrix")
 """What a matrix may not vary."""
@@ -72,7 +75,16 @@ def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
     if (count := prod(map(len, axes.values()))) > MAX_EXPANSIONS:
         faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS}"))
         return []
+    if axes and (parts := count * _parts(base)) > MAX_PARTS:
+        faults.append(Fault(("matrix",), f"the matrix copies {parts} keys and values; at most {MAX_PARTS}"))
+        return []
     return list(_product(base, axes))
+
+
+def _parts(data: Any) -> int:
+    """How many values there are in a value, itself included."""
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return 1 + sum(map(_parts, inner))
 
 
 def _product(base: dict[str, Any], axes: dict[str, list[Any]]) -> Iterator[Expansion]:
@@ -127,6 +139,8 @@ def put(data: Any, path: Path, value: Any) -> Any:
     part, rest = path[0], path[1:]
     if isinstance(data, list):
         return [put(item, rest, value) if number == part else item for number, item in enumerate(data)]
+    if not isinstance(data, dict):
+        return data  # another key of the matrix took the way away; what it put here is refused where it is read
     return {**data, part: put(data.get(part, {}), rest, value)}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from conformance.spec.mistakes import Mistake
 
 SUFFIX = ".yaml"
+CIRCLE = "cannot be read: its links lead in a circle"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> l
     """The suite files that `paths` mean, each once, in the order of their names."""
     found: dict[Path, SuiteFile] = {}
     for path in paths:
-        resolved = path.resolve()
+        resolved = _resolved(path)
+        if resolved is None:
+            mistakes.append(Mistake(str(path), 1, 1, CIRCLE))
+            continue
         if not resolved.is_relative_to(root):
             mistakes.append(Mistake(str(path), 1, 1, f"lies outside the case folder {root.name}"))
             continue
@@ -46,7 +50,7 @@ def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> l
             mistakes.append(Mistake(str(path), 1, 1, f"no suite (*{SUFFIX}) in this folder"))
         for file in inside:
             if (refused := _refused(file, root)) is not None:
-                mistakes.append(Mistake(str(path), 1, 1, refused))
+                mistakes.append(Mistake(str(file if file != resolved else path), 1, 1, refused))
             else:
                 found[file.resolve()] = SuiteFile(file.resolve(), root)
     return sorted(found.values(), key=lambda file: file.suite)
@@ -54,8 +58,19 @@ def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> l
 
 def _refused(file: Path, root: Path) -> str | None:
     """Why a path may not be read as a suite; links are followed before anything is opened."""
-    if not file.resolve().is_relative_to(root):
+    resolved = _resolved(file)
+    if resolved is None:
+        return CIRCLE
+    if not resolved.is_relative_to(root):
         return f"{file.name} leads outside the case folder {root.name}"
     if file.suffix != SUFFIX:
         return f"a suite ends in {SUFFIX}"
     return None if file.is_file() else "there is no such file"
+
+
+def _resolved(path: Path) -> Path | None:
+    """Where a path leads; None where its links lead in a circle, which Python tells by one of two exceptions."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        return None

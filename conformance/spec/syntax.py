@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isinf
+from pathlib import Path as File
 from typing import Any
 
 import yaml
 
-from conformance.spec.mistakes import Mistake
+from conformance.spec.mistakes import Mistake, Mistakes
+from conformance.spec.texts import NoText, cut, read_text, shown
 
 try:
     from yaml import CSafeLoader as _Base
@@ -62,6 +64,14 @@ class Document:
     mistakes: tuple[Mistake, ...]
 
 
+def read_file(path: File, file: str) -> Document:
+    """Read the document of a file, which messages call `file`; what cannot be read is a mistake of it."""
+    try:
+        return read(read_text(path, MAX_BYTES), file)
+    except NoText as error:
+        return _unread(file, error.line, error.column, error.message)
+
+
 def read(text: str, file: str) -> Document:
     """Read one YAML document; no exception leaves for anything that the text says."""
     if len(text.encode()) > MAX_BYTES:
@@ -71,9 +81,11 @@ def read(text: str, file: str) -> Document:
         column = len(before) - before.rfind("\n")
         return _unread(file, before.count("\n") + 1, column, f"not YAML: character {odd.group()!r} is not allowed")
     try:
-        refused = tuple(_refused(text, file))
-        if refused:
-            return Document(file, None, None, refused)
+        refused = Mistakes(file)
+        for place, message in _refused(text):
+            refused.note(*place, message)
+        if refused.found:
+            return Document(file, None, None, refused.told(text.count("\n") + 1))
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -81,9 +93,9 @@ def read(text: str, file: str) -> Document:
         # The scanner of PyYAML 6.0.4 looks ahead, and gives up before we do.
         told = TOO_DEEP if "maximum nesting depth" in words else f"not YAML: {words}"
         return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, told)
-    mistakes: list[Mistake] = []
-    data = _plain(node, file, mistakes) if node is not None else None
-    return Document(file, node, data, tuple(mistakes))
+    mistakes = Mistakes(file)
+    data = _plain(node, mistakes) if node is not None else None
+    return Document(file, node, data, mistakes.told(last_line(node)))
 
 
 def _unread(file: str, line: int, column: int, message: str) -> Document:
@@ -99,65 +111,64 @@ def _compose(text: str) -> yaml.Node | None:
         loader.dispose()
 
 
-def _refused(text: str, file: str) -> Iterator[Mistake]:
-    """Yield what is refused before anything is built; stop at a size or depth that is."""
+def _refused(text: str) -> Iterator[tuple[tuple[int, int], str]]:
+    """Yield place and message of what is refused before anything is built; stop at a size or depth that is."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
-        line, column = position(event)
         if isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         if depth > MAX_DEPTH or count > MAX_EVENTS:
-            what = TOO_DEEP if depth > MAX_DEPTH else f"the document has over {MAX_EVENTS} parts"
-            yield Mistake(file, line, column, what)
+            yield position(event), TOO_DEEP if depth > MAX_DEPTH else f"the document has over {MAX_EVENTS} parts"
             return
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
-            yield Mistake(file, line, column, f"{name} {sign}{event.anchor} is refused: write the value out")
+            yield position(event), f"{name} {sign}{cut(event.anchor)} is refused: write the value out"
         if (tag := getattr(event, "tag", None)) is not None:
-            yield Mistake(file, line, column, f"tag {tag} is refused: plain values only")
+            yield position(event), f"tag {cut(tag)} is refused: plain values only"
 
 
-def _plain(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
+def _plain(node: yaml.Node, mistakes: Mistakes) -> Any:
     if isinstance(node, yaml.MappingNode):
-        return _mapping(node, file, mistakes)
+        return _mapping(node, mistakes)
     if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, file, mistakes) for item in node.value]
-    return _scalar(node, file, mistakes)
+        return [_plain(item, mistakes) for item in node.value]
+    return _scalar(node, mistakes)
 
 
-def _mapping(node: yaml.MappingNode, file: str, mistakes: list[Mistake]) -> dict[str, Any]:
+def _mapping(node: yaml.MappingNode, mistakes: Mistakes) -> dict[str, Any]:
     plain: dict[str, Any] = {}
+    first: dict[str, int] = {}
     for key, value in node.value:
         line, column = position(key)
         if not isinstance(key, yaml.ScalarNode):
-            mistakes.append(Mistake(file, line, column, "a key must be a plain text"))
+            mistakes.note(line, column, "a key must be a plain text")
         elif key.value in plain:
-            first = next(position(other)[0] for other, _ in node.value if other.value == key.value)
-            mistakes.append(Mistake(file, line, column, f"duplicate key {key.value!r}, first on line {first}"))
+            mistakes.note(line, column, f"duplicate key {shown(key.value)}, first on line {first[key.value]}")
         else:
-            plain[key.value] = _plain(value, file, mistakes)
+            first[key.value] = line
+            plain[key.value] = _plain(value, mistakes)
     return plain
 
 
-def _scalar(node: yaml.Node, file: str, mistakes: list[Mistake]) -> Any:
+def _scalar(node: yaml.Node, mistakes: Mistakes) -> Any:
     tag, text = node.tag.removeprefix(_TAG), node.value
     if tag in ("int", "float"):
-        return _number(tag, text, node, file, mistakes)
+        return _number(tag, text, node, mistakes)
     return {"null": None, "bool": text == "true"}.get(tag, text)
 
 
-def _number(tag: str, text: str, node: yaml.Node, file: str, mistakes: list[Mistake]) -> int | float:
+def _number(tag: str, text: str, node: yaml.Node, mistakes: Mistakes) -> int | float:
     """Read a number; one that Python would not read, or not as it stands, is taken for 1 after it was noted."""
     if len(text) > MAX_DIGITS:
-        mistakes.append(Mistake(file, *position(node), f"a number of more than {MAX_DIGITS} characters"))
+        mistakes.note(*position(node), f"a number of more than {MAX_DIGITS} characters")
         return 1
     if tag == "int":
         return int(text)
     number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
     if isinf(number) and ".inf" not in text:
-        mistakes.append(Mistake(file, *position(node), f"{text} is beyond every number; infinity is .inf"))
+        mistakes.note(*position(node), f"{text} is beyond every number; infinity is .inf")
         return 1
     return number
 
@@ -166,6 +177,11 @@ def position(part: yaml.Node | yaml.Event) -> tuple[int, int]:
     """Line and column at which a part of a document begins, from 1."""
     mark = part.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
+
+
+def last_line(node: yaml.Node | None) -> int:
+    """The line on which a part of a document ends, from 1."""
+    return node.end_mark.line + 1 if node is not None and node.end_mark else 1
 
 
 def child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:

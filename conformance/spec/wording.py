@@ -1,22 +1,27 @@
 """Pydantic's findings in our words: what is wrong, what was expected, the nearest valid name."""
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
 from conformance.spec.document import MASKS, fields
-from conformance.spec.mistakes import Fault, nearest
+from conformance.spec.mistakes import MOST_MISTAKES, Fault, nearest
+from conformance.spec.texts import shown
 
 Path = tuple[str | int, ...]
 
-MAX_SHOWN = 60
-
 _TYPES = {
     "int_type": "an integer",
+    "int_parsing": "an integer",
+    "int_parsing_size": "an integer of fewer digits",
+    "int_from_float": "an integer",
     "float_type": "a number",
+    "float_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
+    "bool_parsing": "true or false",
     "string_type": "a text",
     "list_type": "a list",
     "tuple_type": "a list",
@@ -43,27 +48,27 @@ _BOUNDS = {
 }
 
 
-def shown(value: object) -> str:
-    """Say a value as it stands in YAML, shortened; texts are quoted."""
-    words = {True: "true", False: "false", None: "null"}
-    text = words[value] if value is None or isinstance(value, bool) else repr(value)
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
-
-
 def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[str, ...]]) -> list[Fault]:
     """
-    Every fault of a rejected mapping, one for each field.
+    The faults of a rejected mapping, one for each field; of very many, how many more there are.
 
     data: what was validated. names: the keys that are valid in the mapping at a path.
     """
     by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)
-    return [_fault(path, details, names) for path, details in by_path.items()]
+    found = [_fault(path, details, names) for path, details in islice(by_path.items(), MOST_MISTAKES)]
+    more = len(by_path) - len(found)
+    return found + ([Fault((), "", count=more)] if more else [])
+
+
+def paths(error: ValidationError, data: object) -> set[Path]:
+    """Where a rejected mapping is faulty."""
+    return {_path(detail["loc"], data, detail["type"]) for detail in error.errors(include_url=False)}
 
 
 def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
-    """Every fault of an expanded entry."""
+    """The faults of an expanded entry."""
 
     def names(path: Path) -> tuple[str, ...]:
         return fields(path, _at(entry, (*path, "kind")))
@@ -79,18 +84,22 @@ def _path(loc: Path, data: object, kind: str) -> Path:
 def _steps(loc: Path, data: Any, *, missing: bool) -> Iterator[str | int]:
     here = data
     for number, part in enumerate(loc):
-        if part in here if isinstance(here, dict) else isinstance(here, list) and isinstance(part, int):
+        if part in here if isinstance(here, dict) else _is_item(part, here):
             here = here[part]
             yield part
         elif missing and number == len(loc) - 1:
             yield part
 
 
+def _is_item(part: str | int, data: object) -> bool:
+    return isinstance(data, list) and isinstance(part, int) and part < len(data)
+
+
 def _at(data: Any, path: Path) -> Any:
     for part in path:
         if isinstance(data, dict):
             data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+        elif _is_item(part, data):
             data = data[part]
         else:
             return None
@@ -102,9 +111,10 @@ def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path],
     detail = details[0]
     kind, name = detail["type"], _name(path)
     if kind == "extra_forbidden":
-        return Fault(path, f"unknown key {path[-1]!r}{nearest(path[-1], names(path[:-1]))}", at_key=True)
+        return Fault(path, f"unknown key {shown(path[-1])}{nearest(path[-1], names(path[:-1]))}", at_key=True)
     if kind == "missing":
-        return Fault(path, f"{path[-1]!r} is required here")
+        last = path[-1] if path else ""
+        return Fault(path, f"item {last} is missing here" if isinstance(last, int) else f"{last!r} is required here")
     if kind == "value_error":
         return Fault(path, f"{name}: {detail['ctx']['error']}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
@@ -145,4 +155,8 @@ def _expected(detail: Mapping[str, Any]) -> str:
         return _PATTERNS.get(context["pattern"], "small letters, digits and underscores")
     if kind == "string_too_short" and context["min_length"] > 1:
         return f"a text of at least {context['min_length']} letters"
+    if kind == "string_too_long":
+        return f"a text of at most {context['max_length']} letters"
+    if kind == "too_long":
+        return f"at most {context['max_length']} items"
     return _TYPES.get(kind, str(detail["msg"]))

@@ -137,3 +137,45 @@ def test_evidence_is_json() -> None:
         evidence_of(adapter(evidence=lambda: {"device": object()}))
     with pytest.raises(TypeError, match="evidence returned list"):
         evidence_of(adapter(evidence=lambda: [1]))
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (np.ma.masked_all((2, 3), "float32"), "6 of 6 elements of a masked array have no value"),
+        (np.ma.masked, "1 of 1 elements of a masked array have no value"),
+        (np.ma.masked_array([1.0, 2.0], [False, True]), "1 of 2 elements of a masked array have no value"),
+    ],
+)
+def test_a_masked_array_has_no_values_to_judge(array: Any, said: str) -> None:
+    lost = ask(adapter(called(output=array)))
+    assert (lost.status, lost.error and lost.error["type"]) == ("error", "ValueError")
+    assert said in str(lost.error)
+    assert ask(adapter(called(output=np.ma.masked_array([1.0, 2.0])))).outputs["output"].bits.tolist() == [1.0, 2.0]
+
+
+def test_halves_of_characters_in_an_exception_are_escaped() -> None:
+    def broken(_: Call) -> Any:
+        raise ValueError("cannot open caf\udce9")
+
+    error = ask(adapter(broken)).error
+    assert error is not None
+    assert error["message"] == "cannot open caf\\udce9"
+    assert "".join(error.values()).encode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"store": 3}, "profile field store: 3 is none of float64"),
+        ({"store": None}, "profile field store: None is none of float64"),
+        ({"exp_ulp": "float32"}, "profile field exp_ulp: 'float32' is no number from 0"),
+        ({"exp_ulp": float("nan")}, "profile field exp_ulp: nan is no number from 0"),
+        ({"exp_ulp": True}, "profile field exp_ulp: True is no number from 0"),
+        ({"ftz": "yes"}, "profile field ftz: 'yes' is neither True nor False"),
+    ],
+)
+def test_every_field_of_a_profile_has_its_type(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Profile.uniform("float32").but(**fields)
+    assert Profile.uniform("float32").but(mm=None, pre="tf32", exp_ulp=0, ftz=True)

@@ -64,6 +64,7 @@ def test_the_header_says_what_each_environment_is(tmp_path: Path, old: Path) -> 
 
 def test_the_environments_of_the_nearest_project(tmp_path: Path, old: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.conformance.environments]\nold = "old"\n', encoding="utf-8")
+    (tmp_path / ".git").mkdir()
     inner = tmp_path / "inner"
     inner.mkdir()
     code, _, found = run(inner, "-a", f"{FRAMED}@cpu:old")

@@ -128,6 +128,19 @@ def test_the_action_fails_as_the_command_does(judged: Path) -> None:
     assert not (judged / "step.md").exists()
 
 
+def test_the_action_imports_nothing_from_the_checkout(judged: Path) -> None:
+    for name in ("platform", "hashlib", "pip", "conformance", "argparse"):
+        (judged / f"{name}.py").write_text(
+            f"raise SystemExit('{name} of the checkout was imported')\n", encoding="utf-8"
+        )
+    done = act(judged, "run -a numpy.sdpa -k 'masks/attention_2d/square_prefix*'")
+    assert (done.returncode, "of the checkout" in done.stderr) == (0, False), done.stderr
+    assert named(judged, "run")["key"]
+    lines = [line for step in ACTION["runs"]["steps"] for line in step.get("run", "").splitlines() if "python " in line]
+    assert lines
+    assert all("python -P " in line for line in lines if "$(python" in line or line.strip().startswith("python"))
+
+
 def test_arguments_may_stand_on_lines_of_their_own(judged: Path) -> None:
     done = act(judged, "run\n-a numpy.sdpa\n\n  -k masks/attention_2d/square_prefix*\n")
     assert done.returncode == 0, done.stdout + done.stderr

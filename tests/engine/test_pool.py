@@ -34,6 +34,13 @@ def living() -> list[tuple[int, int]]:
     return found
 
 
+def surroundings(pid: int) -> bytes:
+    """The environment with which a process was started."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    return b""
+
+
 def dead(pid: int) -> bool:
     return pid not in dict(living())
 
@@ -128,6 +135,22 @@ def test_what_a_liar_started_ends_with_it(make_run: Any, plan_of: Plans) -> None
     run = make_run().through(plan_of("liar.py", "fork_and_die"))
     groups = {started.hello["evidence"]["group"] for started in run.started}
     assert not [pid for pid, group in living() if group in groups]
+
+
+def test_what_has_left_the_group_ends_too(make_run: Any, plan_of: Plans) -> None:
+    run = make_run()
+    with Pool([plan_of("liar.py", "fork_away_and_die")], 1) as pool:
+        pool.run(run.hooks())
+        left = [pid for pid, _ in living() if pool._folder.name.encode() in surroundings(pid)]
+    assert run.statuses == ["reply", "crash", "reply", "reply"]
+    assert left == []
+
+
+def test_the_temporary_folder_has_one_name_in_every_text(make_run: Any, plan_of: Plans) -> None:
+    run = make_run().through(plan_of("liar.py", "raise_inside"))
+    traceback = run.outcomes["1:13"].error["traceback"]
+    assert '"<temporary>/bridge/conformance/bridge/serving.py"' in traceback
+    assert "conformance-" not in traceback.replace(str(FAKES), "")
 
 
 def test_a_death_between_two_calls_costs_none(make_run: Any, plan_of: Plans) -> None:

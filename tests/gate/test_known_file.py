@@ -1,11 +1,12 @@
 """The file of known deviations: six mistakes, six places; what is right keeps its line."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 from conformance.gate.known_file import PACKAGED, read_known
-from conformance.spec.mistakes import CaseFileErrors
+from conformance.spec.mistakes import MOST_MISTAKES, CaseFileErrors
 
 GOOD = """\
 format: 1
@@ -103,3 +104,43 @@ def test_the_packaged_list_is_readable_and_every_entry_has_a_reason_and_a_link()
     for entry, _ in read_known([PACKAGED]):
         assert entry.reason
         assert entry.link.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        (
+            GOOD.encode().replace(b"A fully", b"caf\xe9"),
+            "6:16: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8",
+        ),
+        (b"#" * (2**20 + 1), "1:1: the file has 1048577 bytes; at most 1048576 are read"),
+        (b"", "1:1: the file is empty; expected format and deviations"),
+        (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[head_dim]]"), "4:27: item 1 is missing here"),
+        (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing here"),
+        (
+            GOOD.encode().replace(b"dead_row: true", b"sizes_equal: [[a, b, c]]"),
+            "expected at most 2 items, got ['a', 'b', 'c']",
+        ),
+        (
+            GOOD.encode().replace(b"dead_row: true", b"sizes_multiple: {head_dim: 0}"),
+            "4:39: head_dim: expected at least 1, got 0",
+        ),
+        (GOOD.encode().replace(b"cannot reshape", b"'a{99999999999}'"), "11:39: message: no regular expression: "),
+    ],
+)
+def test_what_no_list_can_be_is_a_mistake_with_its_place(tmp_path: Path, content: bytes, mistake: str) -> None:
+    path = tmp_path / "known.yaml"
+    path.write_bytes(content)
+    with pytest.raises(CaseFileErrors) as caught:
+        read_known([path])
+    assert mistake in str(caught.value)
+
+
+def test_of_very_many_mistakes_the_first_are_told_and_how_many_there_are(tmp_path: Path) -> None:
+    many = GOOD + "".join(f"    k{number}: 1\n" for number in range(30_000))
+    started = time.process_time()
+    with pytest.raises(CaseFileErrors) as caught:
+        read(tmp_path, many)
+    assert len(caught.value.mistakes) == MOST_MISTAKES + 1
+    assert caught.value.mistakes[-1].message == "only 100 mistakes are told, of 30000"
+    assert time.process_time() - started < 10

@@ -154,3 +154,17 @@ def test_a_mistake_is_placed_as_an_editor_opens_it(write: Write, monkeypatch: py
     monkeypatch.chdir(root / "a")
     with pytest.raises(CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' lies in cases/a/u\.yaml; expected 'a/u'"):
         load([root], root)
+
+
+def test_arrays_that_are_cut_or_damaged_are_mistakes(write: Write) -> None:
+    root = saved(write, query=np.ones((1, 1, 2, 2)))
+    whole = (root / "a.npz").read_bytes()
+    with ZipFile(root / "a.npz") as archive:
+        member = archive.read("query.npy")
+    with ZipFile(root / "a.npz", "w") as archive:
+        archive.writestr("query.npy", member[:-8])
+    with pytest.raises(CaseFileErrors, match=r"query\.npy has 152 bytes; its header says 160"):
+        load([root], root)
+    (root / "a.npz").write_bytes(whole.replace(np.ones(1).tobytes(), np.array([2.0]).tobytes(), 1))
+    with pytest.raises(CaseFileErrors, match=r"a\.npz is not a readable npz of numbers: Bad CRC-32"):
+        load([root], root)

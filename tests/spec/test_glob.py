@@ -1,8 +1,13 @@
 """A pattern that means nothing is told with one that does."""
 
-import pytest
+import re
+import time
 
-from conformance.spec.glob import near_glob
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.spec.glob import matches, near_glob
 
 IDS = {
     "masks/key_padding/trailing[operator=sdpa]",
@@ -37,3 +42,20 @@ SUBJECTS = {"torch.mha", "torch.mha[eval]", "torch.sdpa[math]", "numpy.sdpa"}
 )
 def test_the_nearest_pattern_means_something(names: set[str], pattern: str, near: str | None) -> None:
     assert near_glob(pattern, names) == near
+
+
+@given(st.text("ab*?", max_size=8), st.text("ab\n", max_size=10))
+def test_a_pattern_means_what_trying_everything_finds(pattern: str, name: str) -> None:
+    parts = {"*": ".*", "?": "."}
+    every = re.compile("".join(parts.get(letter, letter) for letter in pattern), re.DOTALL)
+    assert matches(pattern, name) == (pattern == name or every.fullmatch(name) is not None)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*" * 5000 + "zz", "*?" * 9 + "zz", "*a" * 2500 + "z", "?*" * 2500 + "z", "a*" * 50 + "c"]
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    started = time.process_time()
+    assert not matches(pattern, "a" * 3000 + "b")
+    near_glob(pattern, {f"{number}{'a' * 200}" for number in range(200)})
+    assert time.process_time() - started < 2

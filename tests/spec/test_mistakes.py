@@ -1,6 +1,7 @@
 """Every mistake in a case file is said, at its line and column, together with all others."""
 
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -359,3 +360,85 @@ def test_a_suite_that_two_files_claim_is_refused(mistakes: Mistakes) -> None:
         "suite 't' is also the name of cases/t.yaml",
         "suite 't' lies in cases/u.yaml; expected 'u'",
     ]
+
+
+HOSTILE = {
+    "masks: [{kind: attention, values: «[[{a: 1}]]}]": "expected 5 items, got 1 (the shape is (5, 7) from here on)",
+    "seq_len_q: 1\nseq_len_k: 1\nmasks: [{kind: attention, values: [[«{a: 1}]]}]": "expected 0, 1, true or false, got {'a': 1}",
+    "masks: [{kind: attention, short: 2, values: «[[1], [1, 2]]}]": "expected 5 items, got 2 (the shape is (5, 7) from here on)",
+    'inputs: {file: «"a\\0b.npz"}': "file 'a\\x00b.npz' cannot be opened: 'embedded null byte'",
+    f"inputs: {{file: «{'a' * 5000}.npz}}": f"file '{'a' * 59}... cannot be opened: File name too long",
+    "matrix: {inputs: [«5], inputs.seed: [1]}": "inputs: expected a mapping, got 5",
+    "seq_len_k: 1000000000\nmasks: [{kind: attention, short: 2, pattern: holes}]": "would have 48000000000 elements",
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_no_reader_expects_is_a_mistake(text: str, mistakes: Mistakes) -> None:
+    found = mistakes(entry(text))
+    assert HOSTILE[text] in found[0].message
+    if MARK in text:
+        assert (found[0].line, found[0].column) == places(entry(text))[0]
+
+
+def test_a_name_of_5000_letters_is_a_mistake(mistakes: Mistakes) -> None:
+    (found,) = mistakes(f"{HEAD}  - name: {'a' * 5000}\n")
+    assert found.message == f"name: expected a text of at most 100 letters, got '{'a' * 59}..."
+
+
+@pytest.mark.parametrize(
+    ("entries", "told"),
+    [
+        ("".join(f"  - {{name: same, dtpe: {n}}}\n" for n in range(20_000)), "only 100 mistakes are told, of 101; 19949 of 20000 entries were not looked at"),
+        ("  - name: one\n" + "".join(f"    k{n}: 1\n" for n in range(30_000)), "only 100 mistakes are told, of 30000"),
+        ("  - name: one\n" + "".join(f"    k{n % 15000}: 1\n" for n in range(30_000)), "only 100 mistakes are told, of 15000"),
+    ],
+    ids=["faulty entries", "unknown keys", "keys twice"],
+)  # fmt: skip
+def test_of_very_many_mistakes_the_first_are_told(entries: str, told: str, mistakes: Mistakes) -> None:
+    started = time.process_time()
+    found = mistakes(HEAD + entries)
+    assert time.process_time() - started < 10
+    assert told in [mistake.message for mistake in found]
+
+
+def test_a_large_file_is_not_read(write: Write) -> None:
+    root = write({"t.yaml": ""})
+    with (root / "t.yaml").open("wb") as file:
+        file.truncate(200 << 20)
+    with pytest.raises(CaseFileErrors, match=r"t\.yaml:1:1: the file has 209715200 bytes; at most 1048576 are read"):
+        load([root], root)
+
+
+def test_a_byte_that_is_no_text_has_a_place(write: Write) -> None:
+    root = write({"t.yaml": ""})
+    (root / "t.yaml").write_bytes("a: é\nb: caf".encode() + b"\xe9\n")
+    with pytest.raises(
+        CaseFileErrors, match=r"t\.yaml:2:7: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8"
+    ):
+        load([root], root)
+
+
+def test_links_that_lead_in_a_circle_are_a_mistake(write: Write) -> None:
+    root = write({})
+    root.mkdir()
+    (root / "a.yaml").symlink_to("b.yaml")
+    (root / "b.yaml").symlink_to("a.yaml")
+    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its links lead in a circle"):
+        load([root], root)
+    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its links lead in a circle"):
+        load([root / "a.yaml"], root)
+
+
+def test_a_suite_of_too_many_cases_is_a_mistake(mistakes: Mistakes) -> None:
+    numbers = list(range(1, 33))
+    entries = "".join(f"  - name: a{n}\n    matrix: {{seq_len_q: {numbers}, seq_len_k: {numbers}}}\n" for n in range(6))
+    (found,) = mistakes(HEAD + entries)
+    assert (found.line, found.message) == (14, "from here on the suite has more than 4096 cases; split it")
+
+
+def test_a_matrix_that_copies_too_much_is_a_mistake(mistakes: Mistakes) -> None:
+    numbers = list(range(1, 33))
+    more = "".join(f"    x-k{n}: 1\n" for n in range(500))
+    (found,) = mistakes(f"{HEAD}  - name: a\n    matrix: {{seq_len_q: {numbers}, seq_len_k: {numbers}}}\n{more}")
+    assert "keys and values; at most 131072" in found.message

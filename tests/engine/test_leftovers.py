@@ -1,0 +1,48 @@
+"""Processes that a worker left behind are found: by descent while it lives, by their mark when it does not."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from conformance.engine import leftovers
+
+CHILD = """
+import ctypes, os, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1)
+subprocess.run(["sh", "-c", "setsid env -i sleep 300 & setsid sleep 300 & exit 0"])
+print("ready", flush=True)
+time.sleep(300)
+"""
+
+
+def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
+    worker = subprocess.Popen(
+        [sys.executable, "-c", CHILD], env={**os.environ, leftovers.MARK: "a mark"}, stdout=subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == b"ready\n"
+    try:
+        time.sleep(0.2)
+        below, marked = leftovers.below(worker.pid), leftovers.marked("a mark")
+        assert len(below) == 2
+        assert marked - {worker.pid} < below, "the one whose environment was wiped bears no mark"
+        leftovers.end(below)
+        deadline = time.monotonic() + 5
+        while any(lives(pid) for pid in below) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(lives(pid) for pid in below)
+        leftovers.end(below)
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
+    assert leftovers.marked("a mark") == leftovers.below(worker.pid) == set()
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except OSError:
+        return False

@@ -1,0 +1,100 @@
+"""Replies are held against what was asked, in one place; what is odd is told in a sentence."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from conformance.bridge import Call, Declaration, Deviation, Profile, Tensor
+from conformance.bridge.messages import Answer
+from conformance.engine.evidence import odd_evidence
+from conformance.engine.job import Job
+from conformance.engine.replies import odd_answer, odd_hello
+
+OUTPUT = Tensor.of(np.zeros(3, np.float32))
+DECLARED = Declaration(Profile.uniform("float32"), (Deviation("scale", "none", "https://example.org"),), "a page")
+GOOD = Answer(1, "reply", DECLARED, {"output": OUTPUT}, seconds={"call": 0.5, "cpu": 0.25}, peak=7)
+ERROR = {"type": "ValueError", "message": "no", "traceback": "...", "stage": "framework"}
+HALF = "caf\udce9"
+
+
+@pytest.fixture
+def job(call_of: Callable[..., Call]) -> Job:
+    return Job(1, ("case", "subject"), call_of(2))
+
+
+def test_honest_answers_are_believed(job: Job) -> None:
+    assert odd_answer(GOOD, job) == ""
+    assert odd_answer(Answer(1, "unsupported", reason="no"), job) == ""
+    assert odd_answer(Answer(1, "error", error=ERROR), job) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"outputs": {}}, "replied without output; the call asks for output"),
+        (
+            {"outputs": {"output": OUTPUT, "weights": OUTPUT}},
+            "replied with 'weights', which nobody asked for; the call",
+        ),
+        ({"outputs": {"outptu": OUTPUT}}, "replied without output and with 'outptu', which nobody asked for"),
+        ({"declaration": None}, "replied without a declaration"),
+        ({"error": ERROR}, "replied, and told an error"),
+        ({"status": "unsupported", "reason": "no"}, "sent outputs, and says 'unsupported'"),
+        ({"status": "unsupported", "outputs": {}}, "declined without a reason"),
+        ({"status": "error", "outputs": {}}, "told an error without its type, message, traceback, stage"),
+        ({"status": "error", "outputs": {}, "error": ERROR | {"stage": "x"}}, "told an error of the stage 'x'"),
+        ({"seconds": {"call": float("nan")}}, "measured 'call' as nan seconds; it measures call and cpu"),
+        ({"seconds": {"judge": 1.0}}, "measured 'judge' as 1 seconds"),
+        ({"peak": -1}, "has a peak of -1 bytes"),
+        ({"reason": HALF}, "sent a text with half a character, \\udce9: 'caf\\udce9'"),
+        ({"evidence": {HALF: 1}}, "sent a text with half a character"),
+        ({"evidence": {"x": [[HALF]]}}, "sent a text with half a character"),
+        ({"declaration": replace(DECLARED, evidence=HALF)}, "sent a text with half a character"),
+        ({"declaration": replace(DECLARED, dialect=(Deviation("scale", HALF, ""),))}, "sent a text with half"),
+        ({"evidence": {"ran_on": "cpu"}}, "odd evidence: ran_on: expected a list, got 'cpu'"),
+    ],
+)
+def test_what_is_odd_is_told(change: Mapping[str, Any], said: str, job: Job) -> None:
+    assert said in odd_answer(replace(GOOD, **change), job)
+
+
+def test_how_deep_a_value_may_be_nested(job: Job) -> None:
+    value: Any = 1
+    for _ in range(40):
+        value = [value]
+    assert odd_answer(replace(GOOD, evidence={"x": value}), job) == "sent a value that is nested deeper than 16"
+
+
+HELLO: dict[str, Any] = {
+    "protocol": 1,
+    "digest": "x",
+    "python": "3.11",
+    "versions": {"numpy": "2"},
+    "device": "cpu",
+    "evidence": {},
+    "cpu": 0.5,
+    "peak": 3,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"versions": {"numpy": 2}}, "numpy: expected a text, got 2"),
+        ({"cpu": "much"}, "cpu: expected a number, got 'much'"),
+        ({"evidence": {"libraries": 5}}, "odd evidence: libraries: expected a mapping, got 5"),
+        ({"python": HALF}, "sent a text with half a character"),
+    ],
+)
+def test_a_greeting_is_held_against_its_form(change: Mapping[str, Any], said: str) -> None:
+    assert odd_hello(HELLO | change).startswith(said)
+    assert bool(odd_hello(HELLO | change)) == bool(said)
+
+
+def test_what_frameworks_say_of_themselves_is_not_odd() -> None:
+    assert not odd_evidence({"libraries": {"torch": "AVX2"}, "environment": {"XLA_FLAGS": None}, "threads": "1"})
+    assert not odd_evidence({"ran_on": ["cpu"], "nodes": {"CPUExecutionProvider": {"Softmax": 1}}, "kernel": [1, {}]})
