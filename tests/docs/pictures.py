@@ -33,14 +33,19 @@ def take(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector("#grid tbody tr")
     page.screenshot(path=str(IMAGES / "finding.png"), clip=_down_to(page, "#matrix"))
-    page.locator("#matrix").scroll_into_view_if_needed()
     page.click("#expand")
-    page.locator("#matrix").screenshot(path=str(IMAGES / "matrix.png"))
+    page.screenshot(path=str(IMAGES / "matrix.png"), clip=_section(page, "#matrix", 760), full_page=True)
     case, subject = (quote(part, safe="") for part in CELL)
     page.goto(f"{address}#cell={case}&of={subject}")
     page.reload()
     page.wait_for_selector("dialog[open] canvas")
     page.locator("#detail").screenshot(path=str(IMAGES / "cell.png"))
+
+
+def _section(page: Any, selector: str, height: int) -> dict[str, float]:
+    """The first rows of a section, over the whole width."""
+    y = page.locator(selector).bounding_box()["y"] + page.evaluate("window.scrollY")
+    return {"x": 0, "y": y - 16, "width": WIDTH, "height": height}
 
 
 def _down_to(page: Any, selector: str) -> dict[str, float]:
