@@ -246,9 +246,7 @@ def test_the_overview_names_every_adapter() -> None:
 
 
 def commands(path: Path) -> list[str]:
-    lines = [
-        line.removeprefix("$ ") for block in blocks(path, "console") for line in block.splitlines() if line[0] == "$"
-    ]
+    lines = [line[2:] for block in blocks(path, "console") for line in block.splitlines() if line.startswith("$ ")]
     return [text for text in (*spans(path), *lines) if text.startswith("conformance ")]
 
 
