@@ -22,10 +22,34 @@ from conformance.judge.telling import sentence
 from conformance.own.outcomes import Outcome
 from conformance.spec import schema as case_schema
 
+WIDTH = 96
+"""Characters in a line of code: what fits into the column of text."""
+
+INTRODUCTIONS = {
+    "cli": """\
+# Command line
+
+Every command and every option, as `conformance COMMAND --help` prints them. In `-a` and `-k` only `*` and `?` are
+special, and an exact name wins over a glob. [Exit codes](../exit-codes.md) are the same for all commands.
+""",
+    "schemas": """\
+# Schemas
+
+JSON Schemas of the files that people or machines read and write. `conformance schema` prints the one for case files,
+`conformance schema verdict` and the like print the others. A schema with the same number only gains optional keys.
+""",
+    "deviations": """\
+# Deviations
+
+Every named way to compute attention differently from canonical. Use these names in `--declare DECISION=NAME`, in the
+`Deviation` of an adapter, and in a list of known deviations. `ARGUMENT` stands for a mask argument of the subject.
+Deviations that hold a number, such as `mask_fill=puts_-10`, are measured from a reply and are not listed.
+""",
+}
 DESCRIPTIONS = {
     "case": "A suite of cases, `cases/*.yaml`. [Case files](../cases.md) explains every field.",
     "verdict": "The decision about a run, `verdict.json`. See also [verdict.json](../verdict-json.md).",
-    "comparison": "The result of `conformance compare`, `comparison.json`. See also [comparing two runs](../comparing.md).",
+    "comparison": "The result of `conformance compare`, `comparison.json`. See also [comparing runs](../comparing.md).",
     "baseline": "What a run showed, for `--baseline`. See also [baselines](../baselines.md).",
 }
 
@@ -50,14 +74,27 @@ def _joined(lines: Iterator[str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _prose(text: str) -> str:
+    """Plain text as Markdown: only backticks are markup, and a page of docs/ that it names is a link."""
+    parts = text.split("`")
+    for number in range(0, len(parts), 2):  # the others stand between backticks
+        escaped = re.sub(r"([*\[\]])", r"\\\1", parts[number].replace("<", "&lt;"))
+        parts[number] = re.sub(r"docs/([\w-]+)\.md", r"[\1.md](../\1.md)", escaped)
+    return "`".join(parts)
+
+
 def _cell(text: str) -> str:
-    """Text that fits into one cell of a table."""
-    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+    """Plain text that fits into one cell of a table."""
+    return _in_a_row(_prose(text))
 
 
 def _code(text: str) -> str:
     """A cell that holds code."""
-    return f"`{_cell(text)}`" if text else ""
+    return f"`{_in_a_row(text)}`" if text else ""
+
+
+def _in_a_row(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
 
 
 # ---- the command line --------------------------------------------------------------------------------------------
@@ -74,9 +111,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 def _command_line() -> Iterator[str]:
-    yield "# Command line\n"
-    yield "Every command and every option, as `conformance COMMAND --help` prints them. In `-a` and `-k` only `*` and `?`"
-    yield "are special, and an exact name wins over a glob. [Exit codes](../exit-codes.md) are the same for all commands.\n"
+    yield INTRODUCTIONS["cli"]
     found = list(commands(build_parser()))
     yield "| command | what it does |\n|---|---|"
     for parser in found:
@@ -91,10 +126,11 @@ def _anchor(title: str) -> str:
 
 
 def _command(parser: argparse.ArgumentParser) -> Iterator[str]:
-    usage = parser.format_usage().removeprefix("usage: ").rstrip()
-    yield f"## {parser.prog}\n\n{parser.description}\n\n```text\n{usage}\n```\n"
+    formatter = argparse.HelpFormatter(parser.prog, width=WIDTH)
+    formatter.add_usage(parser.usage, parser._actions, parser._mutually_exclusive_groups, prefix="")
+    yield f"## {parser.prog}\n\n{_prose(parser.description or '')}\n\n```text\n{formatter.format_help().strip()}\n```\n"
     yield "| argument | meaning |\n|---|---|"
-    for action in parser._actions:
+    for action in parser._actions[1:]:  # all but --help
         yield f"| {_named(action)} | {_cell((action.help or '') % _values(parser, action))} |"
     if parser.epilog:
         label, _, example = parser.epilog.partition(": ")
@@ -145,7 +181,7 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
         return f"class {name}(Exception)"
     signature = inspect.signature(function)
     told = f"{name}{signature}"
-    if len(told) <= 100:
+    if len(told) <= WIDTH:
         return _plain(told)
     star = [each.name for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY][:1]
     lines = []
@@ -158,7 +194,8 @@ def _signature(name: str, function: Callable[..., Any]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Annotations by the names that a reader imports."""
+    """Annotations by the names that a reader imports, without the quotes of those that are read later."""
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
     text = re.sub(r"\b(?:collections\.abc|typing|pathlib|conformance(?:\.\w+)+|numpy)\.(?=\w)", "", text)
     return text.replace("<factory>", "...")
 
@@ -180,7 +217,7 @@ def _docstring(given: Any) -> Iterator[str]:
     text = inspect.getdoc(given)
     assert text, f"{given} has no docstring"
     raises = re.search(r"\nRaises:\n(.*)", text, re.DOTALL)
-    yield (text[: raises.start()] if raises else text).strip() + "\n"
+    yield _prose((text[: raises.start()] if raises else text).strip()) + "\n"
     if raises:
         for line in re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", raises[1], re.MULTILINE):
             yield f"* Raises `{line[0]}`: {_cell(line[1])}"
@@ -191,10 +228,7 @@ def _docstring(given: Any) -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    yield "# Schemas\n"
-    yield "JSON Schemas of the files that people or machines read and write. `conformance schema` prints the one for case"
-    yield "files, `conformance schema verdict` and the like the others. A schema with the same number only gains optional"
-    yield "keys.\n"
+    yield INTRODUCTIONS["schemas"]
     for path, text in schemas().items():
         name = path.removeprefix("reference/").removesuffix(".schema.json")
         content = json.loads(text)
@@ -204,7 +238,7 @@ def _formats() -> Iterator[str]:
             if definition.get("properties"):
                 yield f"### {name}: {each}\n"
                 if definition.get("description"):
-                    yield f"{definition['description']}\n"
+                    yield f"{_prose(definition['description'])}\n"
                 yield from _properties(definition, each)
 
 
@@ -213,7 +247,7 @@ def _properties(content: Mapping[str, Any], title: str) -> Iterator[str]:
     yield f"| key of {title} | type | required | meaning |\n|---|---|---|---|"
     for key, value in content["properties"].items():
         needed = "yes" if key in required else "no"
-        yield f"| `{key}` | {_cell(_type(value))} | {needed} | {_cell(str(value.get('description', '')))} |"
+        yield f"| `{key}` | {_in_a_row(_type(value))} | {needed} | {_cell(str(value.get('description', '')))} |"
     yield ""
 
 
@@ -237,10 +271,7 @@ def _type(value: Mapping[str, Any]) -> str:
 
 
 def _deviations() -> Iterator[str]:
-    yield "# Deviations\n"
-    yield "Every named way to compute attention differently from canonical. Use these names in `--declare DECISION=NAME`, in"
-    yield "an adapter's `Deviation`, and in a list of known deviations. `ARGUMENT` stands for a mask argument of the subject."
-    yield "Deviations that hold a number, such as `mask_fill=puts_-10`, are measured from a reply and are not listed.\n"
+    yield INTRODUCTIONS["deviations"]
     rows = [*TABLE, *slot_deviations("ARGUMENT")]
     yield from _deviation_rows([(row.decision, row.name) for row in rows])
 

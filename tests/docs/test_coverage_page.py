@@ -53,7 +53,9 @@ def test_a_summary_with_a_semicolon_stays_with_its_variant() -> None:
 
 
 def test_what_is_declined_for_one_reason_stands_together() -> None:
-    parts = pages._parts("weights (not returned); scale (none; ever); logits (not returned); one call; a call of two (no)")
+    parts = pages._parts(
+        "weights (not returned); scale (none; ever); logits (not returned); one call; a call of two (no)"
+    )
     assert pages._declined(parts) == {
         "not returned": ["weights", "logits"],
         "none; ever": ["scale"],
