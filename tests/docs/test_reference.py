@@ -1,5 +1,6 @@
 """The reference pages of the site have every command, option, format and deviation, and well-formed tables."""
 
+import argparse
 import json
 import re
 import shlex
@@ -20,7 +21,7 @@ COMMANDS = list(reference.commands(build_parser()))
 
 
 @pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog.replace(" ", "-"))
-def test_a_command_has_a_section_with_all_of_its_options(parser: reference.argparse.ArgumentParser) -> None:
+def test_a_command_has_a_section_with_all_of_its_options(parser: argparse.ArgumentParser) -> None:
     section = PAGES["reference/cli.md"].partition(f"\n## {parser.prog}\n")[2].partition("\n## ")[0]
     assert section
     options = {name for action in parser._actions for name in action.option_strings} - {"-h", "--help"}
