@@ -1,85 +1,49 @@
-"""The replies of one subject, each read under what explains it: its declaration, or as few other ways as possible."""
+"""The replies of one subject, each read under what explains it: its declaration, or a cause of the joint diagnosis."""
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from conformance.deviations.deviation import Dialect
-from conformance.judge.causes import fewest
-from conformance.judge.explanation import Way, taking
-from conformance.judge.reading import Probe, Reading, agrees, alternatives, read
-
-SEEN = ("fully_masked_row", "nonfinite_key", "nonfinite_value")
-"""Decisions that a reply shows by itself."""
-
-CONCLUDED = "mask_fill"
-"""A decision that is concluded from those of SEEN, unless something else shows it."""
-
-Explanations = Mapping[Way, Dialect]
-"""A way that is taken otherwise than declared -> the dialect under which the reply then lies within its bound."""
+from conformance.judge.candidates import Cause
+from conformance.judge.diagnose import explain
+from conformance.judge.evidence import Evidence
+from conformance.judge.explanation import Way
+from conformance.judge.joint import diagnose
+from conformance.judge.reading import Probe, Reading, read
 
 
 def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
     """
     Read every reply, in order.
 
-    A reply that is not as declared is explained by one way; where none does, by one more beside a way that explains
-    another reply; else by nothing.
+    A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
+    contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
     """
-    agreeing = {n: read(probe, probe.dialect) for n, probe in enumerate(probes) if agrees(probe, probe.dialect)}
-    against = Counter(
-        (decision, name)
-        for reading in agreeing.values()
-        for decision, names in reading.refuted.items()
-        for name in names
-    )
-    open_ = {n: explanations(p, [p.dialect]) for n, p in enumerate(probes) if n not in agreeing}
-    seen = dict.fromkeys(_chosen(open_, against).values())
-    for n, found in open_.items():
-        if not found:
-            open_[n] = explanations(probes[n], [taking(probes[n].dialect, way) for way in seen])
-    chosen = _chosen(open_, against)
-    explained = {n: _read(probes[n], found, chosen.get(n), against) for n, found in open_.items()}
-    both = agreeing | explained
-    return tuple(both[n] for n in range(len(probes)))
+    cells = [_cell(probe) for probe in probes]
+    causes = {cell: cause for cause in diagnose(cells).causes for cell in cause.cells}
+    return tuple(_reading(probe, cell, causes.get(cell)) for probe, cell in zip(probes, cells, strict=True))
 
 
-def explanations(probe: Probe, bases: Iterable[Dialect]) -> Explanations:
-    """Every way that explains the reply when it is added to one of `bases`."""
-    found: dict[Way, Dialect] = {}
-    for base in bases:
-        for way in alternatives(probe, base):
-            dialect = taking(base, way)
-            if way not in found and agrees(probe, dialect):
-                found[way] = dialect
-    return found
+def _cell(probe: Probe) -> Evidence:
+    """What the reply says for and against a cause; one that is as declared needs no reply."""
+    suspect = probe.suspect()
+    if suspect.holds(probe.dialect):
+        return replace(probe, actual=None)
+    found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
+    return replace(probe, found=tuple(each.way for each in found))
 
 
-def _read(probe: Probe, found: Explanations, cause: Way | None, against: Mapping[Way, int]) -> Reading:
-    """Read a reply under its cause; ways that more of the other replies refute are no explanation beside it."""
+def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:
+    if cell.actual is None:
+        return read(probe, probe.dialect)
+    change = cause.candidate.change if cause is not None else cell.found[:1]
+    return read(probe, probe.under(change), _alike(cause, cell)) if change else Reading(probe, None)
+
+
+def _alike(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
+    """The single ways that explain the reply and that the diagnosis does not tell apart."""
     if cause is None:
-        return Reading(probe, None)
-    return read(probe, found[cause], (way for way in found if against.get(way, 0) <= against.get(cause, 0)))
-
-
-def _chosen(open_: Mapping[int, Explanations], against: Mapping[Way, int]) -> dict[int, Way]:
-    """For each reply the way that explains most of them, of those that are likely."""
-    ways = {"=".join(way): way for found in open_.values() for way in found}
-    needed = {way for found in open_.values() if not any(map(_is_seen, found)) for way in found}
-    ordered = {n: ["=".join(way) for way in _likely(found, against, needed)] for n, found in open_.items()}
-    return {n: ways[key] for n, key in fewest(ordered).items()}
-
-
-def _likely(found: Explanations, against: Mapping[Way, int], needed: Collection[Way]) -> list[Way]:
-    """
-    The ways of SEEN, and those that fewest other replies refute.
-
-    A fill, which would do what is seen, counts only where it is needed for a reply that shows none of SEEN.
-    """
-    least = min((against.get(way, 0) for way in found), default=0)
-    seen = [way for way in found if _is_seen(way)]
-    others = [way for way in found if not _is_seen(way) and against.get(way, 0) == least]
-    return seen + [way for way in others if not seen or way[0] != CONCLUDED or way in needed]
-
-
-def _is_seen(way: Way) -> bool:
-    return way[0] in SEEN
+        yield from cell.found
+        return
+    for each in (cause, *cause.ties):
+        if len(each.candidate.change) == 1:
+            yield from each.candidate.change

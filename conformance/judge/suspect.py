@@ -64,9 +64,18 @@ class Suspect:
         """
         return any(self._is_held(dialect, profile) for profile in self._profiles())
 
+    def holds(self, dialect: Dialect) -> bool:
+        """Whether the reply lies within the bound under `dialect`, in the arithmetic that is declared."""
+        return self._is_held(dialect, self.profile)
+
     def _is_held(self, dialect: Dialect, profile: Profile) -> bool:
         answer = self._answer(dialect, profile.score)
         return answer is not None and _budget(answer, self.declared, profile, self.actual) <= 1.0
+
+    def expected(self, dialect: Dialect) -> Expectation | None:
+        """What is expected under `dialect`, and how far it may be off; None where the reply is far from it."""
+        answer = self._answer(dialect, self.profile.score)
+        return None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
 
     def _profiles(self) -> Iterator[Profile]:
         yield self.profile
@@ -125,25 +134,28 @@ def _together(declared: Expectation, reply: Reply, name: str) -> bool:
 
 
 def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
+    """What the reply uses of the bound under a candidate."""
+    bounds, used, gate = _bounds(answer, declared, profile), [0.0], has_rms_gate(profile)
+    for name, expected in answer.reply.items():
+        if bounds[name].hard.shape != expected.values.shape:
+            return float("inf")
+        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)
+    return max(used)
+
+
+def _bounds(answer: Answer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
     """
-    What the reply uses of the bound under a candidate.
+    How far a reply under a candidate may be off.
 
     Where no bound is derived for it (rows that do not sum to one), the declared one stands in, as much larger as the
     numbers are: good enough to name a suspect, never to declare one.
     """
     try:
-        bounds = bound_reply(answer, profile)
+        return bound_reply(answer, profile)
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
         rounded = UNIT[profile.score] * _largest(attended)
-        bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
-    used = [0.0]
-    for name, expected in answer.reply.items():
-        if bounds[name].hard.shape != expected.values.shape:
-            return float("inf")
-        gate = has_rms_gate(profile)
-        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)
-    return max(used)
+        return {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
 
 
 def _standing_in(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:

@@ -90,7 +90,7 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     answer = evaluate(asked, lie, asked.dtype).reply
     actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
     expected = expect(asked, declared or {}, profile)
-    return Probe(case, facts(asked), asked, expected, profile, actual, accepted)
+    return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
 
 def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> Portrait:
