@@ -105,10 +105,10 @@ def _status(against: Sequence[Reading]) -> Status:
 
 def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
     def is_one_way(part: Sequence[Reading]) -> bool:
-        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
+        return bool(common(decision, part)) and len(_declared(decision, part)) == 1
 
     def is_seen_one_way(part: Sequence[Reading]) -> bool:
-        return bool(_common(decision, part))
+        return bool(common(decision, part))
 
     parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
     if parts is None:
@@ -129,7 +129,7 @@ def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
     return Observation("", _declared(decision, reaching), tuple(seen), (), _cases(reaching), varies=True)
 
 
-def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
+def common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
     """The ways under which all of these replies lie within their bounds."""
     seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
     return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
@@ -143,7 +143,7 @@ def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
     """The common ways: declared ones first, then canonical, then in the order of the table."""
     names = (name for reading in part for name in reading.open.get(decision, ()))
     first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
-    return tuple(name for name in first if name in _common(decision, part))
+    return tuple(name for name in first if name in common(decision, part))
 
 
 def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:

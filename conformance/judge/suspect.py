@@ -75,7 +75,9 @@ class Suspect:
     def expected(self, dialect: Dialect) -> Expectation | None:
         """What is expected under `dialect`, and how far it may be off; None where the reply is far from it."""
         answer = self._answer(dialect, self.profile.score)
-        return None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
+        return (
+            None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
+        )
 
     def _profiles(self) -> Iterator[Profile]:
         yield self.profile
