@@ -96,6 +96,13 @@ _FILE: dict[str, Any] = tomllib.loads((files(__package__) / "names.toml").read_t
 CANONICAL_NAMES: dict[str, str] = _FILE["canonical"]
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 
+USUAL: dict[str, str] = _FILE["usual"]
+"""What canonical does, after "it", by the family of the decision."""
+
+TOPICS: dict[str, str] = _FILE["topics"]
+SHORT: dict[str, str] = _FILE["short"]
+"""How to begin a sentence about two ways of one decision, and `decision=name` -> a short name that follows."""
+
 LINES: dict[str, list[str]] = _FILE["names"]
 """`decision=name`, with N for a number -> kind, sentence and, where something helps, remedy."""
 

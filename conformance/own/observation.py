@@ -129,7 +129,8 @@ def _explained(probe: Probe, matters: tuple[str, ...], cause: Change) -> Asked:
         fitting = [change for change in several if (base or change) and probe.held_by((*base, *change))]
         if fitting:
             fewest = [(*base, *change) for change in fitting if len(change) == len(fitting[0])]
-            return Asked(probe, probe, matters, tuple(fewest))
+            alone = tuple(change[0] for change in fewest if len(change) == 1)
+            return Asked(probe, replace(probe, found=alone), matters, tuple(fewest))
     return Asked(probe, probe, matters)
 
 

@@ -198,7 +198,7 @@ def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
     record = record_of(diagnose(cells), others)["causes"][0]
     (tie,) = record["ties"]
     assert tie["separated_by"] == "float32-masked-2-3-5-5"
-    assert tie["sentence"] == "shows one future key to each query"
+    assert tie["sentence"] == "lets each query attend one future key"
     assert "separated_by" not in record_of(diagnose(cells), others[:1])["causes"][0]["ties"][0]
 
 

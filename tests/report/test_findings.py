@@ -142,8 +142,8 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
 
 
 UNSTEADY = {
-    "nondeterministic": "answers the very same call in different ways (nondeterministic)",
-    "order_dependent": "answers a call in another way after other calls (order dependent)",
+    "nondeterministic": "returns different results for the same call (nondeterministic)",
+    "order_dependent": "returns a different result for a call after other calls (order dependent)",
 }
 
 
