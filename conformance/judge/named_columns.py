@@ -13,19 +13,19 @@ Columns = Callable[[int, int], Array]
 
 def named_columns() -> Iterator[tuple[str, Columns]]:
     """Every name with its columns, the plainest first."""
-    yield "at the first place", _placed(lambda place, *_: place == 0)
-    yield "at the last place", _placed(lambda place, count, _: place == count - 1)
-    yield "behind head_dim", _placed(lambda place, _, head_dim: place >= head_dim)
+    yield "at the first position", _placed(lambda place, *_: place == 0)
+    yield "at the last position", _placed(lambda place, count, _: place == count - 1)
+    yield "after head_dim", _placed(lambda place, _, head_dim: place >= head_dim)
     for block in BLOCKS:
-        yield f"behind the first {block}", _placed(lambda place, *_, n=block: place >= n)
+        yield f"after the first {block}", _placed(lambda place, *_, n=block: place >= n)
         yield f"of the first {block}", _placed(lambda place, *_, n=block: place < n)
-        yield f"behind the last whole {block}", _placed(lambda place, count, _, n=block: place >= count // n * n)
+        yield f"after the last full {block}", _placed(lambda place, count, _, n=block: place >= count // n * n)
         yield (
-            f"of the last {block} that lie in a whole {block} as well",
+            f"of the last {block} that are also in a full {block}",
             _placed(lambda place, count, _, n=block: (place >= count - n) & (place < count // n * n)),
         )
-    yield "at every other place", _placed(lambda place, *_: place % 2 == 1)
-    yield "at every other place, from the first on", _placed(lambda place, *_: place % 2 == 0)
+    yield "at every second position", _placed(lambda place, *_: place % 2 == 1)
+    yield "at every second position, starting with the first", _placed(lambda place, *_: place % 2 == 0)
 
 
 def _placed(chosen: Callable[..., Array]) -> Columns:

@@ -16,7 +16,7 @@ Side = tuple[Array, Array, Array]
 
 
 def proportion(sides: Iterable[Side]) -> str:
-    """In words, "" where no one factor gives every number within its tolerance: "2 times what it must be"."""
+    """In words, "" where no one factor gives every number within its tolerance: "2 times the expected number"."""
     every = [np.concatenate([np.ravel(side) for side in some]) for some in zip(*sides, strict=True)]
     if not every or every[0].size < FEWEST or not all(np.isfinite(side).all() for side in every):
         return ""
@@ -42,5 +42,5 @@ def _words(factor: float) -> str:
     if factor == 0.0:
         return "zero"
     if factor == -1.0:
-        return "of the other sign"
-    return f"{factor:.4g} times what it must be"
+        return "the expected number with the opposite sign"
+    return f"{factor:.4g} times the expected number"

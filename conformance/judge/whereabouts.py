@@ -47,10 +47,10 @@ class Whereabouts:
         calls = condition_text(self.conditions) if self.conditions else ""
         if calls and self.conforming:
             calls += f" (where {counted(self.conforming, 'call')} conform{'s' if self.conforming == 1 else ''})"
-        outputs = f"in {' and '.join(self.outputs)} alone" if self.outputs else ""
-        rows = f"in {'just the' if self.exact else 'some'} rows {self.rows}" if self.rows else ""
-        columns = f"in just the columns {self.columns}" if self.columns else ""
-        amount = f"all that is wrong is {self.amount}" if self.amount else ""
+        outputs = f"only in {' and '.join(self.outputs)}" if self.outputs else ""
+        rows = f"{'in exactly' if self.exact else 'within'} the rows {self.rows}" if self.rows else ""
+        columns = f"in exactly the columns {self.columns}" if self.columns else ""
+        amount = f"every wrong number is {self.amount}" if self.amount else ""
         return ", ".join(each for each in (calls, outputs, rows, columns, amount) if each)
 
 

@@ -92,7 +92,7 @@ def test_a_second_look_counts_where_both_were_given_one(base: Observed, candidat
 
 def test_a_broken_relation_is_told_by_its_sentence() -> None:
     found = of({"a": LOOKED}, {"a": LEAKS})
-    said = "it lets NaN in a value that nobody attends reach the reply; in 1.23.2 it conformed"
+    said = "it lets NaN in a value that no query attends reach the result; in 1.23.2 it conformed"
     assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
 
 

@@ -226,7 +226,7 @@ def test_a_stale_declaration_is_a_cause() -> None:
     (record,) = record_of(diagnose(cells))["causes"]
     assert record["decisions"] == {"value_path": "canonical"}
     assert record["remedy"] == "update the declaration"
-    assert "though reversed is declared: the declaration is stale" in record["sentence"]
+    assert "while the declaration says reversed" in record["sentence"]
 
 
 def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:

@@ -114,7 +114,7 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     (tmp_path / "mine.py").write_text(LATE_KEYS, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
     (sentence,) = sentences(done)
-    assert "read off its weights in 2 calls: they are as if the logits of keys behind the first 8 were" in sentence
+    assert "its weights, read in 2 calls, look as if the logits of keys after the first 8 were" in sentence
     assert "multiplied by 0.7: output: " in sentence
 
 
