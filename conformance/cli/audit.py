@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from conformance.cli.choice import load_cases
+from conformance.deviations.names import INVISIBLE
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.judge.pairs import FACETS, Pair, missing_pairs
-from conformance.judge.power import FACTOR, INVISIBLE, SHARP, Power, Sight, power
+from conformance.judge.power import FACTOR, SHARP, Power, Sight, power
 from conformance.spec.materialise import materialise
 
 OPERATORS = ("sdpa", "mha")

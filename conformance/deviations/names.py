@@ -103,6 +103,12 @@ TOPICS: dict[str, str] = _FILE["topics"]
 SHORT: dict[str, str] = _FILE["short"]
 """How to begin a sentence about two ways of one decision, and `decision=name` -> a short name that follows."""
 
+INVISIBLE: dict[str, str] = _FILE["invisible"]
+"""Deviations of an argument for a kind of mask that are canonical by nature -> why: no case can tell them apart."""
+
+ARITHMETIC_LINES: list[tuple[list[str], list[tuple[str, str, str, list[str]]]]] = _FILE["arithmetic"]["groups"]
+"""Dtypes -> what can be coarser in each: name, sentence, remedy, fields of the profile."""
+
 LINES: dict[str, list[str]] = _FILE["names"]
 """`decision=name`, with N for a number -> kind, sentence and, where something helps, remedy."""
 

@@ -1,19 +1,21 @@
 """What could be the cause of failing cells: single decisions, pairs of them, coarser arithmetic."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
 
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import has_row
+from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import USUAL_BITS
 from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
 from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
-from conformance.judge.explanation import CANONICAL, Way, plain_ways, ways
+from conformance.judge.explanation import CANONICAL, Way, ways
 from conformance.judge.solving import solved
+from conformance.spec.problem import Problem
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
@@ -25,6 +27,10 @@ TELLING = 8
 """and so many in all."""
 MEASURED = 5
 """From so many cells it is read which arithmetic it is."""
+
+
+WaysOf = Callable[[Problem, Dialect], Iterable[Way]]
+"""Some ways in which a call could be taken otherwise than declared."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +84,12 @@ def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells."""
+def singles(
+    cells: Iterable[Evidence], ways_of: Callable[[Problem, Dialect], Iterable[Way]] = ways
+) -> Iterator[Candidate]:
+    """The single decisions that explain some of these cells: of all that each call can take, or of others."""
     for cell in cells:
-        for way in ways(cell.problem, cell.declared.dialect):
-            if cell.explained_by((way,)):
-                yield Candidate((way,))
-
-
-def plain_singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells, of those that people take every day, or frameworks."""
-    for cell in cells:
-        for way in plain_ways(cell.problem, cell.declared.dialect):
+        for way in ways_of(cell.problem, cell.declared.dialect):
             if cell.explained_by((way,)):
                 yield Candidate((way,))
 

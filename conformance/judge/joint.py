@@ -18,11 +18,11 @@ from conformance.judge.candidates import (
     arithmetic,
     numbers,
     pairs,
-    plain_singles,
     singles,
 )
 from conformance.judge.chance import standing
 from conformance.judge.evidence import Change, Evidence
+from conformance.judge.explanation import plain_ways
 from conformance.judge.fitted import fitted
 from conformance.judge.search import Search
 from conformance.judge.whereabouts import Whereabouts
@@ -71,7 +71,7 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
 def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take what cells were seen to be explained by, plain decisions, and those that are taken by a number."""
     simplest = search.open_cells()[:SEARCHED]
-    search.take([*seen, *plain_singles(simplest), *numbers(search.open_cells())], alone=True)
+    search.take([*seen, *singles(simplest, plain_ways), *numbers(search.open_cells())], alone=True)
 
 
 def among(cells: Sequence[Evidence], changes: Iterable[Change]) -> tuple[Cause, ...]:

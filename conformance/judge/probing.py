@@ -5,16 +5,19 @@ A decision is observed to be taken in the way under which every reply that can s
 single way does, the calls are divided by the fewest circumstances such that one does in each part.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
 from conformance.deviations.names import slot_of
-from conformance.judge.attribution import readings
+from conformance.judge.candidates import Cause
 from conformance.judge.circumstances import divided
+from conformance.judge.diagnose import OF_NONFINITE, explain
+from conformance.judge.evidence import OF_FILL, Change, Evidence
 from conformance.judge.explanation import CANONICAL, Way
-from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
+from conformance.judge.joint import diagnose
+from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, read, ways
 
 Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
 """
@@ -86,6 +89,70 @@ def portray(probes: Sequence[Probe]) -> Portrait:
     decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
     unexplained = tuple(reading.probe.case for reading in found if reading.dialect is None)
     return Portrait(tuple(_line(decision, found) for decision in decisions), unexplained, found)
+
+
+def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
+    """
+    Read every reply, in order.
+
+    A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
+    contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
+    """
+    return read_under(probes, [_cell(probe) for probe in probes], lambda cells: diagnose(cells).causes)
+
+
+def read_under(
+    probes: Sequence[Probe],
+    cells: Sequence[Evidence],
+    causes: Callable[[Sequence[Evidence]], Iterable[Cause]],
+    decisions: Collection[str] | None = None,
+) -> tuple[Reading, ...]:
+    """
+    Read every reply under its cause.
+
+    cells: the same replies, without that of a call that is as declared. decisions: only these are read, if given.
+    """
+    found = {cell: cause for cause in causes(cells) for cell in cause.cells}
+    return tuple(_reading(probe, cell, found.get(cell), decisions) for probe, cell in zip(probes, cells, strict=True))
+
+
+def _cell(probe: Probe) -> Evidence:
+    """What the reply says for and against a cause; one that is as declared needs no reply."""
+    suspect = probe.suspect()
+    if suspect.holds(probe.dialect):
+        return replace(probe, actual=None)
+    found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
+    return replace(probe, found=tuple(each.way for each in found))
+
+
+def _reading(probe: Probe, cell: Evidence, cause: Cause | None, decisions: Collection[str] | None) -> Reading:
+    if cell.actual is None:
+        return read(probe, probe.dialect, decisions=decisions)
+    change = cell.found[:1] if cause is None else (_shown(cell, cause) or cause.candidate.change)
+    dialect = probe.under(change) if change else None
+    return read(probe, dialect, _alike(cause, cell), decisions)
+
+
+def _shown(cell: Evidence, cause: Cause) -> Change:
+    """
+    What a reply shows by itself, where the cause is a fill that would come to the same: that is only concluded.
+
+    Not where the fill is needed for a reply that shows no such thing.
+    """
+    if any(decision != OF_FILL for decision, _ in cause.candidate.change):
+        return ()
+    seen = [[way for way in each.found if way[0] in OF_NONFINITE] for each in (cell, *cause.cells)]
+    return tuple(seen[0][:1]) if all(seen) else ()
+
+
+def _alike(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
+    """The single ways that explain the reply and that the diagnosis does not tell apart."""
+    if cause is None:
+        yield from cell.found
+        return
+    for each in (cause, *cause.ties):
+        if len(each.candidate.change) == 1:
+            yield from each.candidate.change
 
 
 def _line(decision: str, found: Sequence[Reading]) -> Line:

@@ -15,11 +15,10 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import CANONICAL_NAMES
-from conformance.judge.attribution import read_under
 from conformance.judge.evidence import Change, Evidence
 from conformance.judge.explanation import CANONICAL
 from conformance.judge.joint import among
-from conformance.judge.probing import common
+from conformance.judge.probing import common, read_under
 from conformance.judge.reading import Probe, Reading
 from conformance.oracle.evaluate import evaluate
 from conformance.own.declaring import Declared

@@ -107,7 +107,7 @@ DIAGNOSES: dict[str, str] = {
     ),
     "tf32": (
         "would conform if it rounds the operands of matrix products to tf32; "
-        "fix: set the precision of matrix products to the highest, if that is not wanted"
+        "fix: set the precision of matrix products to highest if this is not intended"
     ),
     "unheard_of": "",
 }

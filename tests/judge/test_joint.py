@@ -238,7 +238,7 @@ def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
         cells += [cell(whole, {}), reply(masked, weights @ masked.value)]
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["profile"]) == ("weights_in_bfloat16", {"prob": "bfloat16"})
-    assert record["sentence"] == "would conform if it rounds the weights to bfloat16 before they meet the values"
+    assert record["sentence"] == "would conform if it rounds the weights to bfloat16 before the product with V"
     assert (record["condition"], len(record["cells"])) == ("only with a mask", 5)
 
 
@@ -249,7 +249,7 @@ def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str
     cells = [reply(each, round_to(evaluate(each).reply["output"].values, dtype)) for each in whole]
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["ties"]) == (f"results_in_{dtype}", [])
-    assert record["sentence"] == f"would conform if it rounds results to {dtype}, those of projections too"
+    assert record["sentence"] == f"would conform if it rounds results to {dtype}, including those of projections"
 
 
 def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> None:

@@ -169,7 +169,7 @@ def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> 
     assert not any("odd" in pattern for pattern in patterns)
 
 
-HALF = "it would conform if it rounds the weights to float16 before they meet the values"
+HALF = "it would conform if it rounds the weights to float16 before the product with V"
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
