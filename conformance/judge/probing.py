@@ -130,7 +130,7 @@ def _reading(probe: Probe, cell: Evidence, cause: Cause | None, decisions: Colle
         return read(probe, probe.dialect, decisions=decisions)
     change = cell.found[:1] if cause is None else (_shown(cell, cause) or cause.candidate.change)
     dialect = probe.under(change) if change else None
-    return read(probe, dialect, _alike(cause, cell), decisions)
+    return read(probe, dialect, _not_told_apart(cause, cell), decisions)
 
 
 def _shown(cell: Evidence, cause: Cause) -> Change:
@@ -145,7 +145,7 @@ def _shown(cell: Evidence, cause: Cause) -> Change:
     return tuple(seen[0][:1]) if all(seen) else ()
 
 
-def _alike(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
+def _not_told_apart(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
     """The single ways that explain the reply and that the diagnosis does not tell apart."""
     if cause is None:
         yield from cell.found
