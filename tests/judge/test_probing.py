@@ -226,7 +226,8 @@ def test_a_known_deviation_is_accepted_and_still_told() -> None:
 
 def test_a_reply_that_nothing_explains_is_unexplained() -> None:
     wrong = probe("plain", {})
-    doubled = {"output": replace(wrong.actual["output"], bits=wrong.actual["output"].bits * np.float32(2))}
+    output = wrong.suspect().actual["output"]
+    doubled = {"output": replace(output, bits=output.bits * np.float32(2))}
     found = portray([replace(wrong, actual=doubled), probe("dead", {})])
     assert found.unexplained == ("plain",)
 
