@@ -162,8 +162,8 @@ def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
         judged.declared,
         judged.profile,
         judged.actual,
-        accepted,
-        opposite,
+        accepted=accepted,
+        opposite=opposite,
     )
 
 

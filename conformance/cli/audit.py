@@ -8,11 +8,12 @@ from typing import Any
 
 from conformance import places
 from conformance.cli.choice import load_cases
+from conformance.deviations.names import INVISIBLE
 from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.tiers import lost, routes
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.judge.pairs import FACETS, Pair, missing_pairs
-from conformance.judge.power import FACTOR, INVISIBLE, SHARP, Power, Sight, power
+from conformance.judge.power import FACTOR, SHARP, Power, Sight, power
 from conformance.spec.case import Case
 from conformance.spec.counting import counted
 from conformance.spec.materialise import materialise

@@ -86,7 +86,7 @@ class Evidence:
             return True
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Suspect(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
+        return self.suspect().explained_by(self.under(change))
 
     def suspect(self) -> Suspect:
         """
@@ -103,7 +103,7 @@ class Evidence:
         """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Suspect(self.problem, self.declared, self.profile, self.actual).held_by(self.under(change))
+        return self.suspect().held_by(self.under(change))
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """
