@@ -8,7 +8,7 @@ from math import inf
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import has_row
 from conformance.deviations.names import USUAL_BITS
-from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
+from conformance.judge.arithmetic import Arithmetic, tightest
 from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
@@ -136,10 +136,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
 
 
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
-    """The pairs with a decision that was found before, of which the other is another answer beside it."""
-    others = (other for other in every if other[0] != one[0])
+    """The pairs with a decision that was found before that explain a cell, and are another answer than it alone."""
     taken = one in every or (one[1] != CANONICAL and not has_row(*one))
-    return ((one, other) for other in others if taken and cell.tells_apart((one, other), (one,)))
+    others = (other for other in every if taken and other[0] != one[0])
+    explaining = ((one, other) for other in others if cell.explained_by((one, other)))
+    return (pair for pair in explaining if cell.tells_apart(pair, (one,)))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:
@@ -153,6 +154,4 @@ def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Ite
         furthest = max(same, key=lambda cell: cell.excess)
         measured = [*same[:MEASURED], furthest]
         passing = [cell for cell in conforming if cell.facts.dtype == dtype]
-        free = [each for each in ARITHMETIC if not any(each.contradicts(cell) for cell in passing)]
-        found = tightest(measured, free) or tightest(measured)
-        yield from (Candidate(arithmetic=each) for each in found)
+        yield from (Candidate(arithmetic=each) for each in tightest(measured, passing))
