@@ -76,6 +76,9 @@ class Arithmetic:
 
         It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
         """
+        return cell.of_reply.once(("rms", self.name), lambda: self._rms(cell))
+
+    def _rms(self, cell: Evidence) -> float | None:
         profile = self.of(cell.profile)
         if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
@@ -96,6 +99,9 @@ class Arithmetic:
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
+        return cell.of_call.once(("too coarse", self.name), lambda: self._contradicts(cell))
+
+    def _contradicts(self, cell: Evidence) -> bool:
         profile = self.of(cell.profile)
         if profile is None:
             return False

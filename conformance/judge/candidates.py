@@ -98,8 +98,12 @@ def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
     """The decisions that explain some of these cells when a number is put in, with the number, each once."""
     told: dict[Way, None] = {}
     for cell in _most_telling(cells):
-        told |= dict.fromkeys(way for way in solved(cell.suspect()) if way not in cell.found)
+        told |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
     yield from (Candidate((way,)) for way in told)
+
+
+def _solved(cell: Evidence) -> tuple[Way, ...]:
+    return cell.of_reply.once("solved", lambda: tuple(solved(cell.suspect())))
 
 
 def _most_telling(cells: Sequence[Evidence]) -> list[Evidence]:
