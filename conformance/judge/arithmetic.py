@@ -77,6 +77,9 @@ class Arithmetic:
 
         It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
         """
+        return cell.of_reply.once(("rms", self.name), lambda: self._rms(cell))
+
+    def _rms(self, cell: Evidence) -> float | None:
         profile = self.of(cell.profile)
         if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
@@ -97,6 +100,9 @@ class Arithmetic:
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
+        return cell.of_call.once(("too coarse", self.name), lambda: self._contradicts(cell))
+
+    def _contradicts(self, cell: Evidence) -> bool:
         profile = self.of(cell.profile)
         if profile is None:
             return False
@@ -162,21 +168,28 @@ ARITHMETIC: tuple[Arithmetic, ...] = tuple(
 """Of several that explain a cell, the tightest is named."""
 
 
-def tightest(cells: Sequence[Evidence], among: Sequence[Arithmetic] = ARITHMETIC) -> list[Arithmetic]:
+def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[Arithmetic]:
     """
     The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
 
     The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
     Where most replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
+
+    conforming: of what none of these speaks against, if there is any such arithmetic.
     """
     narrower = [dtype for dtype in STORED if 2 * sum(lies_on(dtype, cell) for cell in cells) > len(cells)]
-    among = [each for each in among if all(each.stores_in(dtype) for dtype in narrower)]
+    among = [each for each in ARITHMETIC if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
-    most = max((len(seen) for seen in found.values()), default=0)
-    off = {
-        each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in seen)
-        for each, seen in found.items()
-        if 0 < len(seen) == most
-    }
+    most = _most({each: len(seen) for each, seen in found.items()}, conforming)
+    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in most}
     least = min(off.values(), default=0.0)
     return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:SHOWN]
+
+
+def _most(counts: Mapping[Arithmetic, int], conforming: Sequence[Evidence]) -> list[Arithmetic]:
+    """Those that explain most of what nothing speaks against, else most of all; few of them are held against all."""
+    levels = [[each for each in counts if counts[each] == count] for count in sorted({*counts.values()} - {0})[::-1]]
+    for level in levels:
+        if free := [each for each in level if not any(each.contradicts(cell) for cell in conforming)]:
+            return free
+    return levels[0] if levels else []

@@ -9,7 +9,7 @@ from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import has_row
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import USUAL_BITS
-from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
+from conformance.judge.arithmetic import Arithmetic, tightest
 from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
@@ -100,8 +100,12 @@ def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
     """The decisions that explain some of these cells when a number is put in, with the number, each once."""
     told: dict[Way, None] = {}
     for cell in _most_telling(cells):
-        told |= dict.fromkeys(way for way in solved(cell.suspect()) if way not in cell.found)
+        told |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
     yield from (Candidate((way,)) for way in told)
+
+
+def _solved(cell: Evidence) -> tuple[Way, ...]:
+    return cell.of_reply.once("solved", lambda: tuple(solved(cell.suspect())))
 
 
 def _most_telling(cells: Sequence[Evidence]) -> list[Evidence]:
@@ -143,10 +147,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
 
 
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
-    """The pairs with a decision that was found before, of which the other is another answer beside it."""
-    others = (other for other in every if other[0] != one[0])
+    """The pairs with a decision that was found before that explain a cell, and are another answer than it alone."""
     taken = one in every or (one[1] != CANONICAL and not has_row(*one))
-    return ((one, other) for other in others if taken and cell.tells_apart((one, other), (one,)))
+    others = (other for other in every if taken and other[0] != one[0])
+    explaining = ((one, other) for other in others if cell.explained_by((one, other)))
+    return (pair for pair in explaining if cell.tells_apart(pair, (one,)))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:
@@ -160,6 +165,4 @@ def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Ite
         furthest = max(same, key=lambda cell: cell.excess)
         measured = [*same[:MEASURED], furthest]
         passing = [cell for cell in conforming if cell.facts.dtype == dtype]
-        free = [each for each in ARITHMETIC if not any(each.contradicts(cell) for cell in passing)]
-        found = tightest(measured, free) or tightest(measured)
-        yield from (Candidate(arithmetic=each) for each in found)
+        yield from (Candidate(arithmetic=each) for each in tightest(measured, passing))
