@@ -169,9 +169,12 @@ def everyday(session: nox.Session) -> None:
 
 @nox.session
 def benchmark(session: nox.Session) -> None:
-    """Print where the time of a full run goes: the frameworks' own, and ours."""
+    """Print where the time of a run goes, what other tools take for the same cases, and how a run grows."""
     install_frameworks(session, "all")
+    install(session, "pytest", "polygraphy")
     session.run("python", "benchmarks/whole_run.py", *session.posargs)
+    session.run("python", "benchmarks/peers.py")
+    session.run("python", "benchmarks/growth.py")
 
 
 @nox.session
