@@ -61,8 +61,8 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
         root = case_root(paths)
     else:
         root = places.cases()
-    meant = tuple(paths) or (root,)
-    cases = _loaded(meant, root, _stamp(meant, root))
+    files = tuple(paths) or (root,)
+    cases = _loaded(files, root, _stamp(files, root))
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
     if not cases:

@@ -1,7 +1,7 @@
 """Diagnosis of a run: the judged cells of each subject are kept until its failures are explained together."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -68,24 +68,28 @@ class Diagnosing:
         if evidence is not None:
             self._seen.setdefault(subject, []).append(evidence)
 
-    def records(self, subjects: Mapping[str, Subject]) -> Iterator[Record]:
+    def records(self, subjects: Mapping[str, Subject], names: Collection[str]) -> Iterator[Record]:
         """
-        One record for each subject with failures or exceptions.
+        One record for each of the named subjects with failures or exceptions; what was kept of them is dropped.
 
         What is found of a subject is told of its dense form: the causes are suspected first there, and what has none
         makes chance of some.
         """
         forms: dict[str, Diagnosis] = {}
-        names = sorted({*self._seen, *self._lost}, key=lambda name: (subjects[name].dense, self._order(name)))
-        for name in names:
-            cells = self._seen.get(name, [])
-            failing = sum(cell.actual is not None for cell in cells)
-            if not failing and name not in self._lost:
-                continue
+        known = [name for name in self._asked if name in names]
+        for name in sorted(known, key=lambda name: subjects[name].dense):
+            yield from self._record(name, subjects[name], forms)
+        for name in known:
+            for kept in (self._seen, self._unsteady, self._lost, self._answered):
+                kept.pop(name, None)
+
+    def _record(self, name: str, subject: Subject, forms: dict[str, Diagnosis]) -> Iterator[Record]:
+        cells = self._seen.get(name, [])
+        failing = sum(cell.actual is not None for cell in cells)
+        if failing or name in self._lost:
             started = time.thread_time()
             found: dict[str, Any] = {"causes": [], "unexplained": []}
             if failing:
-                subject = subjects[name]
                 form = replace(subject, dense=False).name
                 other = forms.get(form, Diagnosis((), ()))
                 unsteady = (*self._unsteady.get(name, ()), *other.unexplained)
@@ -95,9 +99,6 @@ class Diagnosing:
             found["errors"] = list(self._errors(name))
             seconds = time.thread_time() - started
             yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
-
-    def _order(self, name: str) -> int:
-        return list(self._asked).index(name)
 
     def _errors(self, name: str) -> Iterator[dict[str, Any]]:
         """The exceptions of a subject by their root, with the condition that such calls meet and no others."""

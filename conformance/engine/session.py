@@ -7,7 +7,7 @@ it does not accept, and of a few others, wait for the second look that a worker 
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -130,10 +130,10 @@ class Session:
             raise
         except StopRun:
             self._settle_all()
-            self._diagnose()
+            self._diagnose(self._by_name)
             raise
         self._settle_all()
-        self._diagnose()
+        self._diagnose(self._by_name)
         self._remember()
 
     @property
@@ -195,13 +195,17 @@ class Session:
             self.restore(record)
             self._replayed[key] = record
             self._write(record)
-        self._diagnoses += known.diagnoses
+        self._say_diagnosis(known.diagnoses)
         self._whole |= set(plan.subjects)
 
-    def _diagnose(self) -> None:
-        self._recall()
-        self._diagnoses += self._diagnosing.records(self._by_name)
-        for record in self._diagnoses:
+    def _diagnose(self, names: Collection[str]) -> None:
+        """Explain the failures of these subjects together, and log what was found."""
+        self._recall(names)
+        self._say_diagnosis(self._diagnosing.records(self._by_name, names))
+
+    def _say_diagnosis(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._diagnoses.append(record)
             self.log.append(record)
 
     def _remember(self) -> None:
@@ -215,9 +219,11 @@ class Session:
                 diagnoses = [record for record in self._diagnoses if record["subject"] in plan.subjects]
                 self.results.keep(plan, cells, diagnoses, self.folder)
 
-    def _recall(self) -> None:
-        """What was judged before the run was cut, of subjects with failures, is evidence as well."""
-        failing = {record["subject"] for record in self.records if record["verdict"] == "fail"}
+    def _recall(self, names: Collection[str]) -> None:
+        """What was judged before the run was cut, of those of these subjects with failures, is evidence as well."""
+        if not self.done:
+            return
+        failing = {record["subject"] for record in self.records if record["verdict"] == "fail"} & {*names}
         cases = {case.id: case for case in self.cases}
         for (case, name), record in self.done.items():
             if name in failing:
@@ -321,6 +327,8 @@ class Session:
             self.further.update(question.purpose for question in questions)
             return [self._job(served, question.cell, question) for question in questions]
         self._settle(look)
+        if served.plan.parts == 1:  # of a subject whose cases are shared between workers, at the end
+            self._diagnose(served.plan.subjects)
         return ()
 
     def _further_look(self, look: SecondLook, controls: Controls) -> list[Question]:

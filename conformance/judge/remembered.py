@@ -28,7 +28,7 @@ class Remembered:
 
 
 Shared = dict[Hashable, Remembered]
-"""By call, and by call and reply; of calls that are kept as long as this is, since a call is known by its objects."""
+"""By call, and by call and reply; a call is known by the object that says what is declared for it."""
 
 
 def call_key(case: str, problem: Problem, declared: Expectation, profile: Profile) -> Hashable:
@@ -38,7 +38,7 @@ def call_key(case: str, problem: Problem, declared: Expectation, profile: Profil
         + (each.attached, digest(each.values))
         for each in problem.groups
     )
-    return case, groups, problem.outputs, id(declared), profile
+    return case, groups, problem.outputs, declared, profile
 
 
 def reply_key(actual: Mapping[str, Tensor]) -> Hashable:
