@@ -113,6 +113,7 @@ class Session:
         self._replayed: dict[Key, Record] = {}
         self._whole: set[str] = set()
         self._diagnoses: list[Record] = []
+        self._diagnosed: set[str] = set()
 
     def run(self, pool: Pool) -> None:
         """
@@ -199,9 +200,11 @@ class Session:
         self._whole |= set(plan.subjects)
 
     def _diagnose(self, names: Collection[str]) -> None:
-        """Explain the failures of these subjects together, and log what was found."""
-        self._recall(names)
-        self._say_diagnosis(self._diagnosing.records(self._by_name, names))
+        """Explain the failures of each of these subjects together, once, and log what was found."""
+        left = {*names} - self._diagnosed
+        self._diagnosed |= left
+        self._recall(left)
+        self._say_diagnosis(self._diagnosing.records(self._by_name, left))
 
     def _say_diagnosis(self, records: Iterable[Record]) -> None:
         for record in records:
