@@ -73,7 +73,10 @@ def _name_file(declared: Declared, started: Sequence[str]) -> None:
     """Say on stderr by which file interpreters are started that the command line does not name."""
     if started:
         told = ", ".join(f"{name} = {printable(declared.environments[name])[:MAX_PATH]}" for name in started)
-        print(f"conformance: {printable(str(declared.file))} names the environments that are used: {told}", file=sys.stderr)
+        print(
+            f"conformance: {printable(str(declared.file))} names the environments that are used: {told}",
+            file=sys.stderr,
+        )
 
 
 def without_dense(offer: Offer, patterns: Sequence[str]) -> Offer:

@@ -33,6 +33,7 @@ from conformance.spec.glob import matches, near_glob
 from conformance.spec.materialise import materialise
 from conformance.spec.texts import printable, shown
 
+
 def repro(arguments: argparse.Namespace) -> int:
     """Write the folder and say how to run it."""
     see_run(arguments.run)

@@ -52,7 +52,7 @@ def marked(mark: str) -> set[int]:
 def _pids() -> Iterator[int]:
     if sys.platform == "linux":
         with suppress(OSError):
-            yield from (int(name) for name in os.listdir("/proc") if name.isdecimal())
+            yield from (int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal())
 
 
 def _parents() -> Iterator[tuple[int, int]]:

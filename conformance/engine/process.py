@@ -1,8 +1,8 @@
 """
 One worker process: started, spoken to, listened to, and ended with everything that it started.
 
-It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input and output carry the
-protocol; of standard error a tail is kept.
+It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input
+and output carry the protocol; of standard error a tail is kept.
 """
 
 import asyncio

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, field_validator
 
 from conformance.bridge.values import real
-from conformance.engine.evidence import odd_evidence
 from conformance.engine.environments import install_command
+from conformance.engine.evidence import odd_evidence
 from conformance.judge.verdict import Verdict
 from conformance.spec import refusals
 

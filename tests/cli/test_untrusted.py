@@ -64,7 +64,10 @@ EDITS: dict[str, tuple[Edit, str]] = {
         lambda found: kind(found, "cell").update(covered_by=["known.yaml:3"]),
         "covered_by: expected a mapping, got ['known.yaml:3']",
     ),
-    "a route of numbers": (lambda found: kind(found, "cell").update(route=[5]), "expected a mapping, got 5 (at route.0)"),
+    "a route of numbers": (
+        lambda found: kind(found, "cell").update(route=[5]),
+        "expected a mapping, got 5 (at route.0)",
+    ),
     "a pattern of none": (
         lambda found: kind(found, "cell").update(pattern={"beyond": 1, "elements": 0}),
         "elements: expected at least 1, got 0",
@@ -75,7 +78,9 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 @pytest.mark.parametrize("name", EDITS)
 @pytest.mark.parametrize(
-    "words", [("report", "RUN"), ("repro", "RUN", CASE, "numpy.sdpa"), ("known", "update", "--from", "RUN")], ids=" ".join
+    "words",
+    [("report", "RUN"), ("repro", "RUN", CASE, "numpy.sdpa"), ("known", "update", "--from", "RUN")],
+    ids=" ".join,
 )
 def test_a_log_that_no_run_wrote_is_refused_with_its_line(
     name: str, words: tuple[str, ...], ran: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -115,9 +120,17 @@ def test_reports_are_not_written_through_links(ran: Path, tmp_path: Path) -> Non
 
 def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Path) -> None:
     settings = {
-        **{"LD_PRELOAD": "/tmp/evil.so", "PATH": "/tmp", "PYTHONPATH": "/tmp", "OMP_TOOL_LIBRARIES": "evil"},
-        **{"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "x", "XLA_FLAGS": "--xla_dump_to=/tmp", "KERAS_HOME": "x"},
-        **{"OMP_NUM_THREADS": "2", "ATEN_CPU_CAPABILITY": "avx2", "JAX_ENABLE_X64": "1", "BASH_ENV": "x"},
+        "LD_PRELOAD": "/x/evil.so",
+        "PATH": "/x",
+        "PYTHONPATH": "/x",
+        "OMP_TOOL_LIBRARIES": "evil",
+        "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "x",
+        "XLA_FLAGS": "--xla_dump_to=x",
+        "KERAS_HOME": "x",
+        "OMP_NUM_THREADS": "2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "JAX_ENABLE_X64": "1",
+        "BASH_ENV": "x",
     }
 
     def edit(found: list[dict[str, Any]]) -> None:
@@ -137,17 +150,23 @@ def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Pat
     assert f"Again with the harness: conformance run -a numpy.sdpa -k '{CASE}'" in done.stdout
     facts = json.loads((tmp_path / "script" / "facts.json").read_text(encoding="utf-8"))
     assert facts["environment"] == {
-        **{"OMP_NUM_THREADS": "2", "ATEN_CPU_CAPABILITY": "avx2", "JAX_ENABLE_X64": "1"},
+        "OMP_NUM_THREADS": "2",
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "JAX_ENABLE_X64": "1",
         "CUDA_VISIBLE_DEVICES": "-1",
     }
-    assert harmless(settings) == {name: facts["environment"][name] for name in facts["environment"] if "CUDA" not in name}
+    assert harmless(settings) == {
+        name: facts["environment"][name] for name in facts["environment"] if "CUDA" not in name
+    }
 
 
 def test_a_command_in_a_log_that_is_none_is_told(ran: Path, tmp_path: Path) -> None:
     folder = edited(ran, tmp_path, lambda found: found[0].update(command=["conformance", "run", "--help"]))
     done = conformance("repro", str(folder), CASE, "numpy.sdpa", cwd=tmp_path)
     assert done.returncode == 4
-    assert "the run log holds a command that is none: conformance run --help; name the cases with --cases" in done.stderr
+    assert (
+        "the run log holds a command that is none: conformance run --help; name the cases with --cases" in done.stderr
+    )
 
 
 def test_a_project_is_looked_for_in_its_repository_alone(tmp_path: Path) -> None:
@@ -180,7 +199,10 @@ def test_the_file_that_starts_an_interpreter_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[tool.conformance.environments]\nold = "~nouser/x"\n', "old = '~nouser/x': Could not determine home directory"),
+        (
+            '[tool.conformance.environments]\nold = "~nouser/x"\n',
+            "old = '~nouser/x': Could not determine home directory",
+        ),
         ('[tool.conformance.environments]\nold = "a\\u0000b"\n', "old = 'a\\x00b': expected NAME"),
         ("tool = 3\n", "tool is no table; [tool.conformance.environments] is a table of NAME"),
         ("a = " + "[" * 5000, "pyproject.toml: nested too deep"),
@@ -208,6 +230,8 @@ def test_an_interpreter_that_can_be_none_is_unusable(python: str, reason: str) -
 
 def test_the_start_timeout_is_an_option(tmp_path: Path) -> None:
     assert Limits().start == options.START
-    done = conformance("run", "-a", str(FAKES / "import_hangs.py"), "-k", CASE, "--start-timeout", "1", "--out", str(tmp_path / "out"))
+    done = conformance(
+        "run", "-a", str(FAKES / "import_hangs.py"), "-k", CASE, "--start-timeout", "1", "--out", str(tmp_path / "out")
+    )
     assert done.returncode == 7
     assert "did not start: was not ready after 1 s" in done.stdout

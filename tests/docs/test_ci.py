@@ -130,7 +130,9 @@ def test_the_action_fails_as_the_command_does(judged: Path) -> None:
 
 def test_the_action_imports_nothing_from_the_checkout(judged: Path) -> None:
     for name in ("platform", "hashlib", "pip", "conformance", "argparse"):
-        (judged / f"{name}.py").write_text(f"raise SystemExit('{name} of the checkout was imported')\n", encoding="utf-8")
+        (judged / f"{name}.py").write_text(
+            f"raise SystemExit('{name} of the checkout was imported')\n", encoding="utf-8"
+        )
     done = act(judged, "run -a numpy.sdpa -k 'masks/attention_2d/square_prefix*'")
     assert (done.returncode, "of the checkout" in done.stderr) == (0, False), done.stderr
     assert named(judged, "run")["key"]

@@ -35,7 +35,10 @@ def test_honest_answers_are_believed(job: Job) -> None:
     ("change", "said"),
     [
         ({"outputs": {}}, "replied without output; the call asks for output"),
-        ({"outputs": {"output": OUTPUT, "weights": OUTPUT}}, "replied with 'weights', which nobody asked for; the call"),
+        (
+            {"outputs": {"output": OUTPUT, "weights": OUTPUT}},
+            "replied with 'weights', which nobody asked for; the call",
+        ),
         ({"outputs": {"outptu": OUTPUT}}, "replied without output and with 'outptu', which nobody asked for"),
         ({"declaration": None}, "replied without a declaration"),
         ({"error": ERROR}, "replied, and told an error"),
@@ -66,8 +69,14 @@ def test_how_deep_a_value_may_be_nested(job: Job) -> None:
 
 
 HELLO: dict[str, Any] = {
-    **{"protocol": 1, "digest": "x", "python": "3.11", "versions": {"numpy": "2"}, "device": "cpu"},
-    **{"evidence": {}, "cpu": 0.5, "peak": 3},
+    "protocol": 1,
+    "digest": "x",
+    "python": "3.11",
+    "versions": {"numpy": "2"},
+    "device": "cpu",
+    "evidence": {},
+    "cpu": 0.5,
+    "peak": 3,
 }
 
 

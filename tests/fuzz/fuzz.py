@@ -162,7 +162,10 @@ class Session:
         before = self.counts[reader.name]
         if invented:
             made_up(
-                reader, self.seed, invented, lambda content: self.read(reader, before - self.counts[reader.name] - 1, content)
+                reader,
+                self.seed,
+                invented,
+                lambda content: self.read(reader, before - self.counts[reader.name] - 1, content),
             )
 
 
@@ -201,8 +204,8 @@ def main(words: Sequence[str]) -> int:
             session.run(reader, count)
             failed = sum(failure.reader == name for failure in session.failures)
             print(
-                f"{name}: seed {options.seed}, {session.counts[name]} inputs, {session.refused[name]} refused, {failed} failed, "
-                f"slowest {session.slowest[name]:.2f} s, {time.monotonic() - started:.0f} s in all",
+                f"{name}: seed {options.seed}, {session.counts[name]} inputs, {session.refused[name]} refused, "
+                f"{failed} failed, slowest {session.slowest[name]:.2f} s, {time.monotonic() - started:.0f} s in all",
                 flush=True,
             )
     finally:
@@ -231,8 +234,6 @@ def _again(options: argparse.Namespace, shelf: Shelf) -> int:
     sys.stdout.buffer.write(content + b"\n")
     print(bears(reader, shelf, content)[0] or "is borne")
     return 0
-
-
 
 
 if __name__ == "__main__":

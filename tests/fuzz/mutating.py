@@ -3,8 +3,8 @@
 import copy
 import json
 import random
-from functools import cache
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import yaml
@@ -14,21 +14,114 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 TOKENS = (
-    *(b"\0", b"\xff", b"\xc3", b"\r", b"\t", b"\x1b[31m", b"\xed\xa0\x80", b"\\ud800", b"\\u0000", b"\xe2\x80\xae", b"\xef\xbb\xbf"),
+    *(
+        b"\0",
+        b"\xff",
+        b"\xc3",
+        b"\r",
+        b"\t",
+        b"\x1b[31m",
+        b"\xed\xa0\x80",
+        b"\\ud800",
+        b"\\u0000",
+        b"\xe2\x80\xae",
+        b"\xef\xbb\xbf",
+    ),
     *(b"null", b"~", b"true", b"-1", b"0", b"1e999", b"-.inf", b".nan", b"NaN", b"9" * 70, b"9" * 5000, b"''", b'""'),
-    *(b"[]", b"{}", b"[[", b"}}", b"[" * 40, b"{a: " * 30, b"- " * 30, b": ", b"&a ", b"*a", b"!!python/name:os.system "),
-    *(b"*?" * 9 + b"zz", b"a" * 5000, b"../../x", b"/dev/zero", b"~nouser/x", b"::error::", b"x-", b"matrix: {a.b: [1]}"),
+    *(
+        b"[]",
+        b"{}",
+        b"[[",
+        b"}}",
+        b"[" * 40,
+        b"{a: " * 30,
+        b"- " * 30,
+        b": ",
+        b"&a ",
+        b"*a",
+        b"!!python/name:os.system ",
+    ),
+    *(
+        b"*?" * 9 + b"zz",
+        b"a" * 5000,
+        b"../../x",
+        b"/dev/zero",
+        b"~nouser/x",
+        b"::error::",
+        b"x-",
+        b"matrix: {a.b: [1]}",
+    ),
 )
 """Bytes that are put anywhere."""
 
 VALUES: tuple[Any, ...] = (
-    *(None, True, False, 0, -1, 1, 2, 7, 13, 2**31, 2**63, 10**70, -0.5, 0.1, 1e308, 1e-320, float("inf"), float("nan")),
-    *("", "a", "nan", "inf", "null", "x" * 5000, "a\0b", "\udce9", "\x1b]0;t\x07", "../x.npz", "~nouser/x", "*?" * 9 + "zz", "1e5"),
-    *([], {}, [[]], [{}], [1, [2]], {"a": 1}, {"kind": "causal"}, [[{"a": 1}]], ["a", 1], [["a"]], [["a", "b", "c"]], {"": {}}),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1,
+        2,
+        7,
+        13,
+        2**31,
+        2**63,
+        10**70,
+        -0.5,
+        0.1,
+        1e308,
+        1e-320,
+        float("inf"),
+        float("nan"),
+    ),
+    *(
+        "",
+        "a",
+        "nan",
+        "inf",
+        "null",
+        "x" * 5000,
+        "a\0b",
+        "\udce9",
+        "\x1b]0;t\x07",
+        "../x.npz",
+        "~nouser/x",
+        "*?" * 9 + "zz",
+        "1e5",
+    ),
+    *(
+        [],
+        {},
+        [[]],
+        [{}],
+        [1, [2]],
+        {"a": 1},
+        {"kind": "causal"},
+        [[{"a": 1}]],
+        ["a", 1],
+        [["a"]],
+        [["a", "b", "c"]],
+        {"": {}},
+    ),
 )
 """What is put in the place of a value."""
 
-KEYS = ("", "a", "kind", "format", "matrix", "x-y", "masks.0.seed", "inputs.seed", "a\0b", "\udce9", "k" * 5000, "0", "null")
+KEYS = (
+    "",
+    "a",
+    "kind",
+    "format",
+    "matrix",
+    "x-y",
+    "masks.0.seed",
+    "inputs.seed",
+    "a\0b",
+    "\udce9",
+    "k" * 5000,
+    "0",
+    "null",
+)
 """What a key is renamed to."""
 
 
@@ -36,7 +129,7 @@ def mutated(rng: Rng, corpus: Sequence[bytes], kind: str) -> bytes:
     """One of the files with one change or several."""
     content = rng.choice(corpus)
     changes = 1 + int(rng.expovariate(0.7))
-    if rng.random() < 0.6:  # noqa: PLR2004 - more often inside the structure: bytes rarely get past a parser
+    if rng.random() < 0.6:
         return STRUCTURED[kind](rng, content, changes)
     for _ in range(changes):
         content = _bytes(rng, content, corpus)
@@ -59,7 +152,7 @@ def _bytes(rng: Rng, content: bytes, corpus: Sequence[bytes]) -> bytes:
             piece[::-1],
         )
     )
-    return content[:start] if rng.random() < 0.05 else content[:start] + middle + content[end:]  # noqa: PLR2004
+    return content[:start] if rng.random() < 0.05 else content[:start] + middle + content[end:]
 
 
 def _yaml(rng: Rng, content: bytes, changes: int) -> bytes:
@@ -89,9 +182,9 @@ def _lines(rng: Rng, content: bytes, changes: int) -> bytes:
     for _ in range(changes):
         number = rng.randrange(len(lines))
         move = rng.random()
-        if move < 0.75:  # noqa: PLR2004 - mostly a record is changed
+        if move < 0.75:
             lines[number] = _json(rng, lines[number], 1) + b"\n"
-        elif move < 0.85:  # noqa: PLR2004
+        elif move < 0.85:
             lines.insert(number, rng.choice(lines))
         elif len(lines) > 1:
             del lines[number]
@@ -135,12 +228,12 @@ def changed(rng: Rng, data: Any, changes: int) -> Any:
             holder[key] = copy.deepcopy(rng.choice(VALUES))
         elif move == 1:
             del holder[key]
-        elif move == 2:  # noqa: PLR2004
+        elif move == 2:
             other, at = rng.choice(places)
             holder[key] = copy.deepcopy(other[at])
         elif isinstance(holder, dict):
             new = rng.choice((*KEYS, *(str(at) for _, at in places[:50])))
-            holder[new] = holder.pop(key) if move == 3 else copy.deepcopy(rng.choice(VALUES))  # noqa: PLR2004
+            holder[new] = holder.pop(key) if move == 3 else copy.deepcopy(rng.choice(VALUES))
         else:
             holder.insert(key, copy.deepcopy(rng.choice((holder[key], *VALUES))))
     return root[""]

@@ -269,7 +269,9 @@ class Reader:
 
 
 READERS = (
-    Reader("cases", "yaml", 42, read_cases, ("cases", "defaults", "name", "operator", "sdpa", "batch", "masks", "inputs")),
+    Reader(
+        "cases", "yaml", 42, read_cases, ("cases", "defaults", "name", "operator", "sdpa", "batch", "masks", "inputs")
+    ),
     Reader("known", "yaml", 18, read_known, ("deviations", "subject", "when", "delta", "accept", "reason", "link")),
     Reader("logs", "jsonl", 14, read_log, ("run", "started", "cases", "subjects", "command", "versions")),
     Reader("baselines", "json", 10, read_baseline, ("environments", "cases", "subjects", "cells", "verdict")),
@@ -277,5 +279,3 @@ READERS = (
     Reader("arrays", "raw", 5, read_arrays),
     Reader("thorough", "raw", 3, read_thorough),
 )
-
-

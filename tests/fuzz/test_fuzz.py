@@ -58,7 +58,6 @@ def _takes_memory(_shelf: Shelf, _content: bytes) -> int:
     return len(b"x" * (400 << 20)) * 0
 
 
-
 @pytest.mark.parametrize(
     ("read", "said"),
     [

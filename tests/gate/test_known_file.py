@@ -109,13 +109,22 @@ def test_the_packaged_list_is_readable_and_every_entry_has_a_reason_and_a_link()
 @pytest.mark.parametrize(
     ("content", "mistake"),
     [
-        (GOOD.encode().replace(b"A fully", b"caf\xe9"), "6:16: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8"),
+        (
+            GOOD.encode().replace(b"A fully", b"caf\xe9"),
+            "6:16: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8",
+        ),
         (b"#" * (2**20 + 1), "1:1: the file has 1048577 bytes; at most 1048576 are read"),
         (b"", "1:1: the file is empty; expected format and deviations"),
         (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[head_dim]]"), "4:27: item 1 is missing here"),
         (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing here"),
-        (GOOD.encode().replace(b"dead_row: true", b"sizes_equal: [[a, b, c]]"), "expected at most 2 items, got ['a', 'b', 'c']"),
-        (GOOD.encode().replace(b"dead_row: true", b"sizes_multiple: {head_dim: 0}"), "4:39: head_dim: expected at least 1, got 0"),
+        (
+            GOOD.encode().replace(b"dead_row: true", b"sizes_equal: [[a, b, c]]"),
+            "expected at most 2 items, got ['a', 'b', 'c']",
+        ),
+        (
+            GOOD.encode().replace(b"dead_row: true", b"sizes_multiple: {head_dim: 0}"),
+            "4:39: head_dim: expected at least 1, got 0",
+        ),
         (GOOD.encode().replace(b"cannot reshape", b"'a{99999999999}'"), "11:39: message: no regular expression: "),
     ],
 )

@@ -68,10 +68,24 @@ class Attacker:
             self.raw(PREFIX.pack(MAGIC, len(head), len(body)) + head + body)
 
         names = {
-            **{"fields": fields, "tensors": dict(honest.tensors), "number": number, "profile": declaration.get("profile")},
-            **{"declared": declared, "frame": frame, "send": self.send, "raw": self.raw, "header": self.header},
-            **{"answers": self.answers, "nested": nested, "EMPTY": EMPTY, "Tensor": Tensor, "np": np},
-            **{"os": os, "time": time, "MAGIC": MAGIC, "PREFIX": PREFIX},
+            "fields": fields,
+            "tensors": dict(honest.tensors),
+            "number": number,
+            "profile": declaration.get("profile"),
+            "declared": declared,
+            "frame": frame,
+            "send": self.send,
+            "raw": self.raw,
+            "header": self.header,
+            "answers": self.answers,
+            "nested": nested,
+            "EMPTY": EMPTY,
+            "Tensor": Tensor,
+            "np": np,
+            "os": os,
+            "time": time,
+            "MAGIC": MAGIC,
+            "PREFIX": PREFIX,
         }
         exec(CODE, names)  # noqa: S102 - the table of attacks is ours
 
@@ -100,8 +114,6 @@ class Attacker:
             self.say(bye, 0)
         else:
             write(self.answers, bye)
-
-
 
 
 if __name__ == "__main__":

@@ -127,7 +127,9 @@ def _reason(place: Path) -> str:
     except OSError:
         return "there is no log"
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    said = [str(each.get("reason")) for each in records if each.get("case") == ATTACKED or each.get("status") == "failed"]
+    said = [
+        str(each.get("reason")) for each in records if each.get("case") == ATTACKED or each.get("status") == "failed"
+    ]
     return "; ".join(said)[:500]
 
 
@@ -136,7 +138,10 @@ def _left(place: Path) -> Iterator[str]:
     for each in Path("/proc").glob("[0-9]*"):
         try:
             state = (each / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            if state != b"Z" and str(place).encode() in (each / "environ").read_bytes() + (each / "cmdline").read_bytes():
+            if (
+                state != b"Z"
+                and str(place).encode() in (each / "environ").read_bytes() + (each / "cmdline").read_bytes()
+            ):
                 yield (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
