@@ -13,15 +13,21 @@ Place = Literal["import", "declare", "call", "evidence"]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One thing that an adapter does; costs: a verdict, several of which any may be, or "" for no start at all."""
+    """
+    One thing that an adapter does.
+
+    costs: a verdict, several of which any may be, or "" for no start at all. spills: it changes the worker's own code, which
+    serves the calls after it, too: those may come to anything, but each has a verdict.
+    """
 
     place: Place
     code: str
     costs: str
+    spills: bool = False
 
 
-def _each(place: Place, costs: str, **codes: str) -> dict[str, Behaviour]:
-    return {name: Behaviour(place, code, costs) for name, code in codes.items()}
+def _each(place: Place, costs: str, /, *, spills: bool = False, **codes: str) -> dict[str, Behaviour]:
+    return {name: Behaviour(place, code, costs, spills) for name, code in codes.items()}
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
@@ -154,15 +160,17 @@ BEHAVIOURS: dict[str, Behaviour] = {
         changes_folder="os.chdir('/')",
         clears_the_environment="os.environ.clear()",
         no_output_limit="sys.set_int_max_str_digits(0)",
-        removes_its_folder="shutil.rmtree(os.getcwd(), ignore_errors=True)",
+        removes_its_folder="shutil.rmtree(HOME, ignore_errors=True)",
         ignores_children="signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
         writes_into_inputs="call.query.bits.setflags(write=True)",
     ),
     **_each(
         "call",
-        "pass crash error",
+        "pass crash error fail",
+        spills=True,
         patched_json="import json; json.dumps = lambda *a, **k: '{\"kind\": 1}'",
         patched_struct="from conformance.bridge import wire; wire.MAGIC = b'XXXX'",
+        patched_array="np.asarray = None",
         patched_clock="time.perf_counter = lambda: float('nan')",
         patched_clock_backwards="time.process_time = lambda n=iter(range(10**6, 0, -1)): float(next(n))",
         patched_serving="from conformance.bridge import serving; serving.evidence_of = lambda adapter: {'ran_on': 5}",
@@ -286,6 +294,7 @@ import numpy as np
 from conformance.bridge import Call, Declaration, Deviation, Profile, Unsupported, framework_call
 
 PROFILE = Profile.uniform("float32")
+HOME = os.getcwd()
 SAID = {}
 LYING = False
 
