@@ -72,6 +72,47 @@ def types(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into build/site; a warning or a broken link is an error."""
+    install(session, "-e", ".[docs]")
+    session.run("python", "-m", "mkdocs", "build", "--strict", *session.posargs)
+
+
+@nox.session
+def pictures(session: nox.Session) -> None:
+    """Take the pictures of the tutorial again: `conformance check --example`, opened in Chromium."""
+    chromium(session)
+    install(session, "-e", ".[tests]")
+    session.run("python", "-m", "tests.docs.pictures")
+
+
+@nox.session
+def package(session: nox.Session) -> None:
+    """Build wheel and sdist twice, show that both builds have the same bytes, and run twine check."""
+    install(session, "-e", ".[package]")
+    session.run("python", "-m", "tests.packaging.reproduce", "dist")
+
+
+@nox.session(python="3.11")
+def minimums(session: nox.Session) -> None:
+    """Run core tests and a small run with the lowest versions that pyproject.toml allows for our own dependencies."""
+    project = nox.project.load_toml(ROOT / "pyproject.toml")["project"]
+    tools = [text for text in project["optional-dependencies"]["tests"] if text.startswith(("pytest>", "hypothesis>"))]
+    lowest = [text.replace(">=", "==") for text in (*project["dependencies"], *tools)]
+    # What these pin themselves is theirs to choose: pydantic needs one pydantic_core, pytest an older pluggy.
+    free = {*(text.partition("==")[0] for text in lowest), "pydantic_core", "pluggy"}
+    pins = Path(session.virtualenv.location) / "constraints.txt"
+    lines = Path(CONSTRAINTS).read_text().splitlines()
+    pins.write_text("\n".join(line for line in lines if line.partition("==")[0].lower() not in free))
+    session.install("--constraint", str(pins), *lowest)
+    session.install("--no-deps", "-e", ".")
+    tests = ("tests/spec", "tests/bridge", "tests/gate", "tests/golden/test_by_hand.py", "tests/report/test_run.py")
+    session.run("python", "-m", "pytest", *tests, *session.posargs)
+    out = str(Path(session.create_tmp()) / "run")
+    session.run("conformance", "run", "-a", "numpy.*", "-k", "masks/*", "--out", out)
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """Judge every framework: `nox -s conformance -- -a 'torch.*' -k 'causal/*'`. Reports land in reports/."""
     install_frameworks(session, "all")
@@ -142,9 +183,12 @@ def fuzz(session: nox.Session) -> None:
 
 @nox.session
 def benchmark(session: nox.Session) -> None:
-    """Print where the time of a full run goes: the frameworks' own, and ours."""
+    """Print where the time of a run goes, what other tools take for the same cases, and how a run grows."""
     install_frameworks(session, "all")
+    install(session, "pytest", "polygraphy")
     session.run("python", "benchmarks/whole_run.py", *session.posargs)
+    session.run("python", "benchmarks/peers.py")
+    session.run("python", "benchmarks/growth.py")
 
 
 @nox.session
@@ -180,6 +224,13 @@ def coverage(session: nox.Session) -> None:
     }
     session.run("python", "-m", "tests.coverage.surface", env=quiet)
     session.run("python", "-m", "tests.coverage.pages")
+
+
+@nox.session
+def tiers(session: nox.Session) -> None:
+    """Choose the cases that only a thorough run asks: `nox -s tiers -- reports/RUN`, the folder of a thorough run."""
+    install_frameworks(session, "all")
+    session.run("python", "-m", "tests.tiers.choose", *session.posargs)
 
 
 @nox.session

@@ -54,11 +54,16 @@ def exported(
         name: (tensor.dtype, [axis if axis in OPEN else size for axis, size in zip(axes, tensor.shape, strict=True)])
         for name, (tensor, axes) in inputs.items()
     }
-    made_by = [*_versions(tuple(origin.packages)), digest(Path(origin.adapter))]
+    made_by = [*_versions(tuple(origin.packages)), _digest(origin.adapter)]
     key = json.dumps([made_by, origin.exporter, signature, described], sort_keys=True)
     if key not in sessions:
         sessions[key] = open_session(_kept(key, lambda: export(described)), facts.device, optimised=optimised)
     return sessions[key]
+
+
+@cache
+def _digest(adapter: str) -> str:
+    return digest(Path(adapter))
 
 
 @cache

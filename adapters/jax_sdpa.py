@@ -49,6 +49,7 @@ VARIANTS = {
     },
     "eager": {
         "summary": "operator by operator",
+        "tier": "thorough",
         "env": {"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"},
     },
     "lengths": {

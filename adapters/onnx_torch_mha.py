@@ -42,6 +42,7 @@ VARIANTS = {
     "dynamo": {"summary": "the dynamo exporter, default opset"},
     "opset23": {
         "summary": "the dynamo exporter, opset 23",
+        "tier": "thorough",
         "REQUIRES": ["torch>=2.6", "onnx>=1.18", "onnxscript>=0.6", "onnxruntime>=1.23"],
     },
 }

@@ -58,6 +58,7 @@ VARIANTS = {
     "unbatched": {"summary": "inference, each item in a call of its own without a batch axis"},
     "aot_eager": {
         "summary": "inference under torch.compile(fullgraph=True, backend='aot_eager'): traced, not by Inductor",
+        "tier": "thorough",
     },
 }
 

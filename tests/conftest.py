@@ -7,9 +7,12 @@ so do its children.
 """
 
 import os
+import shutil
 import signal
+import tempfile
 
 import hypothesis
+import pytest
 
 hypothesis.settings.register_profile(
     "steady",
@@ -21,3 +24,15 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("steady")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session a result cache of its own, which its processes share: what one test computes others know."""
+    if not hasattr(config, "workerinput"):
+        os.environ["CONFORMANCE_CACHE"] = tempfile.mkdtemp(prefix="conformance-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove it."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ.pop("CONFORMANCE_CACHE"), ignore_errors=True)

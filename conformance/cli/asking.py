@@ -14,11 +14,11 @@ from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, cost
 from conformance.cli.progress import Progress
-from conformance.cli.run import chosen_offer, rerun_command
+from conformance.cli.run import chosen_offer, open_replies, rerun_command
 from conformance.cli.words import VERBOSE
 from conformance.engine.adapters import Subject
 from conformance.engine.job import Limits
-from conformance.engine.judging import Judged
+from conformance.engine.judging import Judge, Judged
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.second_look import Closeness
@@ -72,7 +72,8 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     """
     clock = Clock()
     arguments.subject = list(patterns)
-    known = load_known(arguments.known)
+    judge = Judge()
+    known = load_known(arguments.known, judge.expectation)
     offer = _restricted(chosen_offer(arguments), only)
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
     by_name = {subject.name: subject for subject in offer.subjects}
@@ -85,15 +86,18 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
 
     limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-    with Pool(plans, arguments.jobs, limits) as pool:
+    with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
         cases = load_cases(arguments.paths, arguments.case, TAG)
-        folder, log, _ = open_folder(arguments, offer, cases)
+        opened = open_folder(arguments, offer, cases)
+        folder = opened.folder
         session = Session(
             cases=cases,
             subjects=offer.subjects,
-            log=log,
+            log=opened.log,
             folder=folder,
             review=review,
+            judge=judge,
+            replies=replies,
             rerun=lambda key: rerun_command(key, offer, arguments),
             plain=lambda: load_cases((), (), None),
             accepts=known.accepts,
@@ -158,8 +162,8 @@ def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
         judged.declared,
         judged.profile,
         judged.actual,
-        accepted,
-        opposite,
+        accepted=accepted,
+        opposite=opposite,
     )
 
 

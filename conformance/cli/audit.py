@@ -6,11 +6,18 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance import places
 from conformance.cli.choice import load_cases
+from conformance.deviations.names import INVISIBLE
+from conformance.engine.adapters import read_adapters, subjects_of
+from conformance.engine.tiers import lost, routes
 from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.judge.pairs import FACETS, Pair, missing_pairs
-from conformance.judge.power import FACTOR, INVISIBLE, SHARP, Power, Sight, power
+from conformance.judge.power import FACTOR, SHARP, Power, Sight, power
+from conformance.spec.case import Case
+from conformance.spec.counting import counted
 from conformance.spec.materialise import materialise
+from conformance.spec.problem import Problem
 
 OPERATORS = ("sdpa", "mha")
 HEADINGS = (*OPERATORS, "half")
@@ -20,6 +27,8 @@ def audit(arguments: argparse.Namespace) -> int:
     """Print which cases tell every deviation apart from canonical, and what nothing pins down."""
     cases = [case for case in load_cases(arguments.paths, (), None) if case.mistake is None]
     problems = {case.id: materialise(case) for case in cases}
+    if arguments.tiers:
+        return _tiers(cases, problems)
     found, apart = power(problems.items()), missing_pairs(problems.values())
     if arguments.json:
         json.dump(record(found, apart, len(cases)), sys.stdout, indent=2, allow_nan=False)
@@ -27,6 +36,21 @@ def audit(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(lines(found, apart, len(cases))))
     return REJECTED if found.unpinned else CONFORMS
+
+
+def _tiers(cases: Sequence[Case], problems: Mapping[str, Problem]) -> int:
+    """Say whether the default tier tells apart all that all cases do, on the own route of every subject."""
+    found = routes(cases, problems, subjects_of(read_adapters([places.adapters()])))
+    default = [case for case in cases if not case.thorough]
+    only = [f"{names}: only thorough cases tell apart {', '.join(keys)}" for names, keys in lost(found, cases).items()]
+    every, apart = (missing_pairs(problems[case.id] for case in some) for some in (cases, default))
+    for operator, pairs in apart.items():
+        gone = [" and ".join(pair) for pair in pairs if pair not in every[operator]]
+        only += [f"{operator}: only thorough cases ask together {each}" for each in gone]
+    print("\n".join(only), end="\n" if only else "")
+    asked = f"{len(default)} of {counted(len(cases), 'case')} by default, {counted(len(found), 'route')} of subjects"
+    print(f"{asked}: {'something' if only else 'nothing'} is told by thorough cases alone")
+    return REJECTED if only else CONFORMS
 
 
 def lines(found: Power, apart: Mapping[str, Sequence[Pair]], cases: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ import argparse
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from conformance import places
@@ -59,13 +60,24 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
         root = case_root(paths)
     else:
         root = places.cases()
-    cases = load(list(paths) or [root], root)
+    cases = _loaded(tuple(paths) or (root,), root, _stamp(root))
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
     if not cases:
         raise UsageError("the paths given hold no case; see conformance list cases")
     meant = _meant({case.id for case in cases}, globs)
     return tuple(case for case in cases if case.id in meant) if globs else cases
+
+
+@lru_cache(maxsize=4)
+def _loaded(paths: tuple[Path, ...], root: Path, _: object) -> tuple[Case, ...]:
+    """What the suites hold; a command asks for all of them several times."""
+    return load(list(paths), root)
+
+
+def _stamp(root: Path) -> tuple[tuple[str, int], ...]:
+    """Every file of a case folder and its time, so that a changed one is read again."""
+    return tuple((str(file), file.stat().st_mtime_ns) for file in sorted(root.rglob("*")) if file.is_file())
 
 
 def _meant(ids: Collection[str], globs: Sequence[str]) -> set[str]:

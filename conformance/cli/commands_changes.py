@@ -59,6 +59,7 @@ def add_upgrade(commands: Commands) -> None:
     options.add_thorough(parser)
     options.add_case_files(parser)
     options.add_provisioning(parser)
+    options.add_no_cache(parser)
     options.add_skip_budget(parser)
     options.add_known_lists(parser)
     options.add_out(parser, "where to write (default: reports/upgrade-<UTC>-<id>)")

@@ -21,6 +21,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
         told="judge in another interpreter as well; it needs NumPy and the framework, nothing of ours",
     )
     options.add_workers(parser)
+    options.add_no_cache(parser)
     options.add_out(parser)
     options.add_known_lists(parser, "more known deviations, beside the packaged ones")
     options.add_baseline(parser)

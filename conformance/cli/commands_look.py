@@ -32,6 +32,10 @@ def add_audit(commands: Commands) -> None:
     parser = command(commands, "audit", "show which deviations the cases tell apart from canonical", "audit cases")
     options.add_paths(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
+    told = (
+        "say instead whether the cases that are asked by default tell apart all that every case does, for each subject"
+    )
+    parser.add_argument("--tiers", action="store_true", help=told)
     parser.set_defaults(command="audit:audit")
 
 

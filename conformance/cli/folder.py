@@ -5,6 +5,7 @@ import datetime as dt
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ def new_folder(kind: str = "") -> Path:
     return Path("reports") / f"{kind}{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
-def open_folder(
-    arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case], *, left_out: int = 0
-) -> tuple[Path, RunLog, dict[tuple[str, str], dict[str, Any]]]:
+@dataclass(frozen=True)
+class Opened:
+    """An open run folder: its log, the header, and the cells that are judged already where the run is resumed."""
+
+    folder: Path
+    log: RunLog
+    header: Mapping[str, Any]
+    done: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+
+def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case], *, left_out: int = 0) -> Opened:
     """
     Make the run folder and its log with a header, or take up the one that was cut.
 
@@ -40,7 +49,7 @@ def open_folder(
     try:
         if arguments.resume:
             log, records = RunLog.resume(folder / LOG)
-            return folder, log, _done(first, records)
+            return Opened(folder, log, first, _done(first, records))
         folder.mkdir(parents=True, exist_ok=True)
         log = RunLog.create(folder / LOG)
     except FileExistsError as error:
@@ -50,7 +59,7 @@ def open_folder(
     log.append(first)
     if arguments.out is None:
         point_latest(folder)
-    return folder, log, {}
+    return Opened(folder, log, first)
 
 
 def _done(first: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:

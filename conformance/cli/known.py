@@ -12,20 +12,22 @@ from conformance.cli.offer import existing
 from conformance.engine.run import load_run
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decide import CONFORMS
-from conformance.gate.known import Known
+from conformance.gate.known import Expecting, Known
 from conformance.gate.known_file import PACKAGED, read_known, shown
 from conformance.gate.known_update import additions, appended, propose
 from conformance.spec.texts import printable
 
 
-def load_known(paths: Sequence[Path]) -> Known:
+def load_known(paths: Sequence[Path], expectation: Expecting | None = None) -> Known:
     """
     The packaged list of known deviations and others, as of today.
+
+    expectation: `Judge.expectation` of the run.
 
     Raises:
         UsageError: there is no such file. CaseFileErrors: with every mistake of every file.
     """
-    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date())
+    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date(), expectation)
 
 
 def update(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Who can be judged here: the subjects that were asked for, and what is missing for the others."""
 
 import sys
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from conformance.engine.environments import (
 from conformance.engine.header import not_offered_record
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.selection import SelectionError, adapter_file, select
+from conformance.spec.glob import matches
 from conformance.spec.texts import printable
 
 SLOWEST_FIRST = ("onnx", "jax", "keras", "tensorflow", "torch")
@@ -69,6 +70,23 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
     return _offered(chosen, found, asked=bool(patterns), device=device)
 
 
+def by_default(offer: Offer, patterns: Sequence[str]) -> Offer:
+    """
+    Leave out the dense forms and variants that only a thorough run asks.
+
+    Those stay that a pattern names with their variant in brackets, such as `torch.mha[aot_eager]`.
+    """
+    named = [pattern for pattern in patterns if "[" in pattern]
+    kept = [each for each in offer.subjects if not each.thorough or _is_named(each, named)]
+    return replace(offer, subjects=tuple(kept))
+
+
+def _is_named(subject: Subject, patterns: Iterable[str]) -> bool:
+    return any(matches(pattern, name) for pattern in patterns for name in subject.names) or any(
+        (file := adapter_file(pattern)) is not None and file[1] for pattern in patterns
+    )
+
+
 def _name_file(declared: Declared, started: Sequence[str]) -> None:
     """Say on stderr by which file interpreters are started that the command line does not name."""
     if started:
@@ -77,13 +95,6 @@ def _name_file(declared: Declared, started: Sequence[str]) -> None:
             f"conformance: {printable(str(declared.file))} names the environments that are used: {told}",
             file=sys.stderr,
         )
-
-
-def without_dense(offer: Offer, patterns: Sequence[str]) -> Offer:
-    """Leave out the dense forms, which ask the same with all masks in one argument; not where a pattern names them."""
-    if any("dense" in pattern for pattern in patterns):
-        return offer
-    return replace(offer, subjects=tuple(subject for subject in offer.subjects if subject.counted))
 
 
 def adapters_of(patterns: Sequence[str]) -> list[Adapter]:

@@ -138,12 +138,19 @@ def add_thorough(parser: Parser) -> None:
     parser.add_argument("--thorough", action="store_true", help=told)
 
 
+def add_no_cache(parser: Parser) -> None:
+    """Whether replies of earlier runs count."""
+    told = "make every call anew: replies of earlier runs in the same environment are neither used nor kept"
+    parser.add_argument("--no-cache", action="store_true", help=told)
+
+
 def add_probing(parser: Parser) -> None:
     """Options of the commands that ask subjects for their dialect."""
     parser.set_defaults(paths=[], case=[], resume=False, thorough=False)
     add_showing(parser)
     add_repeated(parser, "--env", metavar="NAME=PYTHON", told="in another interpreter too")
     add_workers(parser)
+    add_no_cache(parser)
     add_known_lists(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found here, as JSON")
     add_out(parser)

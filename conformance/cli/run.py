@@ -1,9 +1,11 @@
 """`conformance run` and `conformance smoke`: judge, decide, report."""
 
 import argparse
+import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from conformance import places
 from conformance.cli.baseline import Memory
@@ -12,17 +14,21 @@ from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.collecting import collect
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
-from conformance.cli.offer import Offer, cost, make_offer, without_dense
+from conformance.cli.offer import Offer, by_default, cost, make_offer
 from conformance.cli.progress import Progress
 from conformance.cli.rejected import last_rejected, of_subjects
 from conformance.cli.words import QUIET, VERBOSE
 from conformance.engine.job import Limits
+from conformance.engine.judging import Judge
 from conformance.engine.plan import plan_workers
 from conformance.engine.pool import Pool
 from conformance.engine.records import Key
+from conformance.engine.reply_cache import ReplyCache
+from conformance.engine.result_cache import ResultCache
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
+from conformance.engine.worker_results import WorkerResults
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.footer import Clock, finish
 from conformance.gate.known import Known
@@ -31,6 +37,7 @@ from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
 from conformance.report.junit import write_junit
+from conformance.spec.case import Case
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,14 +46,15 @@ def run(arguments: argparse.Namespace) -> int:
         return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     memory = Memory(arguments)
-    known = load_known(arguments.known)
-    with Progress(sys.stderr, level=arguments.level) as progress:
+    judge = Judge()
+    known = load_known(arguments.known, judge.expectation)
+    with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
         offer = chosen_offer(arguments)
         plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
         limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
-        with Pool(plans, arguments.jobs, limits) as pool:  # workers import their frameworks while cases are read
+        with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
             choice = choose_cases(arguments)
-            session = _begin(arguments, offer, known, choice)
+            session = _begin(arguments, offer, known, choice, judge, replies)
             try:
                 stopped = _judge(session, pool, progress, arguments)
             except KeyboardInterrupt:
@@ -54,24 +62,45 @@ def run(arguments: argparse.Namespace) -> int:
     return _decided(arguments, session, offer, known, memory, clock, choice, stopped=stopped)
 
 
-def _begin(arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice) -> Session:
+def _begin(
+    arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice, judge: Judge, replies: ReplyCache
+) -> Session:
     """Open the run folder; what was judged before in a run that is resumed counts."""
     cases = choice.cases
-    folder, log, done = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
-    for record in done.values():
+    opened = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
+    for record in opened.done.values():
         known.restore(record)
     return Session(
         cases=cases,
         subjects=offer.subjects,
-        log=log,
-        folder=folder,
+        log=opened.log,
+        folder=opened.folder,
         review=known.review,
+        judge=judge,
+        replies=replies,
+        results=_results(arguments, opened.header, known, replies),
+        restore=known.restore,
         accepts=known.accepts,
         rerun=lambda key: rerun_command(key, offer, arguments),
-        suite=lambda: load_cases(arguments.paths and [case_root(arguments.paths)], (), None),
+        suite=lambda: _suite(arguments),
         plain=lambda: load_cases((), (), None),
-        done=done,
+        done=opened.done,
     )
+
+
+def _results(
+    arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: ReplyCache
+) -> WorkerResults:
+    """What earlier runs know of whole workers; with -x every cell is looked at, since one of them may end the run."""
+    if replies.cache is None or arguments.stop:
+        return WorkerResults()
+    every = [(case.id, case.yaml) for case in _suite(arguments)]
+    return WorkerResults(replies.cache, replies, [header["cases"], header["device"], every, known.about()])
+
+
+def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """Every case that there is, also those that were not chosen."""
+    return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
 
 
 def _decided(
@@ -103,6 +132,18 @@ def _decided(
     return code
 
 
+@contextlib.contextmanager
+def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
+    """What earlier runs know; nothing with --no-cache."""
+    if arguments.no_cache:
+        yield ReplyCache()
+        return
+    with ResultCache(places.cache()) as cache:
+        yield ReplyCache(cache, places.adapters())
+    if cache.fault:
+        print(f"conformance: {cache.fault}", file=sys.stderr)
+
+
 def narrowed(arguments: argparse.Namespace) -> bool:
     """Whether less was asked for than everything."""
     return bool(arguments.case or arguments.tag or arguments.paths or arguments.subject)
@@ -113,7 +154,7 @@ def chosen_offer(arguments: argparse.Namespace) -> Offer:
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
     if arguments.last_failed:
         return of_subjects(offer, last_rejected())
-    return offer if leaves_nothing_out(arguments) else without_dense(offer, arguments.subject)
+    return offer if leaves_nothing_out(arguments) else by_default(offer, arguments.subject)
 
 
 def _interrupted(session: Session, offer: Offer) -> int:

@@ -118,6 +118,7 @@ def _judge(
     words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
     words += ["--start-timeout", str(arguments.start_timeout)]
     words += ["--thorough"] if arguments.thorough else []
+    words += ["--no-cache"] if arguments.no_cache else []
     for option, values in (
         ("-a", provisioning.patterns_of(subjects)),
         ("-k", arguments.case),

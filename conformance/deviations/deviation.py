@@ -6,6 +6,8 @@ The same values serve declared differences, mask conventions, diagnosis and the 
 
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -36,6 +38,9 @@ ReplyMap = Callable[[Reply], Reply]
 Stage = Literal["problem", "heads", "steps", "reply"]
 STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
 """The order in which the deviations of one dialect are composed."""
+
+SMALL = 2**14
+"""So many logits has a problem at most of which it is remembered what it becomes."""
 
 
 def _any(_: Problem) -> bool:
@@ -106,8 +111,16 @@ class Deviation:
         """The problem that is solved in place of `problem`; the same object where this one is not concerned."""
         if self.problem is None:
             return problem
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self.problem(problem)
+        return _posed(self.problem, problem) if prod(problem.logits_shape) <= SMALL else _pose(self.problem, problem)
+
+
+def _pose(change: ProblemMap, problem: Problem) -> Problem:
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return change(problem)
+
+
+_posed = lru_cache(maxsize=512)(_pose)
+"""The search for causes asks for the same again and again, beside one decision after the other."""
 
 
 def each_group(change: Callable[[Problem, Group], Group | None], slot: str | None = None) -> ProblemMap:

@@ -20,15 +20,15 @@ DECISION = "causal_loop"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 BOUNDS = {
-    "last": "the last of them sees",
-    "whole": "the last of them would see if the tile were whole",
-    "short": "the last of them sees, its last key not included",
-    "first": "the first of them sees",
-    "own": "the place of the first of them, that not included",
+    "last": "the causal limit of its last query",
+    "whole": "the causal limit that its last query would have if the tile were full",
+    "short": "one key before the causal limit of its last query",
+    "first": "the causal limit of its first query",
+    "own": "the position of its first query, exclusive",
 }
-"""How far the loop goes for some queries -> in words, after "as far as"."""
+"""Where the loop stops for a tile of queries -> in words."""
 
-ALONE = {"last": "it sees", "short": "it sees, its last key not included", "own": "its own place, that not included"}
+ALONE = {"last": "its causal limit", "short": "one key before its causal limit", "own": "its own position, exclusive"}
 """The same for one query."""
 
 COUNT = "count"
@@ -36,8 +36,8 @@ COUNT = "count"
 
 MASKS = {
     "masked": "",
-    "last_masked": ", and applies the flag only in the last of these tiles",
-    "unmasked": ", and applies the flag in none of these tiles",
+    "last_masked": ", and the causal mask is applied in the last of these tiles only",
+    "unmasked": ", and the causal mask is applied in none of these tiles",
 }
 """In which tiles of the loop the flag is applied -> in words."""
 
@@ -73,21 +73,18 @@ class KeyLoop:
     @property
     def sentence(self) -> str:
         """What it does, after "it"."""
+        tiles = f"tiles of {self.keys} keys" if self.keys > 1 else "keys"
+        who = f"each tile of {self.queries} queries" if self.queries > 1 else "each query"
         anchor = "" if self.anchored else ", counted from the first key whatever the alignment is"
-        return f"goes for {self._reach}{anchor}{MASKS[self.masks]}"
+        return f"loops over {tiles}: {who} {self._reach}{anchor}{MASKS[self.masks]}"
 
     @property
     def _reach(self) -> str:
-        who = f"every {self.queries} queries" if self.queries > 1 else "every query"
-        what = f"tiles of {self.keys} keys" if self.keys > 1 else "keys"
         if self.bound == COUNT:
-            many = f"tiles of {self.queries} queries" if self.queries > 1 else "queries"
-            return f"{who} through only as many {what} as there are {many} up to there"
-        rounded = (
-            "" if self.keys == 1 else ", rounded up to whole tiles" if self.up else ", rounded down to whole tiles"
-        )
-        bound = (BOUNDS if self.queries > 1 else ALONE)[self.bound]
-        return f"{who} through {what} only as far as {bound}{rounded}"
+            queries = f"tiles of {self.queries} queries" if self.queries > 1 else "queries"
+            return f"visits only as many of them as there are {queries} so far"
+        rounded = "" if self.keys == 1 else f", rounded {'up' if self.up else 'down'} to full tiles"
+        return f"stops at {(BOUNDS if self.queries > 1 else ALONE)[self.bound]}{rounded}"
 
     def seen(self, problem: Problem, group: Group) -> Array:
         """What is attended under it, of what a flag shows (1, 1, seq_len_q, seq_len_k)."""

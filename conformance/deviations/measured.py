@@ -106,7 +106,7 @@ def _scale_times(number: float) -> ProblemMap:
 def _shifted(number: float) -> Words:
     by = int(number)
     many = "one key" if abs(by) == 1 else f"{abs(by)} keys"
-    said = f"shows {many} {'more' if by > 0 else 'less'} than the causal flag does to each query"
+    said = f"lets each query attend {many} {'more' if by > 0 else 'fewer'} than the causal mask allows"
     return Words("common", said, "pass the mask", number)
 
 

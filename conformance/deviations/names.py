@@ -96,6 +96,19 @@ _FILE: dict[str, Any] = tomllib.loads((files(__package__) / "names.toml").read_t
 CANONICAL_NAMES: dict[str, str] = _FILE["canonical"]
 """What canonical is called, for sentences; decisions that are absent are called canonical."""
 
+USUAL: dict[str, str] = _FILE["usual"]
+"""What canonical does, after "it", by the family of the decision."""
+
+TOPICS: dict[str, str] = _FILE["topics"]
+SHORT: dict[str, str] = _FILE["short"]
+"""How to begin a sentence about two ways of one decision, and `decision=name` -> a short name that follows."""
+
+INVISIBLE: dict[str, str] = _FILE["invisible"]
+"""Deviations of an argument for a kind of mask that are canonical by nature -> why: no case can tell them apart."""
+
+ARITHMETIC_LINES: list[tuple[list[str], list[tuple[str, str, str, list[str]]]]] = _FILE["arithmetic"]["groups"]
+"""Dtypes -> what can be coarser in each: name, sentence, remedy, fields of the profile."""
+
 LINES: dict[str, list[str]] = _FILE["names"]
 """`decision=name`, with N for a number -> kind, sentence and, where something helps, remedy."""
 

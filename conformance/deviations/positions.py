@@ -10,101 +10,107 @@ from conformance.spec.problem import Array
 Places = Callable[[Array], Array]
 """Which places are meant, by what may be attended (batch, num_heads, seq_len_q, seq_len_k); broadcastable to that."""
 
-Positions = Callable[[Array, Array, int, int], Array]
-"""The same by positions of queries (seq_len_q, 1) and keys (seq_len_k), and by how many of each there are."""
+Positions = Callable[..., Array]
+"""The same by positions of queries and keys, how many of each there are, and the lengths of blocks."""
 
 
 def named_places() -> Iterator[tuple[str, Places]]:
     """Every name with its places, the plainest first."""
     yield from plain_places()
     for block in BLOCKS:
-        yield from _about_blocks(block)
+        yield from _named(OF_BLOCKS, block)
     for block in BLOCKS:
         for part in (each for each in BLOCKS if each < block):
-            yield from _about_parts(block, part)
+            yield from _named(OF_PARTS, block, part)
 
 
 def plain_places() -> Iterator[tuple[str, Places]]:
     """The names that speak of no block."""
-    yield "every key", _at(lambda _q, key, *_: key >= 0)
-    yield "the first key", _at(lambda _q, key, *_: key == 0)
-    yield "the last key", _at(lambda _q, key, _queries, keys: key == keys - 1)
-    yield "the key at the query's own place", _at(lambda query, key, *_: key == query)
-    yield "keys behind the query", _at(lambda query, key, *_: key > query)
-    yield "keys before the query", _at(lambda query, key, *_: key < query)
-    yield "keys other than the one at the query's own place", _at(lambda query, key, *_: key != query)
-    yield "the key at the query's own place from the end", _at(_from_end(np.equal))
-    yield "keys behind the query, both counted from the end", _at(_from_end(np.greater))
-    yield "keys before the query, both counted from the end", _at(_from_end(np.less))
-    yield "keys behind the first", _at(lambda _q, key, *_: key > 0)
-    yield "keys before the last", _at(lambda _q, key, _queries, keys: key < keys - 1)
-    yield "every other key", _at(lambda _q, key, *_: key % 2 == 1)
-    yield "every other key, from the first on", _at(lambda _q, key, *_: key % 2 == 0)
+    return _named(PLAIN)
 
 
 def mask_tiles() -> Iterator[tuple[str, Places]]:
     """Tiles of queries and keys by what some query of them may attend."""
     for queries in BLOCKS:
         for keys in BLOCKS:
-            tile = f"tiles of {queries} queries and {keys} keys of which"
+            tile = f"tiles of {queries} queries and {keys} keys in which"
             for which, place in (("first", 0), ("last", -1)):
-                yield f"{tile} the {which} query attends none", _tiles(queries, keys, place, np.any, wanted=False)
-                yield f"{tile} the {which} query attends all", _tiles(queries, keys, place, np.all, wanted=True)
-                yield f"{tile} the {which} query attends some", _tiles(queries, keys, place, np.any, wanted=True)
+                yield f"{tile} the {which} query attends no key", _tiles(queries, keys, place, np.any, wanted=False)
+                yield f"{tile} the {which} query attends every key", _tiles(queries, keys, place, np.all, wanted=True)
+                yield f"{tile} the {which} query attends some key", _tiles(queries, keys, place, np.any, wanted=True)
 
 
-def _about_blocks(block: int) -> Iterator[tuple[str, Places]]:
-    yield f"the first {block} keys", _at(lambda _q, key, *_: key < block)
-    yield f"keys behind the first {block}", _at(lambda _q, key, *_: key >= block)
-    yield f"the last {block} keys", _at(lambda _q, key, _queries, keys: key >= keys - block)
-    yield (
-        f"keys after the last whole block of {block}",
-        _at(lambda _q, key, _queries, keys: key >= keys // block * block),
-    )
-    yield (
-        f"those of the last {block} keys that are in a whole block of {block}",
-        _at(lambda _q, key, _queries, keys: (key >= keys - block) & (key < keys // block * block)),
-    )
-    own = f"the query's own block of {block}"
-    yield f"keys of {own}", _at(lambda query, key, *_: key // block == query // block)
-    yield f"keys behind {own}", _at(lambda query, key, *_: key // block > query // block)
-    yield f"keys before {own}", _at(lambda query, key, *_: key // block < query // block)
-    yield f"keys outside of {own}", _at(lambda query, key, *_: key // block != query // block)
-    yield (
-        f"keys behind the query in its own block of {block}",
-        _at(lambda query, key, *_: (key // block == query // block) & (key > query)),
-    )
-    yield f"the first key of each block of {block}", _at(lambda _q, key, *_: key % block == 0)
-    yield f"the last key of each block of {block}", _at(lambda _q, key, *_: key % block == block - 1)
-    yield f"every other block of {block} keys", _at(lambda _q, key, *_: key // block % 2 == 1)
+PLAIN: tuple[tuple[str, Positions], ...] = (
+    ("every key", lambda _q, k, *_: k >= 0),
+    ("the first key", lambda _q, k, *_: k == 0),
+    ("the last key", lambda _q, k, _queries, keys: k == keys - 1),
+    ("the key at the query's own position", lambda q, k, *_: k == q),
+    ("keys after the query", lambda q, k, *_: k > q),
+    ("keys before the query", lambda q, k, *_: k < q),
+    ("keys other than the one at the query's own position", lambda q, k, *_: k != q),
+    ("the key at the query's own position from the end", lambda q, k, queries, keys: k - keys == q - queries),
+    ("keys after the query, both counted from the end", lambda q, k, queries, keys: k - keys > q - queries),
+    ("keys before the query, both counted from the end", lambda q, k, queries, keys: k - keys < q - queries),
+    ("keys after the first", lambda _q, k, *_: k > 0),
+    ("keys before the last", lambda _q, k, _queries, keys: k < keys - 1),
+    ("every second key", lambda _q, k, *_: k % 2 == 1),
+    ("every second key, starting with the first", lambda _q, k, *_: k % 2 == 0),
+)
+"""Places by the positions q of queries (seq_len_q, 1) and k of keys (seq_len_k), and by how many of each there are."""
+
+OF_BLOCKS: tuple[tuple[str, Positions], ...] = (
+    ("the first {0} keys", lambda _q, k, _queries, _keys, n: k < n),
+    ("keys after the first {0}", lambda _q, k, _queries, _keys, n: k >= n),
+    ("the last {0} keys", lambda _q, k, _queries, keys, n: k >= keys - n),
+    ("keys after the last full block of {0}", lambda _q, k, _queries, keys, n: k >= keys // n * n),
+    (
+        "those of the last {0} keys that are in a full block of {0}",
+        lambda _q, k, _queries, keys, n: (k >= keys - n) & (k < keys // n * n),
+    ),
+    ("keys of the query's own block of {0}", lambda q, k, _queries, _keys, n: k // n == q // n),
+    ("keys after the query's own block of {0}", lambda q, k, _queries, _keys, n: k // n > q // n),
+    ("keys before the query's own block of {0}", lambda q, k, _queries, _keys, n: k // n < q // n),
+    ("keys outside of the query's own block of {0}", lambda q, k, _queries, _keys, n: k // n != q // n),
+    (
+        "keys after the query in its own block of {0}",
+        lambda q, k, _queries, _keys, n: (k // n == q // n) & (k > q),
+    ),
+    ("the first key of each block of {0}", lambda _q, k, _queries, _keys, n: k % n == 0),
+    ("the last key of each block of {0}", lambda _q, k, _queries, _keys, n: k % n == n - 1),
+    ("every second block of {0} keys", lambda _q, k, _queries, _keys, n: k // n % 2 == 1),
+)
+"""The same, by the length n of a block."""
+
+OF_PARTS: tuple[tuple[str, Positions], ...] = (
+    (
+        "keys of the query's own block of {0} after its first {1}",
+        lambda q, k, _queries, _keys, n, part: (k // n == q // n) & (k % n >= part),
+    ),
+    (
+        "the first {1} keys of the query's own block of {0}",
+        lambda q, k, _queries, _keys, n, part: (k // n == q // n) & (k % n < part),
+    ),
+    (
+        "keys after the first {1} of the query's own block of {0}",
+        lambda q, k, _queries, _keys, n, part: k >= q // n * n + part,
+    ),
+)
+"""The same, by the length n of a block and that of a part of it."""
 
 
-def _about_parts(block: int, part: int) -> Iterator[tuple[str, Places]]:
-    own = f"the query's own block of {block}"
-    yield (
-        f"keys of {own} behind its first {part}",
-        _at(lambda query, key, *_: (key // block == query // block) & (key % block >= part)),
-    )
-    yield (
-        f"the first {part} keys of {own}",
-        _at(lambda query, key, *_: (key // block == query // block) & (key % block < part)),
-    )
-    yield f"keys behind the first {part} of {own}", _at(lambda query, key, *_: key >= query // block * block + part)
+def _named(table: tuple[tuple[str, Positions], ...], *lengths: int) -> Iterator[tuple[str, Places]]:
+    return ((words.format(*lengths), _at(chosen, *lengths)) for words, chosen in table)
 
 
-def _at(chosen: Positions) -> Places:
+def _at(chosen: Positions, *lengths: int) -> Places:
     """Places by their position alone."""
 
     def places(attended: Array) -> Array:
         queries, keys = attended.shape[-2:]
-        found = chosen(np.arange(queries)[:, None], np.arange(keys), queries, keys)
+        found = chosen(np.arange(queries)[:, None], np.arange(keys), queries, keys, *lengths)
         return np.broadcast_to(found, (queries, keys))
 
     return places
-
-
-def _from_end(compared: Callable[[Array, Array], Array]) -> Positions:
-    return lambda query, key, queries, keys: compared(key - keys, query - queries)
 
 
 def _tiles(queries: int, keys: int, place: int, of: Callable[..., Array], *, wanted: bool) -> Places:
@@ -130,39 +136,35 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
     """Every name with its rows, the plainest first."""
     yield "of the first query", _placed(2, lambda place, _: place == 0)
     yield "of the last query", _placed(2, lambda place, count: place == count - 1)
-    yield "that attend nothing", lambda attended: ~np.any(attended, axis=-1)
+    yield "that are fully masked", lambda attended: ~np.any(attended, axis=-1)
     yield "that attend one key", lambda attended: attended.sum(axis=-1) == 1
     yield "that attend every key", lambda attended: np.all(attended, axis=-1)
-    yield "from which the key at their own place is hidden", _own_hidden
-    yield "from which the first key is hidden", _first_hidden(1)
-    yield "from which the last key is hidden", lambda attended: ~attended[..., -1]
-    yield "from which some key is hidden", lambda attended: ~np.all(attended, axis=-1)
-    yield "of queries that attend nothing in some head", _beside_dead(1)
-    yield "of heads in which some query attends nothing", _beside_dead(2)
-    yield "of items in which some query attends nothing", _beside_dead((1, 2))
-    yield "of queries behind the first", _placed(2, lambda place, _: place > 0)
-    for axis, what in ((0, "item"), (1, "head")):
+    yield "in which the key at their own position is masked", _own_hidden
+    yield "in which the first key is masked", _first_hidden(1)
+    yield "in which the last key is masked", lambda attended: ~attended[..., -1]
+    yield "in which some key is masked", lambda attended: ~np.all(attended, axis=-1)
+    yield "of queries that are fully masked in some head", _beside_dead(1)
+    yield "of heads with a fully masked query", _beside_dead(2)
+    yield "of batch elements with a fully masked query", _beside_dead((1, 2))
+    yield "of queries after the first", _placed(2, lambda place, _: place > 0)
+    for axis, what in ((0, "batch element"), (1, "head")):
         yield f"of the first {what}", _placed(axis, lambda place, _: place == 0)
         yield f"of the last {what}", _placed(axis, lambda place, count: place == count - 1)
-        yield f"of {what}s behind the first", _placed(axis, lambda place, _: place > 0)
+        yield f"of {what}s after the first", _placed(axis, lambda place, _: place > 0)
         for block in (2, 4, 8):
-            yield f"of {what}s behind the last whole {block}", _behind_whole(axis, block)
-    yield "of queries behind the last whole 2", _behind_whole(2, 2)
-    for axis, what in enumerate(("items", "heads", "queries")):
-        yield f"of every other of the {what}", _placed(axis, lambda place, _: place % 2 == 1)
-        yield f"of every other of the {what}, from the first on", _placed(axis, lambda place, _: place % 2 == 0)
+            yield f"of {what}s after the last full {block}", _behind_whole(axis, block)
+    yield "of queries after the last full 2", _behind_whole(2, 2)
+    for axis, what in enumerate(("batch element", "head", "query")):
+        yield f"of every second {what}", _placed(axis, lambda place, _: place % 2 == 1)
+        yield f"of every second {what}, starting with the first", _placed(axis, lambda place, _: place % 2 == 0)
     for block in BLOCKS:
-        yield from _rows_about_blocks(block)
+        yield f"in which the first {block} keys are masked", _first_hidden(block)
+        yield f"of the first {block} queries", _placed(2, lambda place, _, n=block: place < n)
+        yield f"of queries after the first {block}", _placed(2, lambda place, _, n=block: place >= n)
+        yield f"of queries after the last full block of {block}", _behind_whole(2, block)
 
 
-def _rows_about_blocks(block: int) -> Iterator[tuple[str, Rows]]:
-    yield f"from which the first {block} keys are hidden", _first_hidden(block)
-    yield f"of the first {block} queries", _placed(2, lambda place, _: place < block)
-    yield f"of queries behind the first {block}", _placed(2, lambda place, _: place >= block)
-    yield f"of queries behind the last whole block of {block}", _behind_whole(2, block)
-
-
-def _placed(axis: int, chosen: Callable[[Array, int], Array]) -> Rows:
+def _placed(axis: int, chosen: Callable[..., Array]) -> Rows:
     """Rows by their place along an axis of themselves, told how long that is."""
 
     def rows(attended: Array) -> Array:

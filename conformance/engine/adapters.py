@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bridge.loading import digest
-from conformance.engine.facts import AdapterError, read_facts
+from conformance.engine.facts import THOROUGH, AdapterError, read_facts
 from conformance.engine.slots import Slot
 
 __all__ = ["Adapter", "AdapterError", "Subject", "read_adapter", "read_adapters", "subjects_of"]
@@ -89,6 +89,11 @@ class Subject:
     def counted(self) -> bool:
         """Whether it counts among the subjects; a dense one does not."""
         return not self.dense
+
+    @property
+    def thorough(self) -> bool:
+        """Whether only a thorough run asks it, unless it is named: a dense form, or a variant of that tier."""
+        return self.dense or self._fields.get("tier") == THOROUGH
 
     @property
     def operators(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from conformance.judge.exceptions import root
 from conformance.judge.expectation import expect
 from conformance.judge.guards import condition_of
 from conformance.judge.joint import Diagnosis, diagnose
+from conformance.judge.remembered import Shared
 from conformance.judge.verdict import CONFORMING, LOST
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
@@ -39,6 +40,7 @@ class Diagnosing:
         """Begin with nothing seen; problem: the arrays of a case, made once."""
         self._cases = cases
         self._problem = problem
+        self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
         self._unsteady: dict[str, list[Evidence]] = {}
@@ -57,7 +59,8 @@ class Diagnosing:
         elif judged.verdict in LOST and "known" not in record:
             self._lost.setdefault(judged.subject, []).append(judged)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
-            (self._unsteady if unsteady else self._seen).setdefault(judged.subject, []).append(evidence)
+            kept = evidence.sharing(self._shared)
+            (self._unsteady if unsteady else self._seen).setdefault(judged.subject, []).append(kept)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
         """Keep a cell of the run before it was cut; it comes after those that were judged since."""

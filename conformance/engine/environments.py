@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from conformance.bridge import fingerprint
 from conformance.bridge.values import strict_json
 from conformance.spec.texts import cut, printable, reason
 
@@ -71,6 +72,19 @@ def our_own() -> Environment:
     """The interpreter that we run in, as the environment `default`."""
     found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
     return Environment("default", sys.executable, sys.version.split()[0], _canonical(found))
+
+
+@functools.cache
+def fingerprint_of(python: str) -> str:
+    """The digest of what is installed in an interpreter (bridge/fingerprint.py); "" where it cannot be told."""
+    if python == sys.executable:
+        return str(fingerprint.listing()["fingerprint"])
+    command = [python, "-I", str(fingerprint.__file__)]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=True, stdin=subprocess.DEVNULL)
+        return str(strict_json(done.stdout)["fingerprint"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def parse_environments(given: Iterable[str]) -> list[tuple[str, str]]:

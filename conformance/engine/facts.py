@@ -32,6 +32,10 @@ OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "DECLINES": {}, "VARIANTS": {"": {}}
 """Facts that a file may leave out, and what they are then."""
 
 FACTS = ("NAME", *CHOICES, "REQUIRES", "SLOTS", *OPTIONAL)
+
+THOROUGH = "thorough"
+"""The tier of a variant that only a thorough run asks."""
+
 OVERRIDES = tuple(fact for fact in FACTS if fact not in ("NAME", "VARIANTS"))
 
 _MAY_BE_EMPTY = ("CAPABILITIES",)
@@ -182,8 +186,10 @@ class _Reader:
                 fields[field] = self._checked(field, value)
             elif field in ("env", "summary"):
                 fields[field] = self._words(name, field, value)
+            elif field == "tier":
+                fields[field] = self._tier(name, value)
             else:
-                self.fault(key, f"variant {name} has {field!r}, expected env, summary, {', '.join(OVERRIDES)}")
+                self.fault(key, f"variant {name} has {field!r}, expected env, summary, tier, {', '.join(OVERRIDES)}")
         return fields
 
     def _words(self, name: str, field: str, node: ast.expr) -> Any:
@@ -192,6 +198,12 @@ class _Reader:
         if not all(isinstance(word, str) for word in words):
             expected = "names and values as strings" if field == "env" else "a sentence"
             self.fault(node, f"variant {name}: {field} is {value!r}, expected {expected}")
+        return value
+
+    def _tier(self, name: str, node: ast.expr) -> Any:
+        value = ast.literal_eval(node)
+        if value != THOROUGH:
+            self.fault(node, f"variant {name}: tier is {value!r}, expected {THOROUGH!r}, or leave it out")
         return value
 
 

@@ -38,7 +38,8 @@ class Outcome:
     status: reply, unsupported, error (the adapter or the framework raised), crash (the process died), timeout, or
     not_run (its worker was given up before). reason: in one sentence, for all but a reply. error: type, message,
     traceback and, of an exception, the stage (declare, adapter, framework); of a crash or a timeout the end of stderr
-    stands for the traceback. seconds: wall ("call") and cpu of the operator function.
+    stands for the traceback. seconds: wall ("call") and cpu of the operator function. cached: the call was made in an
+    earlier run.
     """
 
     status: Status
@@ -48,6 +49,7 @@ class Outcome:
     error: Mapping[str, str] | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    cached: bool = False
 
     @classmethod
     def of(cls, answer: Answer) -> "Outcome":
@@ -90,7 +92,7 @@ class Started:
     A worker that is ready, or that was given up (status failed, with a reason and the end of its stderr).
 
     hello: what a ready one said of itself: digest, python, versions, device, evidence, cpu, peak. seconds: wall time
-    from its start.
+    from its start. cached: it said so in an earlier run, and no process was started so far.
     """
 
     plan: WorkerPlan
@@ -99,6 +101,7 @@ class Started:
     seconds: float = 0.0
     reason: str = ""
     stderr: str = ""
+    cached: bool = False
 
     def record(self) -> dict[str, Any]:
         """For the run log (docs/run-log.md), without type and schema."""
@@ -116,6 +119,7 @@ class Started:
             "start_seconds": round(self.seconds, 3),
             "stderr": self.stderr,
         }
+        record |= {"cached": True} if self.cached else {}
         return record | ({"reason": self.reason} if self.reason else {})
 
 

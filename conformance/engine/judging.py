@@ -5,6 +5,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -161,13 +162,14 @@ def judge_digest() -> str:
     """sha256 of the code that decides what is right: a change of it changes every verdict's meaning."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for folder in ("spec", "oracle", "judge"):
+    for folder in ("spec", "reference", "deviations", "oracle", "judge"):
         for path in sorted((package / folder).glob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"sha256:{digest.hexdigest()}"
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write the tensors of a cell, compressed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+def packed(arrays: Mapping[str, Array]) -> bytes:
+    """The tensors of a cell as a compressed archive (npz)."""
+    archive = BytesIO()
+    np.savez_compressed(archive, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+    return archive.getvalue()

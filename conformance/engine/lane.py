@@ -21,11 +21,14 @@ class Hooks:
     jobs: the calls for a plan, asked for once when its worker is ready and made one by one as they are needed.
     judged: takes each outcome, and may return further jobs for the same plan (with `fresh`: alone in a new process).
     started: told once of every process that is ready, and of a plan that is given up.
+    recalled: what the worker of a plan said of itself in an earlier run; then a process is started only when a job is
+    left for it.
     """
 
     jobs: Callable[[WorkerPlan, Started], Iterable[Job]]
     judged: Callable[[Job, Outcome], Iterable[Job] | None]
     started: Callable[[Started], None]
+    recalled: Callable[[WorkerPlan], Started | None] = lambda _: None
 
 
 class Backlog:
@@ -94,6 +97,8 @@ class Lane:
 
     async def run(self, hooks: Hooks) -> Report:
         """Serve until nothing is left, or until the plan is given up."""
+        if self._is_done(hooks):
+            return Report(self.plan, ())
         failure = ""
         while not failure:
             try:
@@ -110,6 +115,15 @@ class Lane:
                     return Report(self.plan, tuple(self._usage))
         self._give_up(hooks, failure)
         return Report(self.plan, tuple(self._usage), failure)
+
+    def _is_done(self, hooks: Hooks) -> bool:
+        """Whether everything is known from an earlier run, so that no process is needed."""
+        recalled = hooks.recalled(self.plan) if self.process is None else None
+        if recalled is None:
+            return False
+        hooks.started(recalled)
+        self._backlog.open(hooks.jobs(self.plan, recalled))
+        return not self._backlog.has_more()
 
     async def _one_process(self, hooks: Hooks) -> "Death | bool | None":
         """Serve with one process: how it died, True where another one is wanted, None where all is done."""

@@ -8,7 +8,7 @@ All workers of a run: at most so many alive, started before there is work for th
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -21,8 +21,17 @@ from conformance.engine.process import Process, copy_bridge
 class Pool:
     """The plans are served in their order, so the slowest should stand first."""
 
-    def __init__(self, plans: Sequence[WorkerPlan], workers: int, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        plans: Sequence[WorkerPlan],
+        workers: int,
+        limits: Limits | None = None,
+        *,
+        waits: Callable[[WorkerPlan], bool] = lambda _: False,
+    ) -> None:
+        """Take the plans; waits: whether a plan's process is started only when a call is left for it."""
         self._workers = workers
+        self._waits = waits
         self._lanes = [Lane(plan, limits or Limits(), self._launch) for plan in plans]
         self._folder = tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True)
         self._home = Path(self._folder.name) / "home"
@@ -37,7 +46,7 @@ class Pool:
         """Start as many processes as may live at once, and do not wait for them."""
         self._home.mkdir()
         copy_bridge(Path(self._folder.name) / "bridge")
-        for lane in self._lanes[: self._workers]:
+        for lane in [lane for lane in self._lanes if not self._waits(lane.plan)][: self._workers]:
             try:
                 lane.process = self._launch(lane.plan)
             except OSError:

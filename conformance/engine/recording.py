@@ -67,8 +67,10 @@ def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
     """
     What a record says whatever the verdict: route, declaration, evidence, exception, digests.
 
-    problem: the digest of the case's problem.
+    problem: the digest of the case's problem. Of a call that the adapter declined there is only the route.
     """
+    if outcome.status == "unsupported":
+        return {"route": cell.route.record()}
     record: Record = {"route": cell.route.record(), "digests": _digests(cell, outcome, problem)}
     if cell.dropped:
         record["dropped_outputs"] = list(cell.dropped)

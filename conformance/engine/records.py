@@ -316,3 +316,4 @@ class Footer(_Record):
     complete: StrictBool
     gate: Gate
     timing: Mapping[str, Number] = {}
+    replies: Mapping[str, StrictInt] = {}

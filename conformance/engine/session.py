@@ -6,7 +6,7 @@ it does not accept, and of a few others, wait for the second look that a worker 
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,16 +19,18 @@ from conformance.engine.controls import Controls, RefusedCall
 from conformance.engine.diagnosing import Cases, Diagnosing
 from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
-from conformance.engine.judging import Judge, Judged, judgement_record, save_arrays
+from conformance.engine.judging import Judge, Judged, judgement_record, packed
 from conformance.engine.lane import Hooks
 from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.engine.recording import is_refused, judged_outcome, outcome_record
+from conformance.engine.reply_cache import ReplyCache
 from conformance.engine.resuming import recalled
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
 from conformance.engine.watch import StopRun, Watch
+from conformance.engine.worker_results import WorkerResult, WorkerResults
 from conformance.judge.published import Finding, published_findings
 from conformance.judge.verdict import CONFORMING, LOST, is_green
 from conformance.spec.case import Case
@@ -51,6 +53,7 @@ def accepts_nothing(_: Judged) -> Mapping[str, Any]:
 class _Served:
     """What is kept of one worker's calls: those that a second look is for, and those that show whether it works."""
 
+    plan: WorkerPlan
     look: SecondLook
     controls: Controls
 
@@ -64,7 +67,8 @@ class Session:
     that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
     calls the second look made, by what for.
     suite: every case that there is, for telling causes apart that the chosen ones do not. plain: cases of which the
-    plainest are asked of a subject that has no reply so far.
+    plainest are asked of a subject that has no reply so far. replies: what earlier runs know. results: the
+    same of whole workers; restore: told of each of their records.
     """
 
     cases: Sequence[Case]
@@ -75,6 +79,10 @@ class Session:
     rerun: Callable[[Key], str]
     suite: Cases = tuple
     plain: Cases = tuple
+    judge: Judge = field(default_factory=Judge)
+    replies: ReplyCache = field(default_factory=ReplyCache)
+    results: WorkerResults = field(default_factory=WorkerResults)
+    restore: Callable[[Record], None] = lambda _: None
     watch: Watch = field(default_factory=Watch)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
@@ -88,7 +96,6 @@ class Session:
     further: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self._judge = Judge()
         self.suite = cache(self.suite)
         self._diagnosing = Diagnosing(self.suite, lambda case: self.problem(case)[0])
         self._problems: dict[str, tuple[Problem, str]] = {}
@@ -103,6 +110,9 @@ class Session:
         self._not_run: list[Key] = []
         self._first: set[int] = set()
         self._tensors = len(self.done)
+        self._replayed: dict[Key, Record] = {}
+        self._whole: set[str] = set()
+        self._diagnoses: list[Record] = []
 
     def run(self, pool: Pool) -> None:
         """
@@ -114,7 +124,7 @@ class Session:
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, lambda case: self.problem(case)[0])
         try:
-            self.reports = pool.run(Hooks(self._jobs, self._answered, self._started))
+            self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self._recalled))
         except KeyboardInterrupt:
             self._settle_all()
             raise
@@ -124,6 +134,7 @@ class Session:
             raise
         self._settle_all()
         self._diagnose()
+        self._remember()
 
     @property
     def total(self) -> int:
@@ -165,10 +176,44 @@ class Session:
             self._problems[case.id] = (problem, problem_digest(problem))
         return self._problems[case.id]
 
+    def _recalled(self, plan: WorkerPlan) -> Started | None:
+        """What an earlier run knows of a worker: how it greeted, and perhaps all of its records."""
+        started = self.replies.recalled(plan)
+        if started is not None and not self.done and (known := self.results.recall(plan)) is not None:
+            self._replay(plan, known)
+        return started
+
+    def _replay(self, plan: WorkerPlan, known: WorkerResult) -> None:
+        for record in known.cells:
+            record["cached"] = True
+            key = record["case"], record["subject"]
+            if "tensors" in record:
+                self._save(record, known.tensors[record["tensors"]])
+            if "rerun" in record:
+                record["rerun"] = self.rerun(key)
+            self.replies.known += int("seconds" in record)
+            self.restore(record)
+            self._replayed[key] = record
+            self._write(record)
+        self._diagnoses += known.diagnoses
+        self._whole |= set(plan.subjects)
+
     def _diagnose(self) -> None:
         self._recall()
-        for record in self._diagnosing.records(self._by_name):
+        self._diagnoses += self._diagnosing.records(self._by_name)
+        for record in self._diagnoses:
             self.log.append(record)
+
+    def _remember(self) -> None:
+        """Keep the records of every worker that answered all its calls for a later run that asks the same."""
+        if self.done:
+            return
+        lacking = {subject for _, subject in self._not_run}
+        for plan in [report.plan for report in self.reports if not report.failure]:
+            if not self._whole.issuperset(plan.subjects) and lacking.isdisjoint(plan.subjects):
+                cells = [record for record in self.records if record["subject"] in plan.subjects]
+                diagnoses = [record for record in self._diagnoses if record["subject"] in plan.subjects]
+                self.results.keep(plan, cells, diagnoses, self.folder)
 
     def _recall(self) -> None:
         """What was judged before the run was cut, of subjects with failures, is evidence as well."""
@@ -177,11 +222,12 @@ class Session:
         for (case, name), record in self.done.items():
             if name in failing:
                 made = make_cell(cases[case], self.problem(cases[case])[0], self._by_name[name])
-                found = recalled(made, record, self._judge, self.folder) if isinstance(made, Cell) else None
+                found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 self._diagnosing.recall(name, case, found)
 
     def _started(self, started: Started) -> None:
         self.log.append({"type": "worker", **started.record()})
+        self.replies.greet(started)
         if started.status == "failed":
             self.failures[started.plan.name] = started.reason
         for name in started.plan.subjects:
@@ -192,22 +238,38 @@ class Session:
     def _jobs(self, plan: WorkerPlan, _: Started) -> Iterator[Job]:
         look = SecondLook(self.closeness, lambda name: self.signatures.get(name, ()))
         controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
-        served = _Served(look, controls)
+        served = _Served(plan, look, controls)
         self._served.append(served)
-        for (_case, name), judged_before in self.done.items():
+        for (_case, name), judged_before in (*self.done.items(), *self._replayed.items()):
             if name in plan.subjects:
                 controls.recall(judged_before)
         for cell in self._cells(plan):
             look.waiting += 1
-            yield self._job(served, cell)
+            yield from self._not_known([self._job(served, cell)])
         look.exhausted = True
-        yield from self._next(served)
+        yield from self._not_known(self._next(served))
+
+    def _not_known(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """The jobs that are left for a worker: those whose outcome an earlier run knows are answered at once."""
+        queue = deque(jobs)
+        while queue:
+            job = queue.popleft()
+            outcome = self.replies.recall(self._by_number[job.number].plan, job)
+            if outcome is None:
+                yield job
+            else:
+                queue.extend(self._answered(job, outcome))
+
+    def _replied(self, job: Job, outcome: Outcome) -> Iterable[Job]:
+        """Take what a worker said, and remember it for later runs."""
+        self.replies.keep(job, outcome)
+        return list(self._not_known(self._answered(job, outcome)))
 
     def _cells(self, plan: WorkerPlan) -> Iterator[Cell]:
         """What a worker is to be asked; what its adapter cannot take is recorded at once."""
         for case in self.cases[plan.part :: plan.parts]:
             for name in plan.subjects:
-                if (case.id, name) in self.done:
+                if (case.id, name) in self.done or (case.id, name) in self._replayed:
                     continue
                 subject = self._by_name[name]
                 if case.operator not in subject.operators:
@@ -240,7 +302,7 @@ class Session:
             fresh=question is not None and question.fresh,
         )
 
-    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job]:
         served = self._by_number.pop(job.number)
         served.look.waiting -= 1
         if (question := self._questions.pop(job.number, None)) is not None:
@@ -281,7 +343,7 @@ class Session:
 
     def _judged(self, look: SecondLook, number: int, cell: Cell, outcome: Outcome, doubt: str = "") -> None:
         started = time.thread_time()
-        judged = judged_outcome(self._judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
+        judged = judged_outcome(self.judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
         about = outcome_record(cell, outcome, self.problem(cell.case)[1])
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
@@ -290,6 +352,8 @@ class Session:
         record |= self.review(judged)
         record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
         record["compiles"] = number in self._first
+        if outcome.cached:
+            record["cached"] = True
         red = not is_green(record)
         held = Held(cell, outcome, judged, record, self.problem(cell.case)[0], red)
         if self._waits(held):
@@ -316,7 +380,7 @@ class Session:
         while look.held:
             held = look.held.pop(0)
             started = time.thread_time()
-            record, arrays = held.settle(self._judge, self.accepts)
+            record, arrays = held.settle(self.judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
             for judged in (held.judged, held.changed):
                 if judged is not None:
@@ -325,18 +389,27 @@ class Session:
 
     def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:
         if arrays:
-            self._tensors += 1
-            record["tensors"] = f"tensors/{self._tensors:05d}.npz"
-            save_arrays(self.folder / record["tensors"], arrays)
+            self._save(record, packed(arrays))
         self._record(key, record)
+
+    def _save(self, record: Record, archive: bytes) -> None:
+        """Write the tensors of a cell, and name their file in its record."""
+        self._tensors += 1
+        record["tensors"] = f"tensors/{self._tensors:05d}.npz"
+        path = self.folder / record["tensors"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(archive)
 
     def _record(self, key: Key, about: Mapping[str, Any]) -> None:
         case, subject = key
         record: Record = {"type": "cell", "case": case, "subject": subject, **about}
         if record["verdict"] != "pass":
             record["rerun"] = self.rerun(key)
+        self._write(record)
+        if self.watch.stop(record):
+            raise StopRun(subject)
+
+    def _write(self, record: Record) -> None:
         self.log.append(record)
         self.records.append(record)
         self.watch.cell(record)
-        if self.watch.stop(record):
-            raise StopRun(subject)

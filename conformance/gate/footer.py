@@ -40,6 +40,7 @@ def _footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any
         "timing": clock.timing(),
         "workers": [asdict(each) for report in session.reports for each in report.usage],
         "second_look": dict(sorted(session.further.items())),
+        "replies": {"known": session.replies.known, "made": session.replies.made},
         "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},
         "gate": decision.record(),
     }

@@ -8,19 +8,25 @@ cells and matches none is dead, one past its date is expired: all of these are r
 
 import datetime as dt
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from packaging.specifiers import SpecifierSet
 
+from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
 from conformance.engine.judging import Judged
 from conformance.gate.known_entry import Accept, Entry
 from conformance.judge.cell import compare_all
-from conformance.judge.expectation import expect
+from conformance.judge.expectation import Expectation, expect
 from conformance.judge.verdict import CONFORMING
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.glob import matches
+from conformance.spec.problem import Problem
+
+Expecting: TypeAlias = Callable[[str, Problem, Dialect, Profile], Expectation]
+"""Gives what is expected of a case's routed problem under a dialect and a profile."""
 
 
 @dataclass
@@ -53,10 +59,18 @@ class Tally:
 class Known:
     """The entries of a run, and how each fares as cells are judged."""
 
-    def __init__(self, entries: Sequence[tuple[Entry, str]], today: dt.date) -> None:
-        """Take entries with where they stand (`known.yaml:12`), and the date that expiry is measured by."""
+    def __init__(
+        self, entries: Sequence[tuple[Entry, str]], today: dt.date, expectation: Expecting | None = None
+    ) -> None:
+        """
+        Take entries with where they stand (`known.yaml:12`), and the date that expiry is measured by.
+
+        expectation: `Judge.expectation` of the run, which remembers what many subjects share.
+        """
         self.tallies = [Tally(entry, origin) for entry, origin in entries]
         self._today = today
+        self._expectation = expectation or _anew
+        self._naming: dict[str, list[Tally]] = {}
 
     def review(self, cell: Judged) -> dict[str, Any]:
         """
@@ -66,10 +80,10 @@ class Known:
         origin and versions of the entry that accepts it.
         """
         record: dict[str, Any] = {}
-        for tally in self.tallies:
+        for tally in self._about(cell.subject):
             if not _applies(tally.entry, cell):
                 continue
-            outcome = _outcome(tally.entry, cell)
+            outcome = _outcome(tally.entry, cell, self._expectation)
             if outcome == "not covered":
                 continue
             record.setdefault("covered_by", {})[tally.origin] = outcome
@@ -78,10 +92,18 @@ class Known:
                 record["known"] = tally.told()
         return record
 
+    def _about(self, subject: str) -> list[Tally]:
+        """The entries that name a subject: most name another one, and all are held against every cell."""
+        if subject not in self._naming:
+            self._naming[subject] = [tally for tally in self.tallies if tally.entry.names(subject)]
+        return self._naming[subject]
+
     def accepts(self, cell: Judged) -> dict[str, Any]:
         """What `review` would say, for a call that is no cell of its own: nothing is counted."""
-        for tally in self.tallies:
-            if not self.expired(tally) and _applies(tally.entry, cell) and _outcome(tally.entry, cell) == "matched":
+        for tally in self._about(cell.subject):
+            if self.expired(tally) or not _applies(tally.entry, cell):
+                continue
+            if _outcome(tally.entry, cell, _anew) == "matched":  # a changed call has the case's id, and other arrays
                 return {"known": tally.told()}
         return {}
 
@@ -102,6 +124,10 @@ class Known:
     def expired(self, tally: Tally) -> bool:
         """Whether the entry's date has passed."""
         return tally.entry.expires is not None and tally.entry.expires < self._today
+
+    def about(self) -> list[tuple[str, str, bool]]:
+        """What records depend on: of each entry its origin, its content, and whether it has expired."""
+        return [(tally.origin, repr(tally.entry), self.expired(tally)) for tally in self.tallies]
 
     def problems(self, *, whole: bool) -> list[str]:
         """
@@ -159,7 +185,11 @@ def _applies(entry: Entry, cell: Judged) -> bool:
     )
 
 
-def _outcome(entry: Entry, cell: Judged) -> str:
+def _anew(_: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
+    return expect(problem, dialect, profile)
+
+
+def _outcome(entry: Entry, cell: Judged, expectation: Expecting) -> str:
     """One of `not covered`, `conforms` (without the entry), `matched`, `other` (fails in another way)."""
     if entry.accept is not None:
         return _accepted(entry.accept, cell)
@@ -167,7 +197,7 @@ def _outcome(entry: Entry, cell: Judged) -> str:
         return "not covered"
     profile = cell.profile.but(**entry.delta.profile)
     try:
-        deviating = expect(cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
+        deviating = expectation(cell.case, cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
     except UnderivedBound:
         return "not covered"  # where no bound holds under the delta, it accepts nothing
     within = all(c.verdict != "fail" for c in compare_all(deviating, cell.actual, profile))

@@ -155,7 +155,11 @@ class Entry(BaseModel):
 
     def concerns(self, subject: str, case: str) -> bool:
         """Whether the entry is about this subject and this case."""
-        return any(matches(glob, subject) for glob in self.subject) and any(matches(glob, case) for glob in self.cases)
+        return self.names(subject) and any(matches(glob, case) for glob in self.cases)
+
+    def names(self, subject: str) -> bool:
+        """Whether the entry is about this subject."""
+        return any(matches(glob, subject) for glob in self.subject)
 
 
 class KnownFile(BaseModel):

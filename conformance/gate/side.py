@@ -32,8 +32,8 @@ class Observed:
     replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
     declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception;
     root: what its message shares with that of the same failure in another release. text: what happened, in one line.
-    bits, problem, judge: digests of the output bits, of what was asked, of the judging code. condition: under which the
-    first way shows, "only in float16", where the joint diagnosis of the subject says so. known: why the gate accepts
+    bits, problem, judge: digests of the output bits, of what was asked, of the judging code. cause, condition: the way
+    that the joint diagnosis of the subject says, and when it shows, "only in float16". known: why the gate accepts
     it, if it does by a known deviation; since: the version conditions of that. tensors: the file that holds its arrays.
     where: its circumstances, if they are not those of the subject's other cells.
     """
@@ -51,6 +51,7 @@ class Observed:
     judge: str = ""
     uncalibrated: bool = False
     looked: bool = False
+    cause: str = ""
     condition: str = ""
     known: str = ""
     since: Mapping[str, str] = field(default_factory=dict)
@@ -205,9 +206,8 @@ def observed(
 
     Of a cell that a known deviation accepts, the deviation says it.
     """
-    way, condition = joint.get(cell.key, ("", ""))
-    if cell.known and cell.known.decisions and not way:
-        way = AND.join(cell.known.decisions)
+    cause, condition = joint.get(cell.key, ("", ""))
+    way = cause or (AND.join(cell.known.decisions) if cell.known else "")
     ways = _ways(cell)
     return Observed(
         verdict=cell.verdict,
@@ -223,6 +223,7 @@ def observed(
         judge=short(cell.digests.get("judge", judge)),
         uncalibrated=cell.uncalibrated,
         looked=cell.invariants is not None,
+        cause=cause,
         condition=condition,
         known=cell.known.reason if cell.known else "",
         since=cell.since,

@@ -7,8 +7,8 @@ from textwrap import shorten
 from conformance.engine.records import Key
 from conformance.gate.change import PRECISION, Change, effective
 from conformance.gate.side import AND, INVARIANT, Observed
-from conformance.judge.attribution import SEEN
 from conformance.judge.causes import fewest
+from conformance.judge.diagnose import OF_NONFINITE
 from conformance.judge.explanation import CANONICAL
 from conformance.judge.invariants import INVARIANTS
 from conformance.judge.telling import UNSTEADY, sentence, turned
@@ -38,7 +38,7 @@ def ways_of(changes: Iterable[Change]) -> dict[Key, Ways]:
     """
     The ways of every change, of as few causes as possible.
 
-    Where several deviations explain a cell, it goes to the one that explains most of the subject's other cells.
+    A cell of which no diagnosis speaks goes to the way that explains most of the subject's other cells.
     """
     by_key = {(change.case, change.subject): change for change in _named_by_root(list(changes))}
     before = _chosen({key: _likely(change.base, change.candidate) for key, change in by_key.items()})
@@ -59,14 +59,16 @@ def _named_by_root(changes: list[Change]) -> Iterator[Change]:
 
 def _likely(cell: Observed | None, other: Observed | None) -> tuple[str, ...]:
     """
-    The ways of one side that are worth telling.
+    The ways of one side that are worth telling: what the diagnosis of its run says, if it speaks of the cell.
 
-    First those of a decision that the other side takes in another way, then those that a reply shows by itself: a
+    Else first those of a decision that the other side takes in another way, then those that a reply shows by itself: a
     fill that would come to the same is only concluded.
     """
+    if cell is not None and cell.cause:
+        return (cell.cause,)
     ways = cell.ways if cell is not None else ()
     elsewhere = {_decision(way) for way in (other.ways if other is not None else ())}
-    for told in (elsewhere, SEEN):
+    for told in (elsewhere, OF_NONFINITE):
         if chosen := tuple(way for way in ways if _decision(way) in told):
             return chosen
     return ways

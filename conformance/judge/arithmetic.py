@@ -8,6 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
+from conformance.deviations.names import ARITHMETIC_LINES
 from conformance.judge.cell import compare_all
 from conformance.judge.evidence import Evidence
 from conformance.judge.expectation import expect
@@ -76,6 +77,9 @@ class Arithmetic:
 
         It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
         """
+        return cell.of_reply.once(("rms", self.name), lambda: self._rms(cell))
+
+    def _rms(self, cell: Evidence) -> float | None:
         profile = self.of(cell.profile)
         if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
@@ -96,6 +100,9 @@ class Arithmetic:
 
     def contradicts(self, cell: Evidence) -> bool:
         """Whether a conforming reply would hardly have been so near under it."""
+        return cell.of_call.once(("too coarse", self.name), lambda: self._contradicts(cell))
+
+    def _contradicts(self, cell: Evidence) -> bool:
         profile = self.of(cell.profile)
         if profile is None:
             return False
@@ -148,68 +155,41 @@ def hardly_within(bound: Bound, coarser: Bound, shown: Array) -> bool:
     return int(np.sum(shown & (coarser.sigma > CERTAIN * bound.tolerance))) >= ENOUGH
 
 
-def _softmax(dtype: str) -> dict[str, str | bool]:
-    return {"soft": dtype, "sum": dtype}
+def _fields(dtype: str, names: Sequence[str]) -> dict[str, str | bool]:
+    return {name: True if name == "truncated" else dtype for name in names}
 
 
-def _scores(dtype: str) -> dict[str, str | bool]:
-    return {**_softmax(dtype), "score": dtype}
-
-
-def _everywhere(dtype: str) -> dict[str, str | bool]:
-    return dict.fromkeys(("acc", "pre", "score", "soft", "sum", "prob", "scale", "lse"), dtype)
-
-
-TF32 = "set the precision of matrix products to the highest, if that is not wanted"
-
-ARITHMETIC: tuple[Arithmetic, ...] = (
-    Arithmetic("scale_in_float32", "holds the scale in float32", "multiply the query instead", {"scale": "float32"}),
-    Arithmetic("softmax_in_float32", "computes the softmax in float32", "", _softmax("float32")),
-    Arithmetic("scores_in_float32", "computes logits and softmax in float32", "", _scores("float32")),
-    Arithmetic("float32_accumulation", "accumulates dot products in float32", "", {"acc": "float32"}),
-    Arithmetic("results_in_float32", "rounds results to float32, those of projections too", "", {"store": "float32"}),
-    Arithmetic("in_float32", "computes in float32 throughout", "", {**_everywhere("float32"), "store": "float32"}),
-    Arithmetic("tf32_operands", "rounds the operands of matrix products to tf32", TF32, {"mm": "tf32"}),
-    Arithmetic(
-        "truncated_products",
-        "truncates the results of matrix products to half precision, and does not round them to the nearest number",
-        "use a CPU, or a kernel library, whose half-precision products are rounded",
-        {"truncated": True},
-    ),
-    *(
-        Arithmetic(name.format(dtype), sentence.format(dtype), remedy, fields)
-        for dtype in ("float16", "bfloat16")
-        for name, sentence, remedy, fields in (
-            ("weights_in_{}", "rounds the weights to {} before they meet the values", "", {"prob": dtype}),
-            ("softmax_in_{}", "computes the softmax in {}", "", {**_softmax(dtype), "prob": dtype}),
-            ("scores_in_{}", "rounds the logits to {}", "", {"score": dtype}),
-            ("{}_operands", "rounds the operands of matrix products to {}", TF32, {"mm": dtype}),
-            ("scores_and_softmax_in_{}", "computes logits and softmax in {}", "", {**_scores(dtype), "prob": dtype}),
-            ("biases_in_{}", "sums the gradients of biases in {}", "", {"bias_sum": dtype}),
-            ("{}_accumulation", "accumulates dot products in {}", "", {"acc": dtype}),
-            ("results_in_{}", "rounds results to {}, those of projections too", "", {"store": dtype}),
-            ("in_{}", "computes in {} throughout", "", {**_everywhere(dtype), "store": dtype}),
-        )
-    ),
+ARITHMETIC: tuple[Arithmetic, ...] = tuple(
+    Arithmetic(name.replace("DTYPE", dtype), sentence.replace("DTYPE", dtype), remedy, _fields(dtype, fields))
+    for dtypes, group in ARITHMETIC_LINES
+    for dtype in dtypes
+    for name, sentence, remedy, fields in group
 )
 """Of several that explain a cell, the tightest is named."""
 
 
-def tightest(cells: Sequence[Evidence], among: Sequence[Arithmetic] = ARITHMETIC) -> list[Arithmetic]:
+def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[Arithmetic]:
     """
     The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
 
     The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
     Where most replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
+
+    conforming: of what none of these speaks against, if there is any such arithmetic.
     """
     narrower = [dtype for dtype in STORED if 2 * sum(lies_on(dtype, cell) for cell in cells) > len(cells)]
-    among = [each for each in among if all(each.stores_in(dtype) for dtype in narrower)]
+    among = [each for each in ARITHMETIC if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
-    most = max((len(seen) for seen in found.values()), default=0)
-    off = {
-        each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in seen)
-        for each, seen in found.items()
-        if 0 < len(seen) == most
-    }
+    most = _most({each: len(seen) for each, seen in found.items()}, conforming)
+    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in most}
     least = min(off.values(), default=0.0)
     return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:SHOWN]
+
+
+def _most(counts: Mapping[Arithmetic, int], conforming: Sequence[Evidence]) -> list[Arithmetic]:
+    """Those that explain most of what nothing speaks against, else most of all; few of them are held against all."""
+    levels = [[each for each in counts if counts[each] == count] for count in sorted({*counts.values()} - {0})[::-1]]
+    for level in levels:
+        if free := [each for each in level if not any(each.contradicts(cell) for cell in conforming)]:
+            return free
+    return levels[0] if levels else []

@@ -1,19 +1,21 @@
 """What could be the cause of failing cells: single decisions, pairs of them, coarser arithmetic."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import inf
 
 from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import has_row
+from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import USUAL_BITS
-from conformance.judge.arithmetic import ARITHMETIC, Arithmetic, tightest
+from conformance.judge.arithmetic import Arithmetic, tightest
 from conformance.judge.bits import BESIDE, UNEXPLAINED, of_change
 from conformance.judge.conditions import Condition
 from conformance.judge.evidence import Change, Evidence
-from conformance.judge.explanation import CANONICAL, Way, plain_ways, ways
+from conformance.judge.explanation import CANONICAL, Way, ways
 from conformance.judge.solving import solved
+from conformance.spec.problem import Problem
 
 SEARCHED = 12
 """So many of the smallest cells without an explanation are searched for single decisions."""
@@ -21,10 +23,16 @@ KEPT = 8
 """So many pairs that explain one cell are tried on all: those that explain most of the smallest."""
 SOLVED = 2
 """So many of the simplest cells of a kind are asked for a number,"""
-TELLING = 8
+TELLING = 12
 """and so many in all."""
+PAIRED = 8
+"""So many of the simplest cells with other mask arguments, or in another dtype, are searched for pairs."""
 MEASURED = 5
 """From so many cells it is read which arithmetic it is."""
+
+
+WaysOf = Callable[[Problem, Dialect], Iterable[Way]]
+"""Some ways in which a call could be taken otherwise than declared."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +86,12 @@ def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells."""
+def singles(
+    cells: Iterable[Evidence], ways_of: Callable[[Problem, Dialect], Iterable[Way]] = ways
+) -> Iterator[Candidate]:
+    """The single decisions that explain some of these cells: of all that each call can take, or of others."""
     for cell in cells:
-        for way in ways(cell.problem, cell.declared.dialect):
-            if cell.explained_by((way,)):
-                yield Candidate((way,))
-
-
-def plain_singles(cells: Iterable[Evidence]) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells, of those that people take every day, or frameworks."""
-    for cell in cells:
-        for way in plain_ways(cell.problem, cell.declared.dialect):
+        for way in ways_of(cell.problem, cell.declared.dialect):
             if cell.explained_by((way,)):
                 yield Candidate((way,))
 
@@ -98,18 +100,27 @@ def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
     """The decisions that explain some of these cells when a number is put in, with the number, each once."""
     told: dict[Way, None] = {}
     for cell in _most_telling(cells):
-        told |= dict.fromkeys(way for way in solved(cell.suspect()) if way not in cell.found)
+        told |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
     yield from (Candidate((way,)) for way in told)
 
 
+def _solved(cell: Evidence) -> tuple[Way, ...]:
+    return cell.of_reply.once("solved", lambda: tuple(solved(cell.suspect())))
+
+
 def _most_telling(cells: Sequence[Evidence]) -> list[Evidence]:
-    """Some of the simplest cells, with and without a mask, of the finest dtypes first: they tell a number best."""
-    kinds: dict[tuple[str, bool, bool], list[Evidence]] = {}
-    for cell in cells:
-        biased = any(group.element == "float" for group in cell.problem.groups)
-        kinds.setdefault((cell.facts.dtype, bool(cell.facts.masks), biased), []).append(cell)
-    found = [cell for same in kinds.values() for cell in same[:SOLVED]]
-    return sorted(found, key=lambda cell: UNIT[cell.facts.dtype])[:TELLING]
+    """Some of the simplest cells with the same mask arguments, of the finest dtypes first: they tell a number best."""
+    finest = sorted(cells, key=lambda cell: UNIT[cell.facts.dtype])
+    kinds: dict[object, list[Evidence]] = {}
+    for cell in finest:
+        kinds.setdefault(_arguments(cell), []).append(cell)
+    found = {cell for same in kinds.values() for cell in same[:SOLVED]}
+    return [cell for cell in finest if cell in found][:TELLING]
+
+
+def _arguments(cell: Evidence) -> object:
+    """Which mask arguments a call uses, and how: two mistakes about two of them do not show in the same calls."""
+    return frozenset((mask.slot, mask.element == "float") for mask in cell.facts.masks)
 
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
@@ -118,10 +129,10 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
 
     Beside causes that were found before, only pairs that are shorter than all of these cells.
     """
-    known = [change[0] for change in taken if len(change) == 1]
+    known = dict.fromkeys(way for change in taken for way in change)
     most = UNEXPLAINED * len(cells) if taken else inf
-    simplest = {(bool(cell.facts.masks), cell.facts.operator, cell.facts.dtype): cell for cell in reversed(cells)}
-    for cell in simplest.values():
+    simplest = {(_arguments(cell), cell.facts.operator, cell.facts.dtype): cell for cell in reversed(cells)}
+    for cell in sorted(simplest.values(), key=cells.index)[:PAIRED]:
         cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect)}
         every = [way for way in cost if BESIDE + cost[way] < most]
         single = [way for way in every if USUAL_BITS + BESIDE + cost[way] < most and cell.tells_apart((way,), ())]
@@ -136,10 +147,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
 
 
 def beside(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
-    """The pairs with a decision that was found before, of which the other is another answer beside it."""
-    others = (other for other in every if other[0] != one[0])
+    """The pairs with a decision that was found before that explain a cell, and are another answer than it alone."""
     taken = one in every or (one[1] != CANONICAL and not has_row(*one))
-    return ((one, other) for other in others if taken and cell.tells_apart((one, other), (one,)))
+    others = (other for other in every if taken and other[0] != one[0])
+    explaining = ((one, other) for other in others if cell.explained_by((one, other)))
+    return (pair for pair in explaining if cell.tells_apart(pair, (one,)))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:
@@ -153,6 +165,4 @@ def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Ite
         furthest = max(same, key=lambda cell: cell.excess)
         measured = [*same[:MEASURED], furthest]
         passing = [cell for cell in conforming if cell.facts.dtype == dtype]
-        free = [each for each in ARITHMETIC if not any(each.contradicts(cell) for cell in passing)]
-        found = tightest(measured, free) or tightest(measured)
-        yield from (Candidate(arithmetic=each) for each in found)
+        yield from (Candidate(arithmetic=each) for each in tightest(measured, passing))

@@ -26,20 +26,8 @@ def _outputs(probe: Probe, _: str) -> str:
     return "with weights" if set(probe.facts.outputs) - {"output"} else "without weights"
 
 
-def _alias(probe: Probe, _: str) -> str:
-    return ALIASES[probe.facts.alias]
-
-
-def _dtype(probe: Probe, _: str) -> str:
-    return probe.facts.dtype
-
-
 def _slots(probe: Probe, _: str) -> str:
     return " and ".join(mask.slot for mask in probe.facts.masks) or "no mask"
-
-
-def _operator(probe: Probe, _: str) -> str:
-    return probe.facts.operator
 
 
 def _square(probe: Probe, _: str) -> str:
@@ -49,7 +37,15 @@ def _square(probe: Probe, _: str) -> str:
     )
 
 
-CIRCUMSTANCES: tuple[Circumstance, ...] = (_element, _outputs, _dtype, _alias, _slots, _operator, _square)
+CIRCUMSTANCES: tuple[Circumstance, ...] = (
+    _element,
+    _outputs,
+    lambda probe, _: probe.facts.dtype,
+    lambda probe, _: ALIASES[probe.facts.alias],
+    _slots,
+    lambda probe, _: probe.facts.operator,
+    _square,
+)
 """The first that suffice are named."""
 
 

@@ -19,13 +19,13 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 """Of the logits, and so of masks, in their order."""
 
 OWN: dict[Dimension, str] = {
-    "batch": "a mask for each item",
+    "batch": "a mask for each batch element",
     "num_heads": "a mask for each head",
     "seq_len_q": "a row of a mask for each query",
     "seq_len_k": "a mask for each key",
 }
 SHARED: dict[Dimension, str] = {
-    "batch": "one mask for all items",
+    "batch": "one mask for all batch elements",
     "num_heads": "one mask for all heads",
     "seq_len_q": "one row of a mask for all queries",
     "seq_len_k": "one mask for all keys",
@@ -204,7 +204,7 @@ class Condition(BaseModel):
         if self.masks is not None:
             yield "with a mask" if self.masks else "without a mask"
         if self.verbatim is not None:
-            yield f"with {'masks as they are written' if self.verbatim else 'converted masks'}"
+            yield f"with {'masks passed as written' if self.verbatim else 'converted masks'}"
         yield from (f"with {slot} given" for slot in self.slots)
         yield from (f"without {slot}" for slot in self.without_slots)
         yield from (f"with a {element} {slot}" for slot, element in self.elements.items())

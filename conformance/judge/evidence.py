@@ -1,7 +1,7 @@
 """What one judged cell says for and against a cause: explained by it, contradicting it, or neither."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -17,6 +17,7 @@ from conformance.judge.compare import distance
 from conformance.judge.diagnose import OF_NONFINITE, is_unexpectedly_infinite
 from conformance.judge.expectation import Expectation
 from conformance.judge.explanation import CANONICAL, Way, taking
+from conformance.judge.remembered import Remembered, Shared, call_key, reply_key
 from conformance.judge.suspect import OF_RANGE, Suspect
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.problem import Problem
@@ -37,7 +38,7 @@ class Evidence:
     A judged cell of one subject.
 
     actual: the reply of a failing cell; that of a conforming one lies within its bound, and no more is needed. found:
-    the single ways that were seen to explain it when it was judged.
+    the single ways that were seen to explain it when it was judged. of_call, of_reply: what was worked out of it so far.
     """
 
     case: str
@@ -47,10 +48,20 @@ class Evidence:
     profile: Profile
     actual: Mapping[str, Tensor] | None = None
     found: Change = ()
+    of_call: Remembered = field(default_factory=Remembered)
+    of_reply: Remembered = field(default_factory=Remembered)
 
     def failing(self, actual: Mapping[str, Tensor], found: Change) -> "Evidence":
         """The same call with a reply that fails, and the single ways that explain it by themselves."""
-        return replace(self, actual=actual, found=found)
+        return replace(self, actual=actual, found=found, of_reply=Remembered())
+
+    def sharing(self, shared: Shared) -> "Evidence":
+        """The same cell, which remembers together with those of subjects that were asked, and answered, the same."""
+        call = call_key(self.case, self.problem, self.declared, self.profile)
+        kept = replace(self, of_call=shared.setdefault(call, Remembered()))
+        if self.actual is None:
+            return kept
+        return replace(kept, of_reply=shared.setdefault((call, reply_key(self.actual)), Remembered()))
 
     @property
     def simplicity(self) -> tuple[bool, int]:
@@ -84,9 +95,12 @@ class Evidence:
         """Whether the failing reply lies within its bound under the change."""
         if len(change) == 1 and change[0] in self.found:
             return True
+        return self.of_reply.once(("explained", change), lambda: self._explained_by(change))
+
+    def _explained_by(self, change: Change) -> bool:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Suspect(self.problem, self.declared, self.profile, self.actual).explained_by(self.under(change))
+        return self.suspect().explained_by(self.under(change))
 
     def suspect(self) -> Suspect:
         """
@@ -101,9 +115,12 @@ class Evidence:
 
     def held_by(self, change: Change) -> bool:
         """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
+        return self.of_reply.once(("held", change), lambda: self._held_by(change))
+
+    def _held_by(self, change: Change) -> bool:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return Suspect(self.problem, self.declared, self.profile, self.actual).held_by(self.under(change))
+        return self.suspect().held_by(self.under(change))
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """
@@ -111,6 +128,9 @@ class Evidence:
 
         taken: what the reply was explained by, of a failing cell.
         """
+        return self.of_call.once(("contradicts", change, taken), lambda: self._contradicts(change, taken))
+
+    def _contradicts(self, change: Change, taken: Change) -> bool:
         if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
             return False
         more = self._with(self.under(taken), change)
@@ -134,6 +154,9 @@ class Evidence:
 
     def tells_apart(self, one: Change, other: Change) -> bool:
         """Whether two changes are different answers here, beyond the bounds."""
+        return self.of_call.once(("apart", one, other), lambda: self._tells_apart(one, other))
+
+    def _tells_apart(self, one: Change, other: Change) -> bool:
         here, there = self._reply(self.under(one)), self._reply(self.under(other))
         return any(
             here[name].values.shape != bound.hard.shape or distance(here[name], there[name], bound) > APART
@@ -149,6 +172,8 @@ class Evidence:
         return changed
 
     def _reply(self, dialect: Dialect) -> Reply:
+        if dialect == self.declared.dialect:
+            return self.declared.reply
         return evaluate(self.problem, dialect, self.profile.score).reply
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from conformance.judge.pattern import FREEDOM, SLACK, Pattern
 from conformance.spec.problem import AXES, Array
 
-NAMES = {"num_heads": "head", "batch": "item", "seq_len_q": "query", "seq_len_k": "key"}
+NAMES = {"num_heads": "head", "batch": "batch element", "seq_len_q": "query", "seq_len_k": "key"}
 """Axis of the pattern -> what lies along it, in the order in which they are asked."""
 
 MOST = 64
@@ -15,13 +15,13 @@ MOST = 64
 
 
 def exchanged(pattern: Pattern) -> Iterator[str]:
-    """In words that follow "they are", all that is true; nothing where no exchange gives every weight."""
+    """In words that follow "the weights are", all that is true; nothing where no exchange gives every weight."""
     for name, what in NAMES.items():
         axis = list(AXES.values()).index(name)
         if 1 < pattern.expected.shape[axis] <= MOST:
             yield from _exchanged_along(pattern, axis, what, name)
     if _is_mixture(pattern):
-        yield "for each head a mixture of its own and those of the heads before it"
+        yield "for each head a mixture of its own weights and those of the preceding heads"
 
 
 def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[str]:
@@ -59,11 +59,11 @@ def _exchanged_along(pattern: Pattern, axis: int, what: str, name: str) -> Itera
 def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[int], int]]]:
     """Every order that has a name."""
     letter = what[0]
-    yield f"those of the first {what}, for every {what}", lambda _: 0
-    yield f"for {what} {letter} those of {what} {name} - 1 - {letter}", lambda place: length - 1 - place
+    yield f"those of the first {what} for every {what}", lambda _: 0
+    yield f"those of {what} {name} - 1 - {letter} for {what} {letter}", lambda place: length - 1 - place
     for step in range(1, length):
         sign, by = ("+", step) if step <= length // 2 else ("-", length - step)
-        words = f"for {what} {letter} those of {what} ({letter} {sign} {by}) mod {name}"
+        words = f"those of {what} ({letter} {sign} {by}) mod {name} for {what} {letter}"
         yield words, _moved(step, length)
 
 

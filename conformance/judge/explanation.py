@@ -108,7 +108,7 @@ def alternatives(
         if among is not None and (decision, CANONICAL) not in among:
             continue
         canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-        sentence = f"takes {decision} as {canonical}, though {name} is declared: the declaration is stale"
+        sentence = f"behaves as {decision}={canonical}, while the declaration says {name}"
         rest = {d: n for d, n in declared.items() if d != decision}
         yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
     for deviation in likely(problem):

@@ -108,52 +108,52 @@ def _with_key_appended(problem: Problem, output: str, values: Array) -> Array:
 INVARIANTS: tuple[Invariant, ...] = (
     Invariant(
         "visible_keys",
-        "does not use a value that the mask lets it see",
+        "does not use a value that the mask allows it to attend",
         with_visible_values_changed,
         moves=True,
     ),
     Invariant(
         "key_order",
-        "gives another reply when keys, values and mask are put into another order",
+        "returns a different result when keys, values and masks are reordered together",
         _permuted_keys,
         _with_keys_permuted,
     ),
     Invariant(
         "head_order",
-        "gives another reply when the heads are put into another order",
+        "returns a different result when the heads are reordered",
         _permuted_heads,
         _with_heads_permuted,
     ),
     Invariant(
         "batch_of_one",
-        "gives another reply to an item of the batch when it is asked alone",
+        "returns a different result for a batch element when it is the only one",
         _last_item,
         _of_last_item,
     ),
     Invariant(
         "padded_key",
-        "gives another reply when a key is appended that the mask hides",
+        "returns a different result when a masked key is appended",
         with_padded_key,
         _with_key_appended,
     ),
     Invariant(
         "last_key",
-        "lets the last key reach queries that must not see it",
+        "lets the last key change queries that must not attend it",
         with_last_key_changed,
     ),
     Invariant(
         "mask_convention",
-        "gives another reply when the same mask is written as numbers that are added",
+        "returns a different result when the same mask is passed as numbers that are added",
         with_mask_as_floats,
     ),
     Invariant(
         "poisoned_key",
-        "lets NaN in a key that nobody attends reach the reply",
+        "lets NaN in a key that no query attends reach the result",
         lambda problem: with_poison(problem, "key"),
     ),
     Invariant(
         "poisoned_value",
-        "lets NaN in a value that nobody attends reach the reply",
+        "lets NaN in a value that no query attends reach the result",
         lambda problem: with_poison(problem, "value"),
     ),
 )

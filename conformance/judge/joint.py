@@ -6,7 +6,7 @@ coarser arithmetic. A cause that conforming cells contradict needs a guard: the 
 What explains little where much stays unexplained is chance, and is not told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from conformance.deviations.names import KERNEL_BITS, USUAL_BITS
@@ -18,11 +18,11 @@ from conformance.judge.candidates import (
     arithmetic,
     numbers,
     pairs,
-    plain_singles,
     singles,
 )
 from conformance.judge.chance import standing
-from conformance.judge.evidence import Evidence
+from conformance.judge.evidence import Change, Evidence
+from conformance.judge.explanation import plain_ways
 from conformance.judge.fitted import fitted
 from conformance.judge.search import Search
 from conformance.judge.whereabouts import Whereabouts
@@ -47,8 +47,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search = Search(cells)
     search.confirm(suspects)
     seen = [Candidate((way,)) for cell in search.open_cells() for way in cell.found]
-    simplest = search.open_cells()[:SEARCHED]
-    search.take([*seen, *plain_singles(simplest), *numbers(search.open_cells())], alone=True)
+    _take_plain(search, seen)
     search.take([*singles(search.open_cells()[:SEARCHED]), *numbers(search.open_cells())], alone=True)
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
@@ -60,3 +59,23 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.unite()
     causes, unexplained = standing(search.causes, search.open_cells(), unsteady)
     return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
+
+
+def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
+    """The causes that people take every day, or frameworks: where `diagnose` begins."""
+    search = Search(cells)
+    _take_plain(search, [])
+    return tuple(search.causes)
+
+
+def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
+    """Take what cells were seen to be explained by, plain decisions, and those that are taken by a number."""
+    simplest = search.open_cells()[:SEARCHED]
+    search.take([*seen, *singles(simplest, plain_ways), *numbers(search.open_cells())], alone=True)
+
+
+def among(cells: Sequence[Evidence], changes: Iterable[Change]) -> tuple[Cause, ...]:
+    """The causes, as few as possible, of those that are given alone."""
+    search = Search(cells)
+    search.take(map(Candidate, changes))
+    return tuple(search.causes)

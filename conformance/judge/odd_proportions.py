@@ -19,7 +19,7 @@ MOST = 1e3
 
 
 def odd_proportions(pattern: Pattern) -> list[str]:
-    """All that is true, in words that follow "they are", the plainest first; none where no rule gives every weight."""
+    """All that is true, in words after "the weights", the plainest first; none where no rule gives every weight."""
     if pattern.follows(np.zeros(pattern.expected.shape)):
         return []
     return next((found for rule in RULES if (found := list(rule(pattern)))), [])
@@ -29,7 +29,7 @@ def _multiplied(pattern: Pattern) -> Iterator[str]:
     """Logits, products or the bias times one number, everywhere."""
     for what, values in _added(pattern):
         if (times := _times(pattern, values)) is not None:
-            yield f"as if {what} were multiplied by {times}" if times != "0" else f"as if {what} were all 0"
+            yield f"look as if {what} were multiplied by {times}" if times != "0" else f"look as if {what} were all 0"
 
 
 def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
@@ -37,7 +37,7 @@ def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
     (_, values), *_ = _added(pattern)
     for names, places in _distinct_places(pattern):
         if (times := _times(pattern, np.where(places, values, 0.0))) is not None:
-            yield from (f"as if the logits of {name} were multiplied by {times}" for name in names)
+            yield from (f"look as if the logits of {name} were multiplied by {times}" for name in names)
     yield from _multiplied_by_block(pattern)
 
 
@@ -50,8 +50,8 @@ def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
         slope = second.slope(logits)
         for words, times in _near(1.0 + slope, _known(pattern)) if slope is not None and abs(slope) < MOST else ():
             if pattern.follows((times ** (keys // block) - 1.0) * logits):
-                start = f"as if the logits of each block of {block} keys were multiplied by"
-                yield f"{start} {words} once more than the block before"
+                start = f"look as if the logits of each block of {block} keys were multiplied by"
+                yield f"{start} {words} once more than in the preceding block"
                 break
 
 
@@ -64,7 +64,7 @@ def _counted(pattern: Pattern) -> Iterator[str]:
             continue
         near = _near(math.exp(slope), {})
         times = next((words for words, number in near if number and pattern.follows(value * math.log(number))), "")
-        yield from (f"as if {name} counted {times} times" for name in names if times)
+        yield from (f"look as if {name} counted {times} times" for name in names if times)
 
 
 def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
@@ -145,8 +145,8 @@ def _features(counts: Array) -> str:
     missing, total = int(np.sum(~counts)), len(counts)
     for which, places in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
         if places.all():
-            return f"as if the {which} {missing} of {total} features of query and key did not count"
-    return f"as if {missing} of {total} features of query and key did not count"
+            return f"look as if the {which} {missing} of {total} features of query and key did not count"
+    return f"look as if {missing} of {total} features of query and key did not count"
 
 
 def _within_blocks(pattern: Pattern) -> Iterator[str]:
@@ -162,7 +162,7 @@ def _within_blocks(pattern: Pattern) -> Iterator[str]:
             added[some] = mean / np.where(trust > 0.0, trust, 1.0)
             groups += int(np.sum(trust > 0.0))
         if np.sum(pattern.clear) >= 2 * groups + FREEDOM and pattern.follows(added):
-            yield f"right in proportion within each block of {block} keys, wrong between them"
+            yield f"are in the right proportion within each block of {block} keys, but not between blocks"
 
 
 Rule = Callable[[Pattern], Iterator[str]]

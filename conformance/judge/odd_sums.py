@@ -14,13 +14,13 @@ MOST = 1e4
 
 
 def odd_sums(pattern: Pattern) -> list[str]:
-    """What rows add up to, all that is true in words that follow "they are", the plainest first."""
+    """What rows add up to, all that is true in words that follow "the weights", the plainest first."""
     due, found = pattern.expected.sum(axis=-1), pattern.sums
     allowed = pattern.tolerance.sum(axis=-1)
     off = np.abs(found - due) > allowed
     if not off.any() or not np.all(np.abs(due[off] - 1.0) <= allowed[off]):
         return []
-    words = f"{_amount(found[off], allowed[off])} in sum"
+    words = f"sum to {_amount(found[off], allowed[off])}"
     named = [f"{words}{where}" for where in _where(pattern, off)]
     if not pattern.follows(np.zeros(pattern.expected.shape)):
         return named
@@ -44,14 +44,14 @@ def _where(pattern: Pattern, off: Array) -> list[str]:
     some = attended.any(axis=-1)
     if np.array_equal(off, some):
         return [""]
-    names = [f" in just the rows {words}" for words, rows in _rows() if np.array_equal(rows(attended) & some, off)]
+    names = [f" in exactly the rows {words}" for words, rows in _rows() if np.array_equal(rows(attended) & some, off)]
     return names or [f" in {np.sum(off)} of {np.sum(some)} rows"]
 
 
 def _rows() -> Iterator[tuple[str, Rows]]:
     yield from named_rows()
     for block in BLOCKS:
-        yield f"from which a block of {block} keys is hidden whole", _a_block_hidden(block)
+        yield f"in which a block of {block} keys is fully masked", _a_block_hidden(block)
 
 
 def _a_block_hidden(block: int) -> Rows:
@@ -79,7 +79,7 @@ def _blocks_as_keys(pattern: Pattern) -> Iterator[str]:
     """The same, as many as there are blocks that are hidden."""
     for block in BLOCKS:
         if _adds_up(pattern, _total(pattern), hidden_blocks(pattern.expected > 0.0, block)):
-            yield f", as if each block of {block} keys that is hidden whole were one more key of logit 0 and value 0"
+            yield f", as if each fully masked block of {block} keys were one more key of logit 0 and value 0"
 
 
 def _total(pattern: Pattern) -> Array:

@@ -32,7 +32,7 @@ def odd_weights(
     output: tuple[Array, Array] | None = None,
 ) -> tuple[str, ...]:
     """
-    What is odd about them: phrases that follow "they are", each of them true, the plainest first.
+    What is odd about them: phrases that follow "the weights", each of them true, the plainest first.
 
     expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). output: what the
     call returned with values of its own (batch, num_heads, seq_len_q, value_dim), and its tolerance, if it is wrong.
@@ -45,12 +45,12 @@ def odd_weights(
     pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
         met = () if output is None else other_values(pattern, *output)
-        named = tuple(f"right, and meet other values: {each}" for each in met)
-        return named or ("right: what is wrong comes with the values or after them",)
+        named = tuple(f"are right, but meet other values: {each}" for each in met)
+        return named or ("are right; the error arises in or after the product with V",)
     with np.errstate(
         over="ignore", invalid="ignore"
     ):  # weights that are far off; a rule that gives no numbers gives none of them
-        return tuple(exchanged(pattern)) or tuple(islice(_told(pattern), MOST))
+        return tuple(f"are {each}" for each in exchanged(pattern)) or tuple(islice(_told(pattern), MOST))
 
 
 def _told(pattern: Pattern) -> Iterator[str]:
@@ -63,11 +63,11 @@ def _told(pattern: Pattern) -> Iterator[str]:
 
 def _lost(pattern: Pattern) -> list[str]:
     could = pattern.expected > pattern.tolerance
-    return [f"zero where attended, {name}" for name in _names(pattern, pattern.lost, could)]
+    return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, could)]
 
 
 def _leaked(pattern: Pattern) -> list[str]:
-    return [f"not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
+    return [f"are not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
 def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
@@ -76,7 +76,7 @@ def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
         return []
     attended = pattern.expected > 0.0
     names = [f"for {words}" for words, places in _all_places() if np.array_equal(places(attended) & could, meant)]
-    return names[:MOST] or [f"at {np.sum(meant)} of {np.sum(could)} places"]
+    return names[:MOST] or [f"at {np.sum(meant)} of {np.sum(could)} positions"]
 
 
 def _all_places() -> Iterator[tuple[str, Places]]:
@@ -99,8 +99,8 @@ def _not_finite(expected: Array, actual: Array) -> tuple[str, ...]:
     attended = expected > 0.0
     what = "NaN" if np.isnan(actual[~np.isfinite(actual)]).all() else "not finite"
     if rows.all():
-        return (f"{what} in every row",)
+        return (f"are {what} in every row",)
     names = [words for words, places in named_rows() if np.array_equal(places(attended), rows)]
-    return tuple(f"{what} in just the rows {words}" for words in names) or (
-        f"{what} in {np.sum(rows)} of {rows.size} rows",
+    return tuple(f"are {what} in exactly the rows {words}" for words in names) or (
+        f"are {what} in {np.sum(rows)} of {rows.size} rows",
     )

@@ -13,6 +13,7 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates
 from conformance.deviations.deviation import Deviation, Reply
 from conformance.deviations.masks import slot_deviations
+from conformance.deviations.names import INVISIBLE
 from conformance.judge.compare import distance
 from conformance.oracle.bound import Bound
 from conformance.oracle.bounds import bound_reply
@@ -25,43 +26,6 @@ FACTOR = 10.0
 
 SHARP = ("float64", "float32")
 """The dtypes in which a deviation counts as pinned down."""
-
-_BOOLEAN = "it is boolean wherever it stands"
-_NUMBERS = "its numbers are added: they have no polarity and are no truth values"
-_ONE_FOR_ALL = "it is the same for all items and heads"
-_BY_QUERIES = "it has an axis of queries"
-
-INVISIBLE: Mapping[str, str] = {
-    "mask_axes[key_padding]=first_query": "it has no axis of queries",
-    "mask_axes[attention]=items_as_queries": _BY_QUERIES,
-    "mask_axes[additive]=items_as_queries": _BY_QUERIES,
-    "mask_axes[key_padding]=first_head": "it has no axis of heads",
-    "polarity[additive]=ignore": _NUMBERS,
-    "number_mask[additive]=added": _NUMBERS,
-    "penalty[additive]=minus_1e4": _NUMBERS,
-    **{
-        f"mask_axes[{kind}]=padding_of_queries": "it is no padding"
-        for kind in ("attention", "causal", "window", "additive")
-    },
-    "mask_axes[additive]=as_lengths": _NUMBERS,
-    "mask_axes[causal]=as_lengths": "what it attends are the first keys",
-    **{
-        f"{family}[{kind}]={name}": why
-        for kind in ("causal", "window")
-        for family, name, why in (
-            ("float_mask", "cast_to_bool", _BOOLEAN),
-            ("float_mask", "above_half", _BOOLEAN),
-            ("float_mask", "one_minus", _BOOLEAN),
-            ("float_mask", "subtracted", _BOOLEAN),
-            ("mask_axes", "first_item", _ONE_FOR_ALL),
-            ("mask_axes", "first_head", _ONE_FOR_ALL),
-            ("mask_axes", "items_as_heads", _ONE_FOR_ALL),
-            ("mask_axes", "items_as_queries", _ONE_FOR_ALL),
-            ("mask_axes", "items_tiled", _ONE_FOR_ALL),
-        )
-    },
-}
-"""Deviations that are canonical by nature -> why: no case can tell them apart."""
 
 FORMS = frozenset(deviation.key for deviation in TABLE if deviation.stage == "reply")
 """Deviations of the form of a reply: a shape or a dtype shows in every case."""

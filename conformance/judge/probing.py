@@ -5,16 +5,19 @@ A decision is observed to be taken in the way under which every reply that can s
 single way does, the calls are divided by the fewest circumstances such that one does in each part.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
 from conformance.deviations.names import slot_of
-from conformance.judge.attribution import readings
+from conformance.judge.candidates import Cause
 from conformance.judge.circumstances import divided
+from conformance.judge.diagnose import OF_NONFINITE, explain
+from conformance.judge.evidence import OF_FILL, Change, Evidence
 from conformance.judge.explanation import CANONICAL, Way
-from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, ways
+from conformance.judge.joint import diagnose
+from conformance.judge.reading import Probe, Reading, declared_way, hidden_by, read, ways
 
 Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
 """
@@ -88,6 +91,70 @@ def portray(probes: Sequence[Probe]) -> Portrait:
     return Portrait(tuple(_line(decision, found) for decision in decisions), unexplained, found)
 
 
+def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
+    """
+    Read every reply, in order.
+
+    A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
+    contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
+    """
+    return read_under(probes, [_cell(probe) for probe in probes], lambda cells: diagnose(cells).causes)
+
+
+def read_under(
+    probes: Sequence[Probe],
+    cells: Sequence[Evidence],
+    causes: Callable[[Sequence[Evidence]], Iterable[Cause]],
+    decisions: Collection[str] | None = None,
+) -> tuple[Reading, ...]:
+    """
+    Read every reply under its cause.
+
+    cells: the same replies, without that of a call that is as declared. decisions: only these are read, if given.
+    """
+    found = {cell: cause for cause in causes(cells) for cell in cause.cells}
+    return tuple(_reading(probe, cell, found.get(cell), decisions) for probe, cell in zip(probes, cells, strict=True))
+
+
+def _cell(probe: Probe) -> Evidence:
+    """What the reply says for and against a cause; one that is as declared needs no reply."""
+    suspect = probe.suspect()
+    if suspect.holds(probe.dialect):
+        return replace(probe, actual=None)
+    found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
+    return replace(probe, found=tuple(each.way for each in found))
+
+
+def _reading(probe: Probe, cell: Evidence, cause: Cause | None, decisions: Collection[str] | None) -> Reading:
+    if cell.actual is None:
+        return read(probe, probe.dialect, decisions=decisions)
+    change = cell.found[:1] if cause is None else (_shown(cell, cause) or cause.candidate.change)
+    dialect = probe.under(change) if change else None
+    return read(probe, dialect, _not_told_apart(cause, cell), decisions)
+
+
+def _shown(cell: Evidence, cause: Cause) -> Change:
+    """
+    What a reply shows by itself, where the cause is a fill that would come to the same: that is only concluded.
+
+    Not where the fill is needed for a reply that shows no such thing.
+    """
+    if any(decision != OF_FILL for decision, _ in cause.candidate.change):
+        return ()
+    seen = [[way for way in each.found if way[0] in OF_NONFINITE] for each in (cell, *cause.cells)]
+    return tuple(seen[0][:1]) if all(seen) else ()
+
+
+def _not_told_apart(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
+    """The single ways that explain the reply and that the diagnosis does not tell apart."""
+    if cause is None:
+        yield from cell.found
+        return
+    for each in (cause, *cause.ties):
+        if len(each.candidate.change) == 1:
+            yield from each.candidate.change
+
+
 def _line(decision: str, found: Sequence[Reading]) -> Line:
     reaching = [reading for reading in found if reading.reaches(decision)]
     if not reaching:
@@ -105,10 +172,10 @@ def _status(against: Sequence[Reading]) -> Status:
 
 def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
     def is_one_way(part: Sequence[Reading]) -> bool:
-        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
+        return bool(common(decision, part)) and len(_declared(decision, part)) == 1
 
     def is_seen_one_way(part: Sequence[Reading]) -> bool:
-        return bool(_common(decision, part))
+        return bool(common(decision, part))
 
     parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
     if parts is None:
@@ -129,7 +196,7 @@ def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
     return Observation("", _declared(decision, reaching), tuple(seen), (), _cases(reaching), varies=True)
 
 
-def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
+def common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
     """The ways under which all of these replies lie within their bounds."""
     seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
     return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
@@ -143,7 +210,7 @@ def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
     """The common ways: declared ones first, then canonical, then in the order of the table."""
     names = (name for reading in part for name in reading.open.get(decision, ()))
     first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
-    return tuple(name for name in first if name in _common(decision, part))
+    return tuple(name for name in first if name in common(decision, part))
 
 
 def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:

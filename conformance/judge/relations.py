@@ -105,8 +105,8 @@ def _broken(invariant: Invariant, name: str, first: Side, second: Side, places: 
     place, number = [int(each) for each in at], f"{int(wrong.sum())} of {wrong.size}"
     if invariant.moves:
         return (
-            f"{name}: {number} elements stay as they are, such as {have[at]:.6g} at {place}, "
-            f"to be moved by {apart[at]:.3g}"
+            f"{name}: {number} elements do not change, such as {have[at]:.6g} at {place}, "
+            f"which must change by {apart[at]:.3g}"
         )
     return (
         f"{name}: {number} elements differ; {have[at]:.6g} at {place}, before the change {want[at]:.6g}, "

@@ -2,7 +2,7 @@
 What a call that is asked again says about its first reply: the same, nondeterministic, or order dependent.
 
 In the old worker it is asked three times in a row, so that two replies follow the very same call, and more often where
-another call of the subject had two; then once alone in a fresh one. Replies are the same where all their bits are.
+another call of the subject had two; then once alone in a fresh one. ReplyCache are the same where all their bits are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,18 +48,20 @@ def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> 
     in_a_row = (pair for row in (again[:IN_A_ROW], again[IN_A_ROW:]) for pair in pairwise(row[1:]))
     for one, other in in_a_row:
         if how := _apart(one, other):
-            return Repetition(NONDETERMINISTIC, *asked, f"asked twice in a row, one call has two replies: {how}")
+            return Repetition(
+                NONDETERMINISTIC, *asked, f"the same call, made twice in a row, returns two results: {how}"
+            )
     for where, others in (("after other calls", again), ("alone in a fresh worker", alone)):
         for other in others:
             if how := _apart(other, first):
-                return Repetition(ORDER_DEPENDENT, *asked, f"{where} the same call has another reply: {how}")
+                return Repetition(ORDER_DEPENDENT, *asked, f"{where} the same call returns another result: {how}")
     return Repetition("same", *asked)
 
 
 def _apart(one: Reply, other: Reply) -> str:
     """How far two replies are from each other, in words; "" where they are the same."""
     if one is None or other is None:
-        return "" if one is other else "one of them is an exception"
+        return "" if one is other else "one of the two raises an exception"
     return next((how for name, tensor in one.items() if (how := _difference(name, tensor, other[name]))), "")
 
 

@@ -194,12 +194,8 @@ class Search:
         cell = self.cells[number]
         here = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
         every = ways(cell.problem, cell.declared.dialect)
-        return any(
-            cell.explained_by(pair)
-            for change in here
-            if len(change) == 1 and cell.tells_apart(change, ())
-            for pair in beside(cell, change[0], every)
-        )
+        alone = (change[0] for change in here if len(change) == 1 and cell.tells_apart(change, ()))
+        return any(True for one in alone for _ in beside(cell, one, every))
 
     def _explained(self, candidate: Candidate) -> frozenset[int]:
         return frozenset(n for n in self._open if candidate.explains(self.cells[n]))

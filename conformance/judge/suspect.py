@@ -12,7 +12,6 @@ import numpy as np
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Expected, Reply
-from conformance.judge.closer import is_closer
 from conformance.judge.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
 from conformance.judge.expectation import Expectation, flat, largest_tolerance
 from conformance.oracle.bound import Bound
@@ -31,6 +30,14 @@ OF_RANGE = "softmax_maximum"
 
 ROUNDINGS = 8.0
 """A suspect may be off by so many roundings where what is declared is exact, as in a row of zeros."""
+
+
+AT_MOST = 1.25
+"""The largest error, in tolerances, falls by this factor at least,"""
+TOGETHER = 2.0
+"""or the root mean square of all errors by this one."""
+EXACT = 1e-3
+"""Where the declared answer is exact, errors count in this part of what the two answers are apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +71,20 @@ class Suspect:
         """
         return any(self._is_held(dialect, profile) for profile in self._profiles())
 
+    def holds(self, dialect: Dialect) -> bool:
+        """Whether the reply lies within the bound under `dialect`, in the arithmetic that is declared."""
+        return self._is_held(dialect, self.profile)
+
     def _is_held(self, dialect: Dialect, profile: Profile) -> bool:
         answer = self._answer(dialect, profile.score)
         return answer is not None and _budget(answer, self.declared, profile, self.actual) <= 1.0
+
+    def expected(self, dialect: Dialect) -> Expectation | None:
+        """What is expected under `dialect`, and how far it may be off; None where the reply is far from it."""
+        answer = self._answer(dialect, self.profile.score)
+        return (
+            None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
+        )
 
     def _profiles(self) -> Iterator[Profile]:
         yield self.profile
@@ -125,25 +143,28 @@ def _together(declared: Expectation, reply: Reply, name: str) -> bool:
 
 
 def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
+    """What the reply uses of the bound under a candidate."""
+    bounds, used, gate = _bounds(answer, declared, profile), [0.0], has_rms_gate(profile)
+    for name, expected in answer.reply.items():
+        if bounds[name].hard.shape != expected.values.shape:
+            return float("inf")
+        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)
+    return max(used)
+
+
+def _bounds(answer: Answer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
     """
-    What the reply uses of the bound under a candidate.
+    How far a reply under a candidate may be off.
 
     Where no bound is derived for it (rows that do not sum to one), the declared one stands in, as much larger as the
     numbers are: good enough to name a suspect, never to declare one.
     """
     try:
-        bounds = bound_reply(answer, profile)
+        return bound_reply(answer, profile)
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
         rounded = UNIT[profile.score] * _largest(attended)
-        bounds = {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
-    used = [0.0]
-    for name, expected in answer.reply.items():
-        if bounds[name].hard.shape != expected.values.shape:
-            return float("inf")
-        gate = has_rms_gate(profile)
-        used.append(compare(name, expected, actual[name], bounds[name], rms_gate=gate).budget)
-    return max(used)
+        return {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
 
 
 def _standing_in(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:
@@ -162,3 +183,26 @@ def _standing_in(declared: Expectation, name: str, other: Expected, rounded: flo
 
 def _largest(values: Array) -> float:
     return float(np.max(np.abs(values), initial=0.0, where=np.isfinite(values)))
+
+
+def is_closer(actual: Mapping[str, Tensor], declared: Expectation, reply: Reply) -> bool:
+    """
+    Whether `reply`, with which the finite numbers of `actual` agree, is nearer to them than what is declared.
+
+    A bound that is wider than the declared one can hold a reply that goes another way.
+    """
+    return any(_closer(actual[name], declared, name, reply[name].values) for name in reply)
+
+
+def _closer(actual: Tensor, declared: Expectation, name: str, other: Array) -> bool:
+    first, tolerance, got = declared.reply[name], declared.bounds[name].tolerance, actual.float64()
+    if first.values.shape != got.shape or first.dtype != actual.dtype:
+        return True
+    if not np.array_equal(np.isfinite(first.values), np.isfinite(got)):
+        return True
+    with np.errstate(invalid="ignore", divide="ignore"):
+        far, near = (np.nan_to_num(np.abs(got - values), nan=0.0) for values in (first.values, other))
+        unit = np.where(tolerance == 0.0, EXACT * np.abs(first.values - other), tolerance)
+        most_far, most_near = (float(np.max(np.where(e == 0, 0, e / unit), initial=0.0)) for e in (far, near))
+    fallen = most_far > AT_MOST * most_near
+    return fallen or float(np.sum(far**2)) > TOGETHER**2 * float(np.sum(near**2))

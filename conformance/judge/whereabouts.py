@@ -4,22 +4,38 @@ Where the failures lie that nothing explains: in which calls, in which outputs, 
 A decision that has no name in the table still shows somewhere and not elsewhere; that is said in its place.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from conformance.deviations.positions import named_rows
+from conformance.deviations.tiles import BLOCKS
+from conformance.judge.compare import beyond
 from conformance.judge.conditions import Condition, condition_text
 from conformance.judge.evidence import Evidence
-from conformance.judge.named_columns import named_columns
-from conformance.judge.proportion import Side, proportion
-from conformance.judge.wrong_rows import WITH_ROWS, are_merged, joined, wrong_elements, wrong_rows
 from conformance.spec.counting import counted
-from conformance.spec.problem import Array
+from conformance.spec.problem import SCORES, Array
 
 INFORMATIVE = 0.5
 """What holds for a larger part of the calls that conform, or of the rows that are right, tells nothing."""
+
+AXES = 3
+"""Of rows: batch, num_heads, seq_len_q."""
+
+WITH_ROWS = ("output", "weights", "weights_mean", *SCORES)
+"""Outputs that have a row for each query."""
+
+FEWEST = 8
+"""Of fewer numbers a factor may be chance."""
+NEAR = 1e-3
+"""A factor that is so near to a whole number, or to one over it, is meant to be that."""
+
+Side = tuple[Array, Array, Array]
+"""Of the elements that are wrong: what is expected, what was returned, the tolerance."""
+
+Columns = Callable[[int, int], Array]
+"""Which columns are meant (value_dim), by value_dim and head_dim."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +63,10 @@ class Whereabouts:
         calls = condition_text(self.conditions) if self.conditions else ""
         if calls and self.conforming:
             calls += f" (where {counted(self.conforming, 'call')} conform{'s' if self.conforming == 1 else ''})"
-        outputs = f"in {' and '.join(self.outputs)} alone" if self.outputs else ""
-        rows = f"in {'just the' if self.exact else 'some'} rows {self.rows}" if self.rows else ""
-        columns = f"in just the columns {self.columns}" if self.columns else ""
-        amount = f"all that is wrong is {self.amount}" if self.amount else ""
+        outputs = f"only in {' and '.join(self.outputs)}" if self.outputs else ""
+        rows = f"{'in exactly' if self.exact else 'within'} the rows {self.rows}" if self.rows else ""
+        columns = f"in exactly the columns {self.columns}" if self.columns else ""
+        amount = f"every wrong number is {self.amount}" if self.amount else ""
         return ", ".join(each for each in (calls, outputs, rows, columns, amount) if each)
 
 
@@ -117,3 +133,82 @@ def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple
         if others < fewest:
             best, fewest = words, others
     return best, bool(best) and fewest == 0
+
+
+def wrong_elements(cell: Evidence) -> dict[str, Array] | None:
+    """Which elements of each output lie beyond the bound; None where one has another shape or dtype."""
+    actual = cell.actual or {}
+    found = {
+        name: beyond(expected, actual[name], cell.declared.bounds[name])
+        for name, expected in cell.declared.reply.items()
+    }
+    wrong = {name: each for name, each in found.items() if each is not None}
+    return wrong if len(wrong) == len(found) else None
+
+
+def are_merged(cell: Evidence) -> bool:
+    """Whether some output has merged the heads, so that rows are those of any head."""
+    return cell.problem.operator == "mha" or "weights_mean" in cell.declared.reply
+
+
+def wrong_rows(wrong: Mapping[str, Array], *, merged: bool) -> Array:
+    """Rows with an element that is wrong in any output, (batch, num_heads, seq_len_q), or without heads if merged."""
+    rows = [np.any(each, axis=-1) for name, each in wrong.items() if name in WITH_ROWS]
+    return np.asarray(np.logical_or.reduce([joined(each, merged=merged) for each in rows]))
+
+
+def joined(rows: Array, *, merged: bool) -> Array:
+    """Rows of heads as those of any head, where some output has merged the heads."""
+    return np.asarray(np.any(rows, axis=1)) if merged and rows.ndim == AXES else rows
+
+
+def named_columns() -> Iterator[tuple[str, Columns]]:
+    """Every name with its columns, the plainest first."""
+    yield "at the first position", _placed(lambda place, *_: place == 0)
+    yield "at the last position", _placed(lambda place, count, _: place == count - 1)
+    yield "after head_dim", _placed(lambda place, _, head_dim: place >= head_dim)
+    for block in BLOCKS:
+        yield f"after the first {block}", _placed(lambda place, *_, n=block: place >= n)
+        yield f"of the first {block}", _placed(lambda place, *_, n=block: place < n)
+        yield f"after the last full {block}", _placed(lambda place, count, _, n=block: place >= count // n * n)
+        yield (
+            f"of the last {block} that are also in a full {block}",
+            _placed(lambda place, count, _, n=block: (place >= count - n) & (place < count // n * n)),
+        )
+    yield "at every second position", _placed(lambda place, *_: place % 2 == 1)
+    yield "at every second position, starting with the first", _placed(lambda place, *_: place % 2 == 0)
+
+
+def _placed(chosen: Callable[..., Array]) -> Columns:
+    return lambda value_dim, head_dim: chosen(np.arange(value_dim), value_dim, head_dim)
+
+
+def proportion(sides: Iterable[Side]) -> str:
+    """In words, "" where no one factor gives every number within its tolerance: "2 times the expected number"."""
+    every = [np.concatenate([np.ravel(side) for side in some]) for some in zip(*sides, strict=True)]
+    if not every or every[0].size < FEWEST or not all(np.isfinite(side).all() for side in every):
+        return ""
+    expected, actual, tolerance = every
+    largest = int(np.argmax(np.abs(expected)))
+    if expected[largest] == 0.0:
+        return ""
+    factor = _plain(float(actual[largest] / expected[largest]))
+    if (np.abs(actual - factor * expected) > max(1.0, abs(factor)) * tolerance).any():
+        return ""
+    return _words(factor)
+
+
+def _plain(factor: float) -> float:
+    """The factor, or the whole number or one over it that it is near to."""
+    if abs(factor) < NEAR:
+        return 0.0
+    whole = round(factor) if abs(factor) >= 1.0 else 1.0 / round(1.0 / factor)
+    return float(whole) if abs(factor - whole) <= NEAR * abs(whole) else factor
+
+
+def _words(factor: float) -> str:
+    if factor == 0.0:
+        return "zero"
+    if factor == -1.0:
+        return "the expected number with the opposite sign"
+    return f"{factor:.4g} times the expected number"

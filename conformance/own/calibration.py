@@ -1,30 +1,18 @@
 """Which arithmetic a function has: read off plain, unmasked cases alone, and frozen before anything is judged."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from conformance.bridge.profile import Profile
-from conformance.deviations.catalogue import candidates
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.names import FRAMEWORK_BITS, prior
 from conformance.judge.arithmetic import hardly_within
+from conformance.judge.evidence import Change, Evidence
 from conformance.judge.expectation import expect
-from conformance.judge.solving import solved
-from conformance.judge.suspect import Suspect
-from conformance.own.probing import (
-    BASIS,
-    ENOUGH,
-    Answers,
-    conforms,
-    is_open,
-    is_ordinary,
-    is_plain,
-    suits,
-    suspect,
-)
+from conformance.judge.explanation import CANONICAL
+from conformance.judge.joint import first_look
+from conformance.judge.reading import Probe
+from conformance.own.probing import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain, reply_of
 from conformance.own.profiles import CANDIDATES, HALF, PROFILES, ordinary
-
-FIRST = 3
-"""A deviation is tried on so many cells; if it explains any of them, on all."""
 
 SHORT = 16
 """Keys of a call with short sums."""
@@ -32,45 +20,46 @@ SHORT = 16
 
 def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
-    What is wrong already with plain cases, or with ordinary masks: the one deviation that explains most of them.
+    What is wrong already with plain cases, or with ordinary masks: what the diagnosis finds first in most of them.
 
-    Else what explains most of those with ordinary masks that fail. Arithmetic and decisions without consensus are read
+    Else what it finds in those with ordinary masks that fail. Arithmetic and decisions without consensus are read
     beside it, and it is judged like any other mistake.
     """
+
+    def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
+        ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
+        return [_evidence(reply_of(*answer, declared, profile)) for answer in ordered[:number]]
+
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
-    failing = [answer for answer in closed if not suits(suspect(*answer, profile), declared)]
+    failing = [answer for answer in closed if not conforms(*answer, declared, profile)]
     for group in (_plain(answers, BASIS), masked, failing):
-        suspects = _smallest(group, profile, ENOUGH)
-        if suspects and _explained(declared, suspects) <= len(suspects) / 2:
-            found = _causes(suspects, declared)
+        cells = smallest(group)
+        if cells and 2 * sum(cell.actual is not None for cell in cells) >= len(cells):
+            alike = _first(cells)
             basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
-            further = _smallest(basis, profile, 4 * ENOUGH) if len(found) > 1 else []
-            return max(found, key=lambda each: _explained({**declared, **each}, further), default={})
+            further = smallest(basis, 4 * ENOUGH) if len(alike) > 1 else []
+            best = max(alike, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
+            return {decision: name for decision, name in best if name != CANONICAL}
     return {}
 
 
-def _smallest(answers: Answers, profile: Profile, number: int) -> list[Suspect]:
-    ordered = sorted(answers, key=lambda answer: answer[0].reply_limit)
-    return [suspect(cell, outcome, profile) for cell, outcome in ordered[:number]]
+def _evidence(probe: Probe) -> Evidence:
+    """Without the reply of a call that is as declared."""
+    return replace(probe, actual=None) if probe.suspect().holds(probe.dialect) else probe
 
 
-def _explained(dialect: Dialect, suspects: Sequence[Suspect]) -> int:
-    return sum(suits(each, dialect) for each in suspects)
+def _first(cells: Sequence[Evidence]) -> list[Change]:
+    """What explains most of the failing cells, and what small calls do not tell from it."""
+    wrong = sum(cell.actual is not None for cell in cells)
+    best = max(first_look(cells), key=lambda cause: len(cause.cells), default=None)
+    if best is None or 2 * len(best.cells) <= wrong:
+        return []
+    return [each.candidate.change for each in (best, *best.ties)]
 
 
-def _causes(suspects: Sequence[Suspect], declared: Dialect) -> list[dict[str, str]]:
-    """The deviations that explain most of them: several where small calls do not tell them apart."""
-    rows = dict.fromkeys(row for each in suspects for row in candidates(each.problem))
-    plain = (row for row in rows if prior(row.decision, row.name) <= FRAMEWORK_BITS)
-    numbers = (way for each in suspects[:FIRST] for way in solved(each))
-    found = [
-        {decision: name} for decision, name in dict.fromkeys((*((row.decision, row.name) for row in plain), *numbers))
-    ]
-    likely = [each for each in found if _explained({**declared, **each}, suspects[:FIRST])]
-    counts = [_explained({**declared, **each}, suspects) for each in likely]
-    most = max(counts, default=0)
-    return [each for each, count in zip(likely, counts, strict=True) if count == most > len(suspects) / 2]
+def _suits(cell: Evidence, change: Change) -> bool:
+    return not cell.contradicts(change) if cell.actual is None else cell.held_by(change)
 
 
 def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:

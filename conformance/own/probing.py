@@ -15,7 +15,7 @@ from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
 from conformance.judge.cell import compare_all
 from conformance.judge.expectation import expect
-from conformance.judge.suspect import Suspect
+from conformance.judge.reading import Probe
 from conformance.oracle.bounds import UnderivedBound
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
@@ -32,7 +32,7 @@ Answers = Sequence[tuple[Cell, Outcome]]
 
 
 @dataclass
-class Probe:
+class Probing:
     """The calls for one worker, and what came back."""
 
     cases: Sequence[Case]
@@ -60,7 +60,7 @@ class Probe:
 
 def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: float) -> Answers:
     """Put the cases to the subject and return the replies; what has none is left to the judged run to tell."""
-    probing = Probe(cases, subject)
+    probing = Probing(cases, subject)
     with Pool([plan], 1, Limits(first=timeout, call=timeout, deaths=DEATHS, starts=1)) as pool:
         pool.run(probing.hooks())
     return probing.answers
@@ -96,15 +96,11 @@ def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -
     return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
 
 
-def suspect(cell: Cell, outcome: Outcome, profile: Profile) -> Suspect:
-    """A reply beside what its call is expected to give: made once, and held against one dialect after another."""
+def reply_of(cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Probe:
+    """A reply beside what its call is expected to give under what is declared."""
     problem = cell.route.problem
-    return Suspect(problem, expect(problem, cell.route.dialect, profile), profile, outcome.outputs)
-
-
-def suits(suspected: Suspect, dialect: Dialect) -> bool:
-    """As `conforms`; where no bound is derived, whether one holds that is good enough to name a suspect."""
-    return suspected.held_by({**suspected.declared.dialect, **dialect})
+    expected = expect(problem, {**cell.route.dialect, **declared}, profile)
+    return Probe(cell.case.id, cell.call.facts, problem, expected, profile, outcome.outputs)
 
 
 def asked_first(cases: Sequence[Case]) -> list[Case]:

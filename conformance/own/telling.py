@@ -14,7 +14,7 @@ from conformance.own.signature import LAYOUTS, MaskForm, Signature
 from conformance.report.numbers import share_text
 from conformance.spec.counting import counted
 
-VARIES = "one way here and another there, where either is fine but not both (another mistake can do that)"
+VARIES = "inconsistent: both behaviours occur; either alone would be accepted (another mistake can cause this)"
 ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
 MHA_AXES = {

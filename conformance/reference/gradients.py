@@ -23,7 +23,26 @@ def gradients(state: State, arithmetic: Arithmetic = EXACT) -> Gradients:
     `state` says which positions are attended, what is added, the scale, and the weights of rows that are constants.
     """
     inputs = entering(state, arithmetic)
-    return (of_mha if state.problem.operator == "mha" else of_sdpa)(state, inputs, arithmetic)
+    heads, grad = meeting(state, inputs, arithmetic)
+    back = backward(state, heads, grad, arithmetic)
+    found = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
+    found["value"] = gathered(state, back.value, arithmetic)
+    if state.problem.operator == "mha":
+        found = _through_projections(state, inputs, found, back.context, arithmetic)
+    return {GRADIENT + name: array for name, array in found.items()}
+
+
+def _through_projections(
+    state: State, inputs: dict[str, Array], heads: Gradients, context: Array, arithmetic: Arithmetic
+) -> Gradients:
+    """Gradients by query, key, value and every parameter, from those by the heads and the context of these."""
+    found: Gradients = {}
+    for name, array in heads.items():
+        merged = merge_heads(arithmetic.rounded(array, "store"))
+        found[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
+        found |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
+    found |= of_linear(merge_heads(context), inputs["output"], "o", "bo" in inputs, arithmetic)
+    return {name: found[name] for name in ("query", "key", "value", *state.problem.params)}
 
 
 def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
@@ -62,31 +81,6 @@ def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> t
     heads = Heads(split["query"], shared(state, split["key"]), shared(state, split["value"]))
     grad = arithmetic.rounded(arithmetic.dot(inputs["output"], inputs["wo"].T), "store")
     return heads, split_heads(grad, problem.num_heads)
-
-
-def of_sdpa(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> Gradients:
-    """Gradients by query, key and value."""
-    heads, grad = meeting(state, inputs, arithmetic)
-    back = backward(state, heads, grad, arithmetic)
-    found = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
-    found["value"] = gathered(state, back.value, arithmetic)
-    return {GRADIENT + name: array for name, array in found.items()}
-
-
-def of_mha(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> Gradients:
-    """Gradients by query, key, value and every parameter, through the projections."""
-    heads, grad = meeting(state, inputs, arithmetic)
-    back = backward(state, heads, grad, arithmetic)
-    by_head = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
-    by_head["value"] = gathered(state, back.value, arithmetic)
-    found: Gradients = {}
-    for name, array in by_head.items():
-        merged = merge_heads(arithmetic.rounded(array, "store"))
-        found[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
-        found |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
-    found |= of_linear(merge_heads(back.context), inputs["output"], "o", "bo" in inputs, arithmetic)
-    names = ("query", "key", "value", *state.problem.params)
-    return {GRADIENT + name: found[name] for name in names}
 
 
 def weight_of(name: str) -> str:

@@ -72,7 +72,14 @@ def _against(run: Run) -> list[str]:
 def left_out_note(run: Run) -> str:
     """Say how many cases only a thorough run asks; "" where none was left out."""
     number = run.header.left_out
-    return f"left out: {counted(number, 'case')} and the dense forms, which --thorough asks" if number else ""
+    return f"left out: {counted(number, 'case')} and the forms and variants that only --thorough asks" if number else ""
+
+
+def replies_note(run: Run) -> str:
+    """Say how many calls were not made since an earlier run knows their replies; "" where all were made."""
+    replies = run.footer.replies if run.footer else {}
+    known, made = replies.get("known", 0), replies.get("made", 0)
+    return f"{counted(known, 'call')} known from earlier runs, {made:,} made now" if known else ""
 
 
 def gate_notes(run: Run) -> list[tuple[str, str]]:

@@ -179,7 +179,7 @@ def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType(
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
     """With what is known besides: where it lies, what its weights are, and what explains each by itself."""
     odd, calls = most_said(cell.odd_weights for cell in cells if cell.odd_weights is not None)
-    weights = f"read off its weights in {counted(calls, 'call')}: they are {odd}" if odd else ""
+    weights = f"its weights, read in {counted(calls, 'call')}, {odd}" if odd else ""
     alone = _by_itself(cells) if finding.example in where else ""
     told = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)
     return replace(finding, sentence=f"{told}: {finding.sentence}") if told else finding

@@ -85,7 +85,7 @@ def add_properties(suite: ET.Element, found: Mapping[str, str]) -> None:
 
 def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) -> ET.Element:
     """One test."""
-    return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.6f}")
+    return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.3f}")
 
 
 def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
@@ -97,7 +97,7 @@ def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findin
         say(test, tag, kind_of(cell), _message(cell, finding), _story(cell, finding))
     elif cell.known is not None:
         link = f" ({cell.known.link})" if cell.known.link else ""
-        say(test, "skipped", "known", f"known: {cell.known.reason}{link}", _story(cell))
+        say(test, "skipped", "known", f"known: {cell.known.reason}{link}")
     elif cell.verdict == "dialect":
         declared = "\n".join(f"{item.decision}: {item.name} {item.source}".rstrip() for item in cell.dialect)
         ET.SubElement(test, "system-out").text = legal(f"conforms to its declared dialect\n{declared}")
@@ -106,9 +106,9 @@ def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findin
 
 
 def say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -> None:
-    """Give a test its `failure`, `error` or `skipped`."""
+    """Give a test its `failure`, `error` or `skipped`; the story is what the message does not say."""
     element = ET.SubElement(test, tag, type=legal(kind), message=legal(message))
-    element.text = legal(story or message)
+    element.text = legal(story) or None
 
 
 def _message(cell: Cell, finding: Finding | None) -> str:

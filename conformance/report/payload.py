@@ -32,7 +32,7 @@ MISSING = len(GRAVITY)
 LARGEST_PAGE = 48 * 1024 * 1024
 """Bytes of packed tensors beyond which further ones stay in the run folder."""
 
-LARGEST_ACCEPTED = 3 * 1024 * 1024
+LARGEST_ACCEPTED = 2 * 1024 * 1024
 """The same beyond which those of cells that the gate accepts stay there: a page is opened for what it rejects."""
 
 DIGITS = 3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from conformance.engine.records import Cell
 from conformance.engine.run import Run
-from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, subject_lines
+from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
 from conformance.report.finding import Finding, unexplained_kind
 from conformance.report.findings import findings, rejected_cells
 from conformance.report.known_groups import known_groups
@@ -48,7 +48,7 @@ def summary(run: Run) -> Iterator[str]:
     yield from _rejected(rejected_cells(run), found)
     yield from _known(run)
     yield from _not_offered(run)
-    if note := left_out_note(run):
+    for note in filter(None, (left_out_note(run), replies_note(run))):
         yield f"{words(note[0].upper() + note[1:])}."
         yield ""
     yield f"Run {code(run.header.run)}; everything else is in {code('index.html')}."

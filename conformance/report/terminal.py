@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from conformance.engine.run import Run
-from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, subject_lines
+from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
 from conformance.report.finding import Finding, finding_text
 from conformance.report.findings import findings
 from conformance.report.numbers import budget_text, share_text
@@ -53,7 +53,7 @@ def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True, brie
     found = _findings(run, findings(run)) if with_findings else []
     for text in (*found, *(() if brief else _not_offered(run)), *_notes(run)):
         console.print(text)
-    if note := left_out_note(run):
+    for note in filter(None, (left_out_note(run), replies_note(run))):
         console.print(Text(note, style="dim"))
     console.print(Text(plain(headline(run)), style="bold green" if run.conforms else "bold red"))
     console.print(Text(f"Report: {plain(str(run.folder / 'index.html'))}"))

@@ -11,8 +11,9 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
+from conformance.deviations.names import INVISIBLE
 from conformance.judge.compare import compare
-from conformance.judge.power import FACTOR, INVISIBLE, Power, apart, by_kind, power
+from conformance.judge.power import FACTOR, Power, apart, by_kind, power
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate
 from conformance.spec.loader import load

@@ -71,7 +71,7 @@ def test_a_regression_is_told_in_words_and_fails(variables: dict[str, str], tmp_
     assert code == 1
     assert said[1] == "Upgrade: fakeframe 1.0 -> 2.0"
     assert said[0].startswith("Regressed: fakeframe 2.0: ")
-    assert "the causal flag is aligned to the last key" in said[0]
+    assert "the causal mask is aligned to the last key" in said[0]
     assert (tmp_path / "out" / "summary.md").is_file()
     found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert found["exit_code"] == 1
@@ -241,7 +241,7 @@ def test_the_first_bad_release_is_found_with_both_diagnoses(variables: dict[str,
     assert said[0] == "fakeframe 2.0 is the first bad release, 1.3 the last good one"
     assert said[1].startswith("  1.3: pass, ")
     assert said[2].startswith("  2.0: fail: ")
-    assert said[2].endswith("; it aligns the causal flag to the last key")
+    assert said[2].endswith("; it aligns the causal mask to the last key")
     assert "of 7 releases judged" in said[3]
     assert said[4].startswith("see: conformance upgrade fakeframe==1.3 fakeframe==2.0 -a ")
     assert "2.2rc1" not in done.stderr

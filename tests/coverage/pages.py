@@ -1,15 +1,20 @@
 """
 The pages of docs/coverage/, one for each framework, written from surface.yaml, arguments.yaml, cases and adapters.
 
-`python -m tests.coverage.pages` writes them and needs no framework; `nox -s coverage` reads the surface first.
+Also the table at the end of docs/coverage.md. `python -m tests.coverage.pages` writes them and needs no framework; `nox
+-s coverage` reads the surface first.
 """
 
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from string import ascii_lowercase
 
 import yaml
+
+from conformance.report.adapter_table import HEADINGS, table
 
 from .pairs import (
     FILE,
@@ -42,17 +47,29 @@ TITLES = {
     "torch": "PyTorch",
     "transformers": "Transformers",
 }
+OVERVIEW = ROOT / "docs" / "coverage.md"
 READING = """\
-Written by `nox -s coverage`: do not edit. [How to read it](../coverage.md#pairs-of-arguments).
+`nox -s coverage` writes this page; do not edit it. [How to read it](../coverage.md#how-to-read-the-pages).
 """
 PHRASES = {
     "requirement": "the call has `{}`",
-    "output": "`{}` is asked for",
+    "output": "`{}` is requested",
     "variant": "variant `{}`",
-    "size": "`{}` is not what it ordinarily is",
+    "size": "`{}` differs from its default",
     "alias": "query, key and value: `{}`",
     "dtype": "dtype `{}`",
 }
+FACTS = {
+    "operator": "operator",
+    "variants": "variants",
+    "dtypes": "dtypes",
+    "devices": "devices",
+    "returns": "returns",
+    "masks and flags": "mask and causal arguments",
+    "honours": "honours",
+    "declares, where it applies": "declares where it applies",
+}
+"""A heading of the table of adapters -> what the row is called here."""
 NAMES = {"onnxruntime": "ort"}
 NOT_YET = "not asked yet"
 
@@ -82,12 +99,16 @@ def _page(
 ) -> Iterator[str]:
     yield f"# Coverage of {TITLES[framework]}\n"
     yield READING
-    for entry, counted in members:
-        yield from _entry(entry, counted)
+    for name in dict.fromkeys(adapter_of(entry.name) for entry, _counted in members):
+        yield from _adapter(name)
+        for entry, counted in members:
+            if adapter_of(entry.name) == name:
+                yield from _entry(entry, counted)
     package = {short: name for name, short in NAMES.items()}.get(framework, framework)
     if names := exported.get(package):
         yield f"## What {package} exports\n"
-        yield "| name | subject, or why there is none |"
+        yield "Every public name that speaks of attention.\n"
+        yield "| name | subject that asks it, or why there is none |"
         yield "|---|---|"
         for name in names:
             subject = said["subjects"].get(name)
@@ -95,39 +116,121 @@ def _page(
         yield ""
 
 
+# ---- what an adapter takes ---------------------------------------------------------------------------------------
+
+
+@cache
+def facts() -> Mapping[str, Mapping[str, str]]:
+    """Entry point -> heading -> cell, of the table that `conformance list adapters --table` prints."""
+    rows = [re.split(r"(?<!\\) ?\| ?", line)[1:-1] for line in list(table(adapters().values()))[2:]]
+    return {row[0].strip("`"): dict(zip(HEADINGS, row, strict=True)) for row in rows}
+
+
+def _adapter(name: str) -> Iterator[str]:
+    """What an adapter takes, returns, declares and declines."""
+    row = facts()[name]
+    yield f"## `{name}`\n"
+    yield "| what the adapter takes | |\n|---|---|"
+    for heading, told in FACTS.items():
+        if row[heading].strip() not in ("", "-"):
+            yield f"| {told} | {'<br>'.join(_parts(row[heading]))} |"
+    yield ""
+    reasons = _declined(_parts(row["declines, and why"]))
+    if reasons:
+        yield "| what it declines | why |\n|---|---|"
+        yield from (f"| {', '.join(names) or 'some calls'} | {reason} |" for reason, names in reasons.items())
+        yield ""
+
+
+def _parts(cell: str) -> list[str]:
+    """What semicolons separate outside of parentheses; after a name in backticks, up to the next such name."""
+    parts, depth = [""], 0
+    for character in cell:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == ";" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    joined: list[str] = []
+    for part in (each.strip() for each in parts):
+        if joined and joined[0].startswith("`") and not part.startswith("`"):
+            joined[-1] += f"; {part}"
+        elif part not in ("", "-"):
+            joined.append(part)
+    return joined
+
+
+def _declined(parts: Iterable[str]) -> dict[str, list[str]]:
+    """Reason -> what is declined for it; a refusal of the adapter's own says all in its sentence."""
+    found: dict[str, list[str]] = {}
+    for part in parts:
+        named = re.fullmatch(r"(\w+(?: masks)?) \((.*)\)", part)
+        reason, names = (named[2], [f"{named[1]}"]) if named else (part, [])
+        found.setdefault(reason, []).extend(names)
+    return found
+
+
+def overview() -> Iterator[str]:
+    """The table of docs/coverage.md: every entry point with the page that has its details."""
+    yield "| entry point | operator | variants | dtypes | returns | details |\n|---|---|---|---|---|---|"
+    for name, row in facts().items():
+        variants = ", ".join(re.findall(r"(?:^|; )`([^`]+)`", row["variants"])) or "-"
+        page = adapters()[name].framework
+        cells = (row["operator"], variants, row["dtypes"], row["returns"], f"[{TITLES[page]}](coverage/{page}.md)")
+        yield f"| `{name}` | {' | '.join(cells)} |"
+
+
+def with_overview(text: str) -> str:
+    """docs/coverage.md with its table written again."""
+    start = text.index("| entry point |")
+    return text[:start] + "\n".join(overview()) + "\n"
+
+
+# ---- arguments, pairs and outputs of an entry point --------------------------------------------------------------
+
+
 def _entry(entry: Entry, counted: Asked) -> Iterator[str]:
     version = stored()["versions"].get(owners(entry.name))
     release = f" ({owners(entry.name)} {version})" if version else ""
     called = entry.surface["entry"]
-    yield f"## `{entry.name}`{'' if called == entry.name else f': {called}'}{release}\n"
+    yield f"### Arguments of {called if called != entry.name else f'`{entry.name}`'}{release}\n"
+    if "[" in entry.name:
+        yield f"Variant `{entry.name}`.\n"
     if entry.always:
-        yield f"Every call gives {', '.join(f'`{name}`' for name in entry.always)}.\n"
+        yield f"Every call passes {', '.join(f'`{name}`' for name in entry.always)}.\n"
     yield from _arguments(entry, counted)
     yield from _matrix(entry, counted)
     yield from _outputs(entry, counted)
     if counted.lacking:
-        yield f"Every number is more than 0 in each of {', '.join(sorted(counted.lacking))}.\n"
+        yield f"Each of these counts is greater than 0 in each of {', '.join(sorted(counted.lacking))}.\n"
 
 
 def _arguments(entry: Entry, counted: Asked) -> Iterator[str]:
-    rows = [(name, row) for name, row in entry.arguments.items() if name not in entry.always]
-    if not rows:
-        return
-    yield "| | argument | of | default | cases | asked where, or why not |"
-    yield "|---|---|---|---|---|---|"
-    numbers = {name: str(number) for number, name in enumerate(entry.optional, 1)}
-    for name, row in rows:
-        number, cases = numbers.get(name, ""), str(counted.alone.get(name, 0)) if name in numbers else "-"
-        why = entry.left_out[name] if name in entry.left_out else _where(name, entry.filled[name])
-        default = row.get("default", "required") or "-"
-        yield f"| {number} | `{name}` | {row['given']} | {default} | {cases} | {why} |"
-    yield ""
+    given = {name: row for name, row in entry.arguments.items() if name not in entry.always}
+    if varied := [name for name in given if name in entry.filled]:
+        yield "| argument that cases vary | kind | default | cases | used when |"
+        yield "|---|---|---|---|---|"
+        for name in varied:
+            of = f"{given[name]['given']} | {_default(given[name])} | {counted.alone.get(name, 0)}"
+            yield f"| `{name}` | {of} | {_where(name, entry.filled[name])} |"
+        yield ""
+    if fixed := [name for name in given if name not in entry.filled]:
+        yield "| argument that no case varies | kind | default | why |"
+        yield "|---|---|---|---|"
+        for name in fixed:
+            row = given[name]
+            yield f"| `{name}` | {row['given']} | {_default(row)} | {entry.left_out[name]} |"
+        yield ""
+
+
+def _default(row: Mapping[str, str]) -> str:
+    return row.get("default", "required") or "-"
 
 
 def _where(name: str, expression: str) -> str:
     """What fills an argument, in words; nothing where it is filled by its own name."""
     if expression in (f"slot {name}", f"requirement {name}"):
-        return ""
+        return "the case asks for it"
     return " or ".join(" and ".join(map(_phrase, part.split(" and "))) for part in expression.split(" or "))
 
 
@@ -135,7 +238,7 @@ def _phrase(word: str) -> str:
     bare = word.removeprefix("not ")
     kind, _, what = bare.partition(" ")
     phrase = PHRASES.get(kind, "`{}` is used").format(what)
-    return phrase if word == bare else f"not: {phrase}"
+    return phrase if word == bare else f"not when {phrase}"
 
 
 def _matrix(entry: Entry, counted: Asked) -> Iterator[str]:
@@ -143,11 +246,11 @@ def _matrix(entry: Entry, counted: Asked) -> Iterator[str]:
     if not names[1:]:
         return
     letters: dict[str, str] = {}
-    yield f"Cases with both of two arguments:\n\n| |{'|'.join(f' {number} ' for number in range(1, len(names)))}|"
+    yield f"Cases that use both of two arguments:\n\n| |{'|'.join(f' `{name}` ' for name in names[:-1])}|"
     yield "|---|" + "---|" * (len(names) - 1)
-    for number, name in list(enumerate(names, 1))[1:]:
-        row = [_pair_cell(entry, counted, frozenset((name, other)), letters) for other in names[: number - 1]]
-        yield f"| {number} `{name}` |{'|'.join(f' {cell} ' for cell in [*row, *[''] * (len(names) - number)])}|"
+    for number, name in list(enumerate(names))[1:]:
+        row = [_pair_cell(entry, counted, frozenset((name, other)), letters) for other in names[:number]]
+        yield f"| `{name}` |{'|'.join(f' {cell} ' for cell in [*row, *[''] * (len(names) - 1 - number)])}|"
     yield ""
     yield from _legend(letters)
 
@@ -170,12 +273,12 @@ def _legend(letters: Mapping[str, str]) -> Iterator[str]:
 
 def _outputs(entry: Entry, counted: Asked) -> Iterator[str]:
     for name, reason in entry.not_returned.items():
-        yield f"The output `{name}`: {reason}.\n"
+        yield f"No case requests the output `{name}`: {reason}.\n"
     if not entry.inputs:
         yield f"Cases by output: {', '.join(f'`{name}` {counted.outputs.get(name, 0)}' for name in entry.outputs)}.\n"
         return
     letters: dict[str, str] = {}
-    yield "Cases by output, with an argument / without it:\n"
+    yield "Cases that request an output, with the argument / without it:\n"
     yield f"| |{'|'.join(f' `{name}` ' for name in entry.outputs)}|"
     yield "|---|" + "---|" * len(entry.outputs)
     for name in entry.inputs:
@@ -233,6 +336,7 @@ def main() -> int:
     PAGES.mkdir(exist_ok=True)
     for name, text in pages(found).items():
         (PAGES / name).write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    OVERVIEW.write_text(with_overview(OVERVIEW.read_text(encoding="utf-8")), encoding="utf-8")
     texts = all_complaints(found)
     print("\n".join(texts) or summary(found))
     return 1 if texts else 0

@@ -25,8 +25,10 @@ from conformance.spec.loader import load
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
+OVERVIEW = ROOT / "docs" / "index.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 ADAPTER_PAGE = ROOT / "docs" / "your-own-adapter.md"
-DOCUMENTS = (README, *sorted((ROOT / "docs").glob("*.md")))
+DOCUMENTS = (README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))
 SUITE = {"format": 1, "suite": "example", "summary": "An example.", "cases": []}
 SIZES = {"operator": "mha", "batch": 3, "num_heads": 2, "head_dim": 8, "seq_len_q": 5, "seq_len_k": 7}
 
@@ -58,7 +60,7 @@ def rows(path: Path, heading: str) -> list[list[str]]:
 
 
 def suites() -> Iterator[tuple[str, str]]:
-    for path in (ROOT / "docs" / "cases.md", README):
+    for path in (ROOT / "docs" / "cases.md", ROOT / "docs" / "write-cases.md"):
         for number, block in enumerate(blocks(path, "yaml")):
             yield f"{path.stem}-{number}", block
 
@@ -91,7 +93,7 @@ def test_a_fragment_is_completed_and_a_wrong_one_is_not_waved_through(tmp_path: 
 
 
 def test_there_are_examples_of_cases_in_both_documents() -> None:
-    assert {name.partition("-")[0] for name, _ in suites()} == {"cases", "README"}
+    assert {name.partition("-")[0] for name, _ in suites()} == {"cases", "write"}
 
 
 def test_the_example_of_known_deviations_is_read(tmp_path: Path) -> None:
@@ -167,7 +169,7 @@ def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
     code, lines = ran(adapter(tmp_path), command)
     assert code == decide.REJECTED
     assert (
-        "1 cause explains 1 verdict of mine.attention: aligns the causal flag to the last key; fix: pass the mask"
+        "1 cause explains 1 verdict of mine.attention: aligns the causal mask to the last key; fix: pass the mask"
         in lines
     )
 
@@ -188,9 +190,9 @@ def test_the_adapter_of_the_page_conforms_once_documented(tmp_path: Path) -> Non
 # ---- lists -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", [README, ROOT / "docs" / "exit-codes.md"], ids=lambda path: path.stem)
-def test_exit_codes_are_those_of_the_gate(path: Path) -> None:
-    assert [int(row[0]) for row in rows(path, "code")] == sorted(decide.PRECEDENCE)
+def test_exit_codes_are_those_of_the_gate() -> None:
+    listed = rows(ROOT / "docs" / "exit-codes.md", "code")
+    assert [int(row[0]) for row in listed] == sorted(decide.PRECEDENCE)
 
 
 def test_the_precedence_of_exit_codes_is_that_of_the_gate() -> None:
@@ -199,13 +201,13 @@ def test_the_precedence_of_exit_codes_is_that_of_the_gate() -> None:
     assert tuple(int(code) for code in said[1].split(",")) == decide.PRECEDENCE
 
 
-@pytest.mark.parametrize("path", [README, ROOT / "docs" / "architecture.md"], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [OVERVIEW, ROOT / "docs" / "architecture.md"], ids=lambda path: path.stem)
 def test_verdicts_stand_in_the_order_of_gravity(path: Path) -> None:
     assert tuple(row[0] for row in rows(path, "verdict")) == GRAVITY
 
 
 def test_verdicts_are_green_where_the_gate_is() -> None:
-    assert tuple(row[0] for row in rows(README, "verdict") if row[-1] == "green") == GREEN
+    assert tuple(row[0] for row in rows(OVERVIEW, "verdict") if row[-1] == "green") == GREEN
     listed = re.search(
         r"^Accepted \(green\) are (.+?), and whatever", text_of(ROOT / "docs" / "exit-codes.md"), re.MULTILINE
     )
@@ -235,8 +237,8 @@ def test_what_is_said_to_be_calibrated_is() -> None:
     assert {"cpu": {name.replace(" ", "_") for name in names}} == CALIBRATED
 
 
-def test_the_readme_names_every_adapter() -> None:
-    named = [name for row in rows(README, "family") for name in re.findall(r"\w+\.\w+", row[-1])]
+def test_the_overview_names_every_adapter() -> None:
+    named = [name for row in rows(OVERVIEW, "family") for name in re.findall(r"\w+\.\w+", row[-1])]
     assert sorted(named) == sorted(adapter.name for adapter in read_adapters([ROOT / "adapters"]))
 
 
@@ -244,9 +246,7 @@ def test_the_readme_names_every_adapter() -> None:
 
 
 def commands(path: Path) -> list[str]:
-    lines = [
-        line.removeprefix("$ ") for block in blocks(path, "console") for line in block.splitlines() if line[0] == "$"
-    ]
+    lines = [line[2:] for block in blocks(path, "console") for line in block.splitlines() if line.startswith("$ ")]
     return [text for text in (*spans(path), *lines) if text.startswith("conformance ")]
 
 
@@ -259,7 +259,7 @@ def test_every_command_is_understood(path: Path) -> None:
         assert build_parser().parse_args(words).command
 
 
-def test_every_option_of_the_readme_is_in_the_help() -> None:
+def test_every_option_of_everyday_commands_is_in_the_help() -> None:
     command = [sys.executable, "-m", "conformance"]
     said = ""
     for words in (
@@ -268,6 +268,7 @@ def test_every_option_of_the_readme_is_in_the_help() -> None:
         ["validate"],
         ["list", "cases"],
         ["list", "adapters"],
+        ["smoke"],
         ["bisect"],
         ["explain"],
         ["repro"],
@@ -275,7 +276,7 @@ def test_every_option_of_the_readme_is_in_the_help() -> None:
     ):
         done = subprocess.run([*command, *words, "--help"], capture_output=True, text=True, timeout=60, check=True)
         said += done.stdout
-    given = [span for span in (*commands(README), *spans(README)) if span.startswith(("conformance ", "-"))]
+    given = [span for span in (*commands(COMMANDS), *spans(COMMANDS)) if span.startswith(("conformance ", "-"))]
     options = {option for span in given for option in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", span)}
     assert {"-a", "-k", "--env", "--resume", "--known", "--exit-zero", "--device"} <= options
     assert not {option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", said)}
@@ -292,6 +293,12 @@ def test_the_two_fills_of_the_published_page_are_told_apart_as_it_says() -> None
         "the softmax of [9.2e9, fill] is [1, 0] with 2 ** 33, since the attended key wins, and [0, 1] with 1e10" in said
     )
     assert (softmax(2.0**33), softmax(1e10)) == ([1, 0], [0, 1])
+
+
+def test_the_readme_is_short_and_shows_a_picture() -> None:
+    text = text_of(README)
+    assert len(text.splitlines()) < 150
+    assert re.search(r"^!\[[^\]]+\]\(docs/images/", text, re.MULTILINE)
 
 
 def test_the_two_commands_stand_as_they_are() -> None:

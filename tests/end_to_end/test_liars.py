@@ -97,17 +97,17 @@ DIAGNOSES: dict[str, str] = {
     ),
     "missing_scale_for_one_item": (
         "does not scale the logits, only with batch = 1; "
-        "fix: multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)"
+        "fix: multiply the query (in a layer: wq and bq) by 1/sqrt(head_dim)"
     ),
-    "reversed_values_with_a_mask": "weighs the values in reversed order of the keys, only with a mask",
-    "next_head_in_float16": "weighs the values of the next head, only in float16",
+    "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
+    "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
     "missing_scale_and_reversed_values": (
-        "does not scale the logits, and weighs the values in reversed order of the keys; "
-        "fix: multiply the query, in a layer wq and bq, by 1/sqrt(head_dim)"
+        "does not scale the logits, and applies the weights to the values in reverse key order; "
+        "fix: multiply the query (in a layer: wq and bq) by 1/sqrt(head_dim)"
     ),
     "tf32": (
         "would conform if it rounds the operands of matrix products to tf32; "
-        "fix: set the precision of matrix products to the highest, if that is not wanted"
+        "fix: set the precision of matrix products to highest if this is not intended"
     ),
     "unheard_of": "",
 }

@@ -92,7 +92,7 @@ def test_a_second_look_counts_where_both_were_given_one(base: Observed, candidat
 
 def test_a_broken_relation_is_told_by_its_sentence() -> None:
     found = of({"a": LOOKED}, {"a": LEAKS})
-    said = "it lets NaN in a value that nobody attends reach the reply; in 1.23.2 it conformed"
+    said = "it lets NaN in a value that no query attends reach the result; in 1.23.2 it conformed"
     assert [group.sentence for group in found.groups] == [f"onnxruntime 1.24.4: {said}: 1 case"]
 
 
@@ -100,7 +100,7 @@ def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
     both = Observed("fail", ways=("scale=none & use[mask]=ignored",), klass="semantic", condition="only in float16")
     found = of({"a": PASS, "b": PASS}, {"a": both, "b": both})
     said = "it does not scale the logits and ignores mask; in 1.23.2 it"
-    was = "scales the logits by 1/sqrt(head_dim), or as it is told, uses mask in every call"
+    was = "scales the logits by 1/sqrt(head_dim) or by the given scale, uses mask in every call"
     assert [group.sentence for group in found.groups] == [
         f"onnxruntime 1.24.4: {said} {was} (only in float16): 2 cases"
     ]
@@ -111,7 +111,7 @@ def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
 
 def test_what_no_decision_explains_is_told_by_its_class() -> None:
     unsteady = of({"a": PASS}, {"a": UNSTEADY})
-    told = "it answers the very same call in different ways; in 1.23.2 it conformed: 1 case"
+    told = "it returns different results for the same call; in 1.23.2 it conformed: 1 case"
     assert [group.sentence for group in unsteady.groups] == [f"onnxruntime 1.24.4: {told}"]
     loud = Observed("error", error="ValueError", text="a shape of the wrong size, " * 20)
     said = of({"a": PASS}, {"a": loud}).groups[0].sentence

@@ -68,7 +68,8 @@ def test_every_kind_of_change_is_in_the_schema() -> None:
 def test_every_format_has_a_strict_schema(name: str) -> None:
     schema = json.loads(schema_text(name))
     assert schema["additionalProperties"] is False
-    assert schema["properties"]["schema"] == {"const": 1, "title": "Schema", "type": "integer"}
+    version = {key: value for key, value in schema["properties"]["schema"].items() if key != "enum"}
+    assert version == {"const": 1, "title": "Schema", "type": "integer"}  # pydantic 2.7 adds {"enum": [1]}
 
 
 def test_what_a_baseline_remembers_comes_back(tmp_path: Path) -> None:

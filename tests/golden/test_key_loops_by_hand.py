@@ -54,23 +54,24 @@ def test_a_mask_that_is_no_flag_bounds_no_loop() -> None:
 def test_it_says_what_it_does() -> None:
     whole = find("causal_loop", "4x8_whole_down_masked").sentence
     assert whole == (
-        "goes for every 4 queries through tiles of 8 keys only as far as the last of them would see if the tile were "
-        "whole, rounded down to whole tiles"
+        "loops over tiles of 8 keys: each tile of 4 queries stops at the causal limit that its last query would have "
+        "if the tile were full, rounded down to full tiles"
     )
     alone = find("causal_loop", "1x1_own_from_first_key_up_unmasked").sentence
     assert alone == (
-        "goes for every query through keys only as far as its own place, that not included, counted from the first "
-        "key whatever the alignment is, and applies the flag in none of these tiles"
+        "loops over keys: each query stops at its own position, exclusive, counted from the first key whatever the "
+        "alignment is, and the causal mask is applied in none of these tiles"
     )
 
 
 def test_it_says_how_many_tiles_it_takes() -> None:
     assert find("causal_loop", "32x16_count_up_masked").sentence == (
-        "goes for every 32 queries through only as many tiles of 16 keys as there are tiles of 32 queries up to there"
+        "loops over tiles of 16 keys: each tile of 32 queries visits only as many of them as there are tiles of 32 "
+        "queries so far"
     )
     assert find("causal_loop", "1x4_count_up_unmasked").sentence == (
-        "goes for every query through only as many tiles of 4 keys as there are queries up to there, and applies the "
-        "flag in none of these tiles"
+        "loops over tiles of 4 keys: each query visits only as many of them as there are queries so far, and the "
+        "causal mask is applied in none of these tiles"
     )
 
 

@@ -63,6 +63,6 @@ def test_a_deviation_without_a_line_is_refused() -> None:
 
 def test_the_number_of_a_name_is_put_into_its_sentence() -> None:
     assert find("mask_fill", "puts_-10").sentence == "fills masked logits with -10, not with -inf"
-    assert find("logit_limit", "30_after_bias").sentence == "cuts the logits off at -30 and 30 after a bias is added"
-    assert find("key_tail", "dropped_16").sentence == "drops the keys after the last whole block of 16"
+    assert find("logit_limit", "30_after_bias").sentence == "clips the logits to [-30, 30] after the bias is added"
+    assert find("key_tail", "dropped_16").sentence == "drops the keys after the last full block of 16 keys"
     assert find("polarity[attn_mask]", "ignore").remedy == "pass ~attn_mask"

@@ -56,9 +56,7 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
     found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply(asked, {}))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
-    assert found.explanation.sentence == (
-        "takes fully_masked_row as zero, though uniform is declared: the declaration is stale"
-    )
+    assert found.explanation.sentence == ("behaves as fully_masked_row=zero, while the declaration says uniform")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
         ({"fully_masked_row": "nan"}, "returns NaN for a fully masked row"),
         ({"fully_masked_row": "uniform"}, "returns the mean of all values for a fully masked row"),
         ({"softmax_axis": "queries"}, "normalises over the queries"),
-        ({"value_path": "reversed"}, "weighs the values in reversed order of the keys"),
+        ({"value_path": "reversed"}, "applies the weights to the values in reverse key order"),
         ({"result_dtype": "float64"}, "returns float64"),
     ],
 )

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from conformance.deviations.deviation import Expected
-from conformance.judge.closer import is_closer
 from conformance.judge.expectation import Expectation
+from conformance.judge.suspect import is_closer
 from conformance.oracle.bound import Bound
 from conformance.spec.problem import Array
 from conformance.spec.rounding import to_tensor

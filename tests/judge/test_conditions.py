@@ -20,7 +20,7 @@ WORDS = [
     ({"requirements": ["scale"], "without_requirements": ["past"]}, "with scale and without past"),
     ({"masks": False, "scaled": True}, "with a scale given and without a mask"),
     ({"slots": ["bias"], "without_slots": ["mask"]}, "with bias given and without mask"),
-    ({"elements": {"bias": "float"}, "verbatim": True}, "with masks as they are written and with a float bias"),
+    ({"elements": {"bias": "float"}, "verbatim": True}, "with masks passed as written and with a float bias"),
     (
         {"kinds": ["causal"], "without_kinds": ["additive"], "dead_row": True},
         "with a mask of kind causal and without a mask of kind additive and with a fully masked row",

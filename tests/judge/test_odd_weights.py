@@ -53,15 +53,18 @@ def keys_of(problem: Problem) -> Array:
 
 
 def test_right_weights_point_behind_themselves() -> None:
-    assert said(sdpa(), weights(sdpa())) == ("right: what is wrong comes with the values or after them",)
+    assert said(sdpa(), weights(sdpa())) == ("are right; the error arises in or after the product with V",)
 
 
 @pytest.mark.parametrize(
     ("met", "words"),
     [
-        (lambda value: np.broadcast_to(value[:1], value.shape), "those of the first item, for every item"),
-        (lambda value: np.roll(value, -1, axis=1), "for head h those of head (h + 1) mod num_heads"),
-        (lambda value: value[:, :, ::-1], "for key k those of key seq_len_k - 1 - k"),
+        (
+            lambda value: np.broadcast_to(value[:1], value.shape),
+            "those of the first batch element for every batch element",
+        ),
+        (lambda value: np.roll(value, -1, axis=1), "those of head (h + 1) mod num_heads for head h"),
+        (lambda value: value[:, :, ::-1], "those of key seq_len_k - 1 - k for key k"),
     ],
 )
 def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], words: str) -> None:
@@ -70,10 +73,10 @@ def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], 
     output = expected @ met(problem.value)
     tolerance = np.full(output.shape, 1e-9)
     told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
-    assert f"right, and meet other values: {words}" in told
+    assert f"are right, but meet other values: {words}" in told
     output[0, 1, 2, 3] += 1e-6
     told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
-    assert told == ("right: what is wrong comes with the values or after them",)
+    assert told == ("are right; the error arises in or after the product with V",)
 
 
 def test_nothing_is_said_of_weights_that_follow_no_rule() -> None:
@@ -84,7 +87,7 @@ def test_nothing_is_said_of_weights_that_follow_no_rule() -> None:
 def test_nothing_is_said_where_one_weight_breaks_the_rule() -> None:
     problem = sdpa()
     actual = softmax(2.0 * evaluate(problem).state.logits)
-    assert first(problem, actual) == "as if the logits were multiplied by 2"
+    assert first(problem, actual) == "look as if the logits were multiplied by 2"
     actual[1, 2, 3, 4:6] += [1e-6, -1e-6]
     assert said(problem, actual) == ()
 
@@ -93,34 +96,34 @@ def test_nothing_is_said_where_one_weight_breaks_the_rule() -> None:
     ("lost", "words"),
     [
         (lambda _, key: key == 0, "for the first key"),
-        (lambda query, key: key == query, "for the key at the query's own place"),
-        (lambda query, key: key > query, "for keys behind the query"),
+        (lambda query, key: key == query, "for the key at the query's own position"),
+        (lambda query, key: key > query, "for keys after the query"),
         (lambda query, key: key // 4 != query // 4, "for keys outside of the query's own block of 4"),
-        (lambda _, key: key >= 4, "for keys behind the first 4"),
-        (lambda _, key: key % 2 == 1, "for every other key"),
+        (lambda _, key: key >= 4, "for keys after the first 4"),
+        (lambda _, key: key % 2 == 1, "for every second key"),
         (lambda query, key: (query == 0) & (key == 10), "for the last key in rows of the first query"),
-        (lambda query, key: (query == 1) & (key == 6), "at 6 of 330 places"),
+        (lambda query, key: (query == 1) & (key == 6), "at 6 of 330 positions"),
     ],
 )
 def test_lost_places_have_the_plainest_name(lost: Any, words: str) -> None:
     problem = sdpa()
     actual = np.where(lost(np.arange(Q)[:, None], keys_of(problem)), 0.0, weights(problem))
-    assert first(problem, actual) == f"zero where attended, {words}"
+    assert first(problem, actual) == f"are zero where attended, {words}"
 
 
 def test_a_causal_loop_that_ends_early_loses_a_part_of_the_block() -> None:
     problem = causal(16, 16)
     query, key = np.arange(16)[:, None], np.arange(16)
     actual = np.where((key // 8 == query // 8) & (key % 8 >= 4), 0.0, weights(problem))
-    assert first(problem, actual) == "zero where attended, for keys of the query's own block of 8 behind its first 4"
+    assert first(problem, actual) == "are zero where attended, for keys of the query's own block of 8 after its first 4"
 
 
 def test_leaked_places_are_those_of_the_mask() -> None:
     problem = causal(5, 5)
-    assert first(problem, np.full((B, H, 5, 5), 0.2)) == "not zero where masked, for every key"
+    assert first(problem, np.full((B, H, 5, 5), 0.2)) == "are not zero where masked, for every key"
     actual = weights(problem)
     actual[..., 3, 4] = 0.5
-    assert first(problem, actual) == "not zero where masked, at 6 of 60 places"
+    assert first(problem, actual) == "are not zero where masked, at 6 of 60 positions"
 
 
 def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
@@ -129,33 +132,33 @@ def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
     problem = masked((key <= query) & (key >= query - 1))
     seen = np.array([[1, 0], [1, 1]], dtype=bool).repeat(4, axis=0).repeat(4, axis=1)  # by query 0, by query 4
     actual = np.where(seen, 0.125, weights(problem))
-    told = "not zero where masked, for tiles of 4 queries and 4 keys of which the first query attends some"
+    told = "are not zero where masked, for tiles of 4 queries and 4 keys in which the first query attends some key"
     assert told in said(problem, actual)
 
 
 def test_places_by_hand() -> None:
     attended = np.ones((1, 1, 1, 13), dtype=bool)
     found = {name: np.flatnonzero(places(attended)).tolist() for name, places in PLACES.items()}
-    assert found["keys after the last whole block of 4"] == [12]
-    assert found["those of the last 4 keys that are in a whole block of 4"] == [9, 10, 11]
+    assert found["keys after the last full block of 4"] == [12]
+    assert found["those of the last 4 keys that are in a full block of 4"] == [9, 10, 11]
     assert found["the last key of each block of 4"] == [3, 7, 11]
-    assert found["every other block of 4 keys"] == [4, 5, 6, 7, 12]
-    assert found["keys behind the query, both counted from the end"] == []
+    assert found["every second block of 4 keys"] == [4, 5, 6, 7, 12]
+    assert found["keys after the query, both counted from the end"] == []
     assert found["the first 4 keys of the query's own block of 8"] == [0, 1, 2, 3]
 
 
 def test_rows_that_add_up_to_one_number() -> None:
     problem = sdpa()
-    assert said(problem, 0.5 * weights(problem)) == ("0.5 in sum, in the right proportions",)
+    assert said(problem, 0.5 * weights(problem)) == ("sum to 0.5, in the right proportions",)
 
 
 def test_rows_that_add_up_to_less_have_a_name() -> None:
     problem = sdpa()
     factors = np.array([0.5, 0.25, 1.0, 0.5, 0.25])[:, None]
-    words = "less than one in sum in 24 of 30 rows, in the right proportions"
+    words = "sum to less than one in 24 of 30 rows, in the right proportions"
     assert said(problem, factors * weights(problem)) == (words,)
     factors = np.array([0.5, 1.0, 1.0, 1.0, 1.0])[:, None]
-    assert first(problem, factors * weights(problem)).startswith("0.5 in sum in just the rows of the first query,")
+    assert first(problem, factors * weights(problem)).startswith("sum to 0.5 in exactly the rows of the first query,")
 
 
 def test_a_zero_key_that_nobody_asked_for() -> None:
@@ -163,7 +166,7 @@ def test_a_zero_key_that_nobody_asked_for() -> None:
     problem = sdpa()
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + 2.0)
-    assert first(problem, actual) == "less than one in sum, as if 2 more keys had logit 0 and value 0"
+    assert first(problem, actual) == "sum to less than one, as if 2 more keys had logit 0 and value 0"
 
 
 def test_hidden_blocks_that_count_as_keys() -> None:
@@ -172,17 +175,17 @@ def test_hidden_blocks_that_count_as_keys() -> None:
     problem = masked(allowed)
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + np.array([0.0, 1.0, 2.0, 0.0, 0.0])[:, None])
-    words = "as if each block of 4 keys that is hidden whole were one more key of logit 0 and value 0"
-    assert first(problem, actual) == f"less than one in sum, {words}"
+    words = "as if each fully masked block of 4 keys were one more key of logit 0 and value 0"
+    assert first(problem, actual) == f"sum to less than one, {words}"
 
 
 def test_keys_that_count_twice() -> None:
     problem = sdpa()
     actual = weights(problem) * np.where((keys_of(problem) >= 7) & (keys_of(problem) < 8), 2.0, 1.0)
     actual /= actual.sum(axis=-1, keepdims=True)
-    words = "as if those of the last 4 keys that are in a whole block of 4 counted 2 times"
+    words = "look as if those of the last 4 keys that are in a full block of 4 counted 2 times"
     assert first(problem, actual) == words
-    assert first(problem, 3.0 * actual) == f"3 in sum, and {words}"
+    assert first(problem, 3.0 * actual) == f"sum to 3, and {words}"
 
 
 @pytest.mark.parametrize(
@@ -199,30 +202,32 @@ def test_keys_that_count_twice() -> None:
 )
 def test_logits_that_are_multiplied(times: float, words: str) -> None:
     problem = sdpa()
-    assert first(problem, softmax(times * evaluate(problem).state.logits)) == f"as if the logits were {words}"
+    assert first(problem, softmax(times * evaluate(problem).state.logits)) == f"look as if the logits were {words}"
 
 
 def test_a_bias_that_is_multiplied() -> None:
     bias = np.random.default_rng(11).normal(size=(1, 1, Q, K))
     problem = sdpa(groups=(Group("bias", ("additive",), "float", bias),))
     state = evaluate(problem).state
-    assert first(problem, softmax(state.capped + 3.0 * bias)) == "as if the bias were multiplied by 3"
-    assert first(problem, softmax(3.0 * state.capped + bias)) == "as if the logits before the bias were multiplied by 3"
+    assert first(problem, softmax(state.capped + 3.0 * bias)) == "look as if the bias were multiplied by 3"
+    assert (
+        first(problem, softmax(3.0 * state.capped + bias))
+        == "look as if the logits before the bias were multiplied by 3"
+    )
 
 
 def test_logits_of_some_keys_that_are_multiplied() -> None:
     problem = sdpa()
     logits = evaluate(problem).state.logits
     actual = softmax(np.where(keys_of(problem) == 0, 3.0, 1.0) * logits)
-    assert first(problem, actual) == "as if the logits of the first key were multiplied by 3"
+    assert first(problem, actual) == "look as if the logits of the first key were multiplied by 3"
 
 
 def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
     problem = sdpa(keys=13)
     logits = evaluate(problem).state.logits
-    words = (
-        "as if the logits of each block of 4 keys were multiplied by 0.378 (the scale) once more than the block before"
-    )
+    each = "look as if the logits of each block of 4 keys were multiplied by 0.378 (the scale)"
+    words = f"{each} once more than in the preceding block"
     assert said(problem, softmax(logits * 7 ** (-0.5 * (keys_of(problem) // 4)))) == (words,)
 
 
@@ -230,7 +235,7 @@ def test_features_that_do_not_count() -> None:
     problem = sdpa()
     for kept, words in ((slice(4), "last 3"), (slice(3, None), "first 3")):
         products = problem.query[..., kept] @ problem.key[..., kept].swapaxes(-1, -2)
-        told = f"as if the {words} of 7 features of query and key did not count"
+        told = f"look as if the {words} of 7 features of query and key did not count"
         assert first(problem, softmax(products * problem.applied_scale)) == told
 
 
@@ -238,22 +243,22 @@ def test_blocks_that_are_right_in_themselves() -> None:
     problem = sdpa(keys=16)
     factors = np.exp(np.random.default_rng(13).normal(size=(B, H, Q, 2))).repeat(8, axis=-1)
     told = said(problem, softmax(np.log(weights(problem) * factors)))
-    assert told[0] == "right in proportion within each block of 8 keys, wrong between them"
+    assert told[0] == "are in the right proportion within each block of 8 keys, but not between blocks"
 
 
 @pytest.mark.parametrize(
     ("order", "axis", "words"),
     [
-        ([1, 2, 0], 1, "for head h those of head (h + 1) mod num_heads"),
-        ([2, 1, 0], 1, "for head h those of head num_heads - 1 - h"),
-        ([0, 0, 0], 1, "those of the first head, for every head"),
-        ([1, 0], 0, "for item i those of item batch - 1 - i"),
-        ([4, 0, 1, 2, 3], 2, "for query q those of query (q - 1) mod seq_len_q"),
-        (list(range(K))[::-1], 3, "for key k those of key seq_len_k - 1 - k"),
+        ([1, 2, 0], 1, "those of head (h + 1) mod num_heads for head h"),
+        ([2, 1, 0], 1, "those of head num_heads - 1 - h for head h"),
+        ([0, 0, 0], 1, "those of the first head for every head"),
+        ([1, 0], 0, "those of batch element batch - 1 - b for batch element b"),
+        ([4, 0, 1, 2, 3], 2, "those of query (q - 1) mod seq_len_q for query q"),
+        (list(range(K))[::-1], 3, "those of key seq_len_k - 1 - k for key k"),
     ],
 )
 def test_weights_of_others(order: list[int], axis: int, words: str) -> None:
-    assert first(sdpa(), weights(sdpa()).take(order, axis=axis)) == words
+    assert first(sdpa(), weights(sdpa()).take(order, axis=axis)) == f"are {words}"
 
 
 def test_heads_that_keep_the_weights_of_those_before_them() -> None:
@@ -261,12 +266,12 @@ def test_heads_that_keep_the_weights_of_those_before_them() -> None:
     actual = weights(problem)
     actual[:, 2] = 0.5 * actual[:, 2] + 0.2 * actual[:, 1] + 0.3 * actual[:, 0]
     actual[:, 1] = 0.75 * actual[:, 1] + 0.25 * actual[:, 0]
-    assert first(problem, actual) == "for each head a mixture of its own and those of the heads before it"
+    assert first(problem, actual) == "are for each head a mixture of its own weights and those of the preceding heads"
 
 
 def test_weights_that_are_no_numbers() -> None:
     problem = sdpa()
     actual = weights(problem)
     actual[:, :, 0] = np.nan
-    assert first(problem, actual) == "NaN in just the rows of the first query"
-    assert first(problem, np.full((B, H, Q, K), np.inf)) == "not finite in every row"
+    assert first(problem, actual) == "are NaN in exactly the rows of the first query"
+    assert first(problem, np.full((B, H, Q, K), np.inf)) == "are not finite in every row"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from conformance.deviations.deviation import Expected
+from conformance.deviations.names import INVISIBLE
 from conformance.judge.power import (
     FACTOR,
-    INVISIBLE,
     Power,
     Sight,
     all_deviations,

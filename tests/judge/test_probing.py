@@ -90,7 +90,7 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     answer = evaluate(asked, lie, asked.dtype).reply
     actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
     expected = expect(asked, declared or {}, profile)
-    return Probe(case, facts(asked), asked, expected, profile, actual, accepted)
+    return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
 
 def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> Portrait:
@@ -226,7 +226,8 @@ def test_a_known_deviation_is_accepted_and_still_told() -> None:
 
 def test_a_reply_that_nothing_explains_is_unexplained() -> None:
     wrong = probe("plain", {})
-    doubled = {"output": replace(wrong.actual["output"], bits=wrong.actual["output"].bits * np.float32(2))}
+    output = wrong.suspect().actual["output"]
+    doubled = {"output": replace(output, bits=output.bits * np.float32(2))}
     found = portray([replace(wrong, actual=doubled), probe("dead", {})])
     assert found.unexplained == ("plain",)
 

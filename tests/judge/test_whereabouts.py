@@ -56,17 +56,17 @@ def holes(*hidden: tuple[int, int]) -> Array:
 
 
 EVERY = slice(None)
-TWICE = "all that is wrong is 2 times what it must be"
+TWICE = "every wrong number is 2 times the expected number"
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (in_rows((EVERY, EVERY, 0)), "in just the rows of the first query"),
-        (in_rows((EVERY, EVERY, 4)), "in just the rows of the last query"),
-        (in_rows((1, EVERY, 4)), "in some rows of the last query"),
-        (in_rows((1,)), "in just the rows of the last item"),
-        (in_rows((EVERY, slice(1, 3))), "in just the rows of heads behind the first"),
+        (in_rows((EVERY, EVERY, 0)), "in exactly the rows of the first query"),
+        (in_rows((EVERY, EVERY, 4)), "in exactly the rows of the last query"),
+        (in_rows((1, EVERY, 4)), "within the rows of the last query"),
+        (in_rows((1,)), "in exactly the rows of the last batch element"),
+        (in_rows((EVERY, slice(1, 3))), "in exactly the rows of heads after the first"),
         (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are no place
         (in_rows((EVERY,)), ""),  # everywhere
     ],
@@ -85,12 +85,12 @@ def test_the_rows_must_hold_in_every_cell() -> None:
 def test_rows_are_named_by_what_they_attend() -> None:
     allowed = holes((2, 2), (3, 0), (4, 6))
     expected = {
-        "from which the key at their own place is hidden": [False, False, True, False, False],
-        "from which the first key is hidden": [False, False, False, True, False],
-        "from which the last key is hidden": [False, False, False, False, True],
-        "from which some key is hidden": [False, False, True, True, True],
+        "in which the key at their own position is masked": [False, False, True, False, False],
+        "in which the first key is masked": [False, False, False, True, False],
+        "in which the last key is masked": [False, False, False, False, True],
+        "in which some key is masked": [False, False, True, True, True],
         "that attend every key": [True, True, False, False, False],
-        "that attend nothing": [False] * 5,
+        "that are fully masked": [False] * 5,
     }
     assert {name: ROWS[name](allowed)[0, 0].tolist() for name in expected} == expected
 
@@ -99,11 +99,11 @@ def test_rows_of_blocks() -> None:
     attended = np.ones((1, 1, 13, K), dtype=bool)
     attended[0, 0, 3, :4] = False
     places = {name: np.flatnonzero(rows(attended)).tolist() for name, rows in ROWS.items()}
-    assert places["from which the first 4 keys are hidden"] == [3]
-    assert places["from which the first 8 keys are hidden"] == []  # there are no more
+    assert places["in which the first 4 keys are masked"] == [3]
+    assert places["in which the first 8 keys are masked"] == []  # there are no more
     assert places["of the first 4 queries"] == [0, 1, 2, 3]
-    assert places["of queries behind the first 8"] == [8, 9, 10, 11, 12]
-    assert places["of queries behind the last whole block of 4"] == [12]
+    assert places["of queries after the first 8"] == [8, 9, 10, 11, 12]
+    assert places["of queries after the last full block of 4"] == [12]
 
 
 def test_a_padded_query_is_seen_by_its_own_key() -> None:
@@ -111,7 +111,7 @@ def test_a_padded_query_is_seen_by_its_own_key() -> None:
     padding = np.ones((1, 1, 1, K), dtype=bool)
     padding[..., 3:5] = False
     found = whereabouts([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
-    assert found.words == "in just the rows from which the key at their own place is hidden"
+    assert found.words == "in exactly the rows in which the key at their own position is masked"
 
 
 def test_an_output_that_is_wrong_alone_is_named() -> None:
@@ -119,7 +119,7 @@ def test_an_output_that_is_wrong_alone_is_named() -> None:
     off = np.zeros((B, H, Q, K))
     off[:, :, 4] = 0.5
     found = whereabouts([cell(asked, {"weights": off})], (), 0)
-    assert found.words == "in weights alone, in just the rows of the last query"
+    assert found.words == "only in weights, in exactly the rows of the last query"
     assert whereabouts([cell(problem(), in_rows((EVERY,)))], (), 0).outputs == ()
 
 
@@ -175,7 +175,7 @@ def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
     wrong = [cell(problem().but(scale=scale), off, f"scaled {scale}") for scale in (0.25, 0.5)]
     found = diagnose([*wrong, *(cell(problem(), None, str(n)) for n in range(3))])
     assert [each.case for each in found.unexplained] == ["scaled 0.25", "scaled 0.5"]
-    assert found.where.words == "only with a scale given, in just the rows of the last query"
+    assert found.where.words == "only with a scale given, in exactly the rows of the last query"
 
 
 def times(factor: float, columns: slice = EVERY) -> Evidence:
@@ -193,15 +193,15 @@ def times(factor: float, columns: slice = EVERY) -> Evidence:
         (
             2.0,
             slice(7, 8),
-            f"in just the columns of the last 4 that lie in a whole 4 as well, {TWICE}",
+            f"in exactly the columns of the last 4 that are also in a full 4, {TWICE}",
         ),
-        (0.0, slice(4, None), "in just the columns behind the first 4, all that is wrong is zero"),
-        (-1.0, EVERY, "all that is wrong is of the other sign"),
-        (1 / 3, EVERY, "all that is wrong is 0.3333 times what it must be"),
+        (0.0, slice(4, None), "in exactly the columns after the first 4, every wrong number is zero"),
+        (-1.0, EVERY, "every wrong number is the expected number with the opposite sign"),
+        (1 / 3, EVERY, "every wrong number is 0.3333 times the expected number"),
         (
             1.4142,
             slice(10, None),
-            "in just the columns at the last place, all that is wrong is 1.414 times what it must be",
+            "in exactly the columns at the last position, every wrong number is 1.414 times the expected number",
         ),
     ],
 )
@@ -211,7 +211,7 @@ def test_columns_and_the_factor_are_told(factor: float, columns: slice, words: s
 
 def test_two_factors_are_none() -> None:
     assert whereabouts([times(2.0), times(3.0)], (), 0).words == ""
-    assert whereabouts([times(2.0), times(2.0)], (), 0).amount == "2 times what it must be"
+    assert whereabouts([times(2.0), times(2.0)], (), 0).amount == "2 times the expected number"
 
 
 def test_columns_must_be_the_same_in_every_cell() -> None:

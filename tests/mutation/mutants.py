@@ -17,12 +17,12 @@ from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates
 from conformance.deviations.masks import slot_deviations
-from conformance.deviations.names import slot_of
+from conformance.deviations.names import INVISIBLE, slot_of
 from conformance.engine.adapters import Adapter, read_adapter, subjects_of
 from conformance.engine.cells import Cell, make_cell
 from conformance.judge.arithmetic import ARITHMETIC
 from conformance.judge.conditions import Condition, always
-from conformance.judge.power import FACTOR, INVISIBLE, apart, told_apart
+from conformance.judge.power import FACTOR, apart, told_apart
 from conformance.oracle.bounds import bound_reply
 from conformance.oracle.evaluate import evaluate, evaluate_deviations
 from conformance.spec.case import Case

@@ -62,9 +62,9 @@ NAMED = {
     "plain_sdpa:no_scale": "it does not scale the logits",
     "plain_sdpa:softmax_over_queries": "it normalises over the queries",
     "plain_sdpa:softmax_over_heads": "it normalises over the heads",
-    "plain_sdpa:small_fill": "it adds -1e4 where masked: a large logit still wins",
+    "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a large masked logit still gets weight",
     "plain_sdpa:mask_ignored": "it ignores mask",
-    "plain_mha:heads_interleaved": "it gives head h every num_heads-th column of the projections",
+    "plain_mha:heads_interleaved": "it assigns every num_heads-th column of the projections to head h",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
 }
 
@@ -78,7 +78,7 @@ def test_a_mistake_is_named(checked: Check, given: str) -> None:
 
 
 def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
-    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal flag"]
+    assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
 
 
 def test_two_mistakes_are_named_though_the_smallest_case_shows_another_in_half_precision(checked: Check) -> None:
@@ -114,7 +114,7 @@ def test_what_nothing_explains_is_read_off_the_weights(checked: Check, tmp_path:
     (tmp_path / "mine.py").write_text(LATE_KEYS, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/*", "shapes/kernel_sized/aligned*")
     (sentence,) = sentences(done)
-    assert "read off its weights in 2 calls: they are as if the logits of keys behind the first 8 were" in sentence
+    assert "its weights, read in 2 calls, look as if the logits of keys after the first 8 were" in sentence
     assert "multiplied by 0.7: output: " in sentence
 
 
@@ -147,7 +147,7 @@ def test_a_cause_is_told_once_of_both_forms_and_of_relations(checked: Check, tmp
         f"{tmp_path / 'mine.py'}:attention", "shapes/lengths/one_*", "shapes/*/self_causal*", "causal/square/*"
     )
     (sentence,) = sentences(done)
-    said = "it reshapes heads and positions without a transposition when it merges the heads"
+    said = "it merges the heads with a reshape and without a transpose"
     assert sentence.startswith(f"{said}, only with batch = 1")
     rejected = [cell for key, cell in done.run.cells.items() if key in done.run.rejected]
     assert {cell.reason.startswith("batch_of_one: ") for cell in rejected} == {True, False}
@@ -158,7 +158,7 @@ def test_a_cause_is_told_where_nothing_but_relations_breaks(checked: Check, tmp_
     """Every call has more than one item: what is wrong is the reply to one item that is asked alone."""
     (tmp_path / "mine.py").write_text(UNMERGED, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attention", "causal/square/*")
-    said = "it reshapes heads and positions without a transposition when it merges the heads, only with batch = 1"
+    said = "it merges the heads with a reshape and without a transpose, only with batch = 1"
     assert sentences(done) == [said]
 
 
@@ -169,7 +169,7 @@ def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> 
     assert not any("odd" in pattern for pattern in patterns)
 
 
-HALF = "it would conform if it rounds the weights to float16 before they meet the values"
+HALF = "it would conform if it rounds the weights to float16 before the product with V"
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
@@ -199,7 +199,7 @@ def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, 
         ("plain_sdpa:padding_inverted", "it reads True in key_padding_mask as: ignore this key", ("masks/key_*",)),
         (
             "plain_sdpa:zeros_attended",
-            "it fills the keys up with zeros to whole blocks of 16, and does not mask them",
+            "it pads the keys with zeros to full blocks of 16 and does not mask the padding",
             ("masks/key_*", "shapes/cross*"),
         ),
         ("plain_sdpa:half_inside", HALF, ("shapes/cross*",)),
@@ -233,7 +233,7 @@ def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
     first, cause, fix, *_ = done.lines()
     assert " does not conform: 1 cause in " in first
     assert cause.startswith(
-        "1. it answers the very same call in different ways (nondeterministic): asked twice in a row"
+        "1. it returns different results for the same call (nondeterministic): asked twice in a row"
     )
     assert fix.startswith("   fix: switch dropout off")
 

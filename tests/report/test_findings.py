@@ -80,7 +80,7 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
     """Of calls that a cause explains nothing is told, whatever was read."""
     builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
-    for name, odd in (("a/one", "zero"), ("a/two", "2 in sum"), ("a/three", "2 in sum"), ("a/four", "2 in sum")):
+    for name, odd in (("a/one", "zero"), ("a/two", "sum to 2"), ("a/three", "sum to 2"), ("a/four", "sum to 2")):
         builder.cell(
             builder.case(name), subject, "fail", class_="impossible", rejected=True, reason="output: far off",
             pattern={"calls": 1, "beyond": 3, "elements": 9, "odd": [odd]},
@@ -89,7 +89,7 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
     builder.diagnosis(subject, cause, unexplained=("a/two", "a/three", "a/four"))
     explained, left = findings(load_run(builder.write()))
     assert explained.sentence == "does not scale"
-    assert left.sentence == "read off its weights in 3 calls: they are 2 in sum: output: far off"
+    assert left.sentence == "its weights, read in 3 calls, sum to 2: output: far off"
 
 
 def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
 
 
 UNSTEADY = {
-    "nondeterministic": "answers the very same call in different ways (nondeterministic)",
-    "order_dependent": "answers a call in another way after other calls (order dependent)",
+    "nondeterministic": "returns different results for the same call (nondeterministic)",
+    "order_dependent": "returns a different result for a call after other calls (order dependent)",
 }
 
 

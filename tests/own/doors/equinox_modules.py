@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 
 RIGHT = ()
-WRONG = {"Swapped": "exchanges key and value"}
+WRONG = {"Swapped": "swaps key and value"}
 
 
 class Attention(eqx.Module):

@@ -10,7 +10,7 @@ RIGHT = ("wrapped", "by_hand", "packed_heads", "flash_style", "returns_both")
 WRONG = {
     "inverted": "reads True in attn_mask as",
     "unscaled": "does not scale the logits",
-    "causal_ignored": "ignores the causal flag",
+    "causal_ignored": "ignores the causal argument",
     "over_queries": "normalises over the queries",
     "mask_after_softmax": "after the softmax",
 }

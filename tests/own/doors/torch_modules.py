@@ -7,7 +7,7 @@ from torch import nn
 
 RIGHT = ("ScaledDotProductAttention", "MultiHeadAttention", "Tools.attend")
 WRONG = {
-    "KeyValueSwapped": "exchanges key and value",
+    "KeyValueSwapped": "swaps key and value",
     "HeadsMerged": "head",
     "SoftmaxOverHeads.forward": "normalises over the heads",
 }

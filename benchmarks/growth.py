@@ -1,0 +1,110 @@
+"""
+How a run grows with the number of cells, with the number of subjects, and with the size of the tensors.
+
+NumPy subjects are judged, whose own time is small, so that what is measured is ours. Each row is a run in a process of
+its own: CPU seconds of the coordinator, and its peak memory. Use: `python benchmarks/growth.py`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SIZES = {"batch": 2, "num_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 11}
+CELLS = (100, 1_000, 5_000, 20_000)
+SUBJECTS = (1, 2, 4)
+LENGTHS = (16, 64, 256, 1024)
+FEW = 100
+"""Cases of the runs that grow in another way."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: CPU seconds of the coordinator alone, wall seconds, its peak memory in MiB, and its judged cells."""
+
+    cpu: float
+    wall: float
+    peak: float
+    cells: int
+
+    @property
+    def row(self) -> str:
+        """The columns of a table."""
+        return f"{self.cells:8,} {self.cpu:8.1f} {1000 * self.cpu / self.cells:8.2f} {self.wall:8.1f} {self.peak:8.0f}"
+
+
+def suite(cases: int, **sizes: int) -> dict[str, Any]:
+    """So many cases that differ by their seed."""
+    entry = {"name": "drawn", "matrix": {"inputs.seed": list(range(1, cases + 1))}}
+    masked = {**entry, "name": "masked", "masks": [{"kind": "attention", "pattern": "holes"}]}
+    half = [
+        {**each, "matrix": {"inputs.seed": each["matrix"]["inputs.seed"][: cases // 2]}} for each in (entry, masked)
+    ]
+    defaults = {"operator": "sdpa", **SIZES, **sizes}
+    return {
+        "format": 1,
+        "suite": "growth",
+        "summary": "Cases that grow in number.",
+        "defaults": defaults,
+        "cases": half,
+    }
+
+
+def run(content: dict[str, Any], subjects: int = 1) -> Measured:
+    """Judge a suite with so many copies of a NumPy subject, each in an environment of another name."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cases" / "growth.yaml"
+        file.parent.mkdir()
+        file.write_text(json.dumps(content), encoding="utf-8")
+        out = Path(folder) / "run"
+        words = ["run", str(file), "-a", "numpy.sdpa", "--no-cache", "-q", "--out", str(out)]
+        for number in range(1, subjects):
+            words += ["--env", f"copy{number}={sys.executable}", "-a", f"numpy.sdpa@cpu:copy{number}"]
+        process = subprocess.Popen([sys.executable, "-m", "conformance", *words], stdout=subprocess.DEVNULL)
+        peak = _peak(process)
+        lines = (out / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    if process.returncode:
+        sys.exit(f"the run ended with exit code {process.returncode}")
+    footer, cells = json.loads(lines[-1]), sum('"type": "cell"' in line for line in lines)
+    return Measured(footer["timing"]["cpu"], footer["timing"]["wall"], peak, cells)
+
+
+def _peak(process: "subprocess.Popen[bytes]") -> float:
+    """Wait for a process; its own peak memory in MiB, without that of the workers."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage.ru_maxrss / 1024
+
+
+def rows(most: int) -> Iterator[str]:
+    """Every table."""
+    head = f"{'cells':>8} {'CPU s':>8} {'ms/cell':>8} {'wall s':>8} {'peak MiB':>8}"
+    yield f"{'cases':>12} {head}"
+    for cells in [number for number in CELLS if number <= most]:
+        yield f"{cells:12,} {run(suite(cells)).row}"
+    yield f"{'subjects':>12} {head}"
+    for subjects in SUBJECTS:
+        yield f"{subjects:12} {run(suite(FEW), subjects).row}"
+    yield f"{'seq_len':>12} {head}"
+    for length in LENGTHS:
+        yield f"{length:12} {run(suite(FEW, seq_len_q=length, seq_len_k=length, head_dim=16)).row}"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--most", type=int, default=CELLS[-1], help=f"the largest number of cases (default {CELLS[-1]})"
+    )
+    for line in rows(parser.parse_args().most):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

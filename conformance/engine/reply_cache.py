@@ -1,0 +1,171 @@
+"""
+ReplyCache that the result cache knows: a call that was made before in the same surroundings is not made again.
+
+A reply is known by the bytes of its request and by everything that it depends on: adapter, bridge, interpreter, every
+installed file, environment variables and CPU. The same request asked again in one run is another entry, so that a call
+whose reply changes is seen as such. Crashes, timeouts, and errors that say nothing of the call are never kept.
+"""
+
+import hashlib
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from conformance import bridge
+from conformance.bridge.loading import digest
+from conformance.bridge.messages import ANSWERS, Answer, Request, answer_message, read_answer, request_message
+from conformance.bridge.values import plain
+from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
+from conformance.engine.environments import fingerprint_of
+from conformance.engine.job import Job, Outcome, Started
+from conformance.engine.plan import WorkerPlan, settings
+from conformance.engine.result_cache import ResultCache
+
+FORMAT = 1
+"""Of the entries: another format is another key."""
+
+PASSING = ("MemoryError", "SystemError", "OSError", "BlockingIOError", "TimeoutError", "ConnectionError")
+"""Exceptions that may be gone the next time."""
+
+
+class ReplyCache:
+    """
+    What earlier runs know of the calls of one run; without a cache nothing is.
+
+    cache: where they are kept. known: how many calls were known so far. made: how many a worker made.
+    """
+
+    def __init__(self, cache: ResultCache | None = None, adapters: Path | None = None) -> None:
+        """
+        Begin a run.
+
+        adapters: only workers of adapters in this folder are remembered: of others it is not known what they import.
+        """
+        self.cache = cache
+        self._adapters = adapters
+        self._workers: dict[str, str] = {}
+        self._asked: Counter[str] = Counter()
+        self._keys: dict[int, str] = {}
+        self.known = 0
+        self.made = 0
+
+    def recalled(self, plan: WorkerPlan) -> Started | None:
+        """A worker as it was when it last said that it is ready, or None where it has to be started."""
+        stored = self._get(_key("hello", self.worker(plan)))
+        if stored is None:
+            return None
+        return Started(plan, "ready", json.loads(stored), cached=True)
+
+    def knows(self, plan: WorkerPlan) -> bool:
+        """Whether a worker said in an earlier run that it is ready."""
+        return self.recalled(plan) is not None
+
+    def greet(self, started: Started) -> None:
+        """Remember what a worker said of itself."""
+        if started.status == "ready" and not started.cached:
+            self._put(_key("hello", self.worker(started.plan)), json.dumps(plain(dict(started.hello))).encode())
+
+    def recall(self, plan: WorkerPlan, job: Job) -> Outcome | None:
+        """What a call came to before, or None where it has to be made."""
+        if not (worker := self.worker(plan)):
+            return None
+        request = hashlib.sha256()
+        for chunk in encode(request_message(Request(0, job.call, job.requirements, job.limit))):
+            request.update(chunk)
+        about = f"{worker} {request.hexdigest()} {'alone' if job.fresh else ''}"
+        self._asked[about] += 1
+        self._keys[job.number] = key = _key("reply", f"{about} {self._asked[about]}") or ""
+        outcome = _read(self._get(key))
+        self.known += outcome is not None
+        return outcome
+
+    def keep(self, job: Job, outcome: Outcome) -> None:
+        """Remember what a call came to."""
+        self.made += outcome.status != "not_run"
+        key = self._keys.pop(job.number, "")
+        if key and outcome.status in ANSWERS and (outcome.error or {}).get("type") not in PASSING:
+            self._put(key, _written(outcome))
+
+    def _get(self, key: str | None) -> bytes | None:
+        return self.cache.get(key) if self.cache is not None and key else None
+
+    def _put(self, key: str | None, value: bytes) -> None:
+        if self.cache is not None and key:
+            self.cache.put(key, value)
+
+    def worker(self, plan: WorkerPlan) -> str:
+        """The digest of all that the replies of a worker depend on; "" where it cannot be told."""
+        if plan.name not in self._workers:
+            self._workers[plan.name] = self._digest(plan)
+        return self._workers[plan.name]
+
+    def _digest(self, plan: WorkerPlan) -> str:
+        if self.cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
+            return ""
+        installed = fingerprint_of(plan.python)
+        return _key("worker", [digest(plan.adapter), installed, settings(plan), dict(plan.env)]) if installed else ""
+
+
+def _key(kind: str, about: Any) -> str:
+    """A key in the cache; "" of nothing."""
+    if not about:
+        return ""
+    return hashlib.sha256(json.dumps([FORMAT, kind, about, _here()], sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def _here() -> Mapping[str, Any]:
+    """The machine, and the bridge that every worker gets a copy of."""
+    code = hashlib.sha256()
+    for path in sorted(Path(bridge.__file__).parent.glob("*.py")):
+        code.update(path.name.encode() + b"\0" + path.read_bytes())
+    return {
+        "bridge": code.hexdigest(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "libc": platform.libc_ver(),
+        "cpu": _cpu(),
+    }
+
+
+def _cpu() -> list[str]:
+    """The lines that say which CPU this is and what it can; empty where the system does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return [platform.processor()]
+    names = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features")
+    return sorted({line for line in text.splitlines() if line.partition("\t")[0].strip() in names})
+
+
+def _written(outcome: Outcome) -> bytes:
+    reason = "" if outcome.error else outcome.reason
+    answer = Answer(
+        0,
+        outcome.status,
+        outcome.declaration,
+        outcome.outputs,
+        reason,
+        outcome.error,
+        outcome.evidence,
+        outcome.seconds,
+    )
+    return b"".join(encode(answer_message(answer)))
+
+
+def _read(stored: bytes | None) -> Outcome | None:
+    """The outcome of a stored frame; None of one that is none."""
+    if stored is None:
+        return None
+    try:
+        header, _ = lengths(stored[: PREFIX.size])
+        end = PREFIX.size + header
+        answer = read_answer(decode(stored[PREFIX.size : end], memoryview(stored)[end:]))
+    except WireError:
+        return None
+    return replace(Outcome.of(answer), cached=True)

@@ -1,0 +1,87 @@
+"""
+What the default tier of cases can tell, beside all cases: on the own route of every subject.
+
+A subject that folds all masks into one argument cannot show what another shows, so that a case may be superfluous for
+one and needed for the other. Subjects whose arguments carry the same masks have one route.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from conformance.bridge.contract import SECOND_CALL
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Cell, make_cell
+from conformance.judge.power import FORMS, SHARP, told_apart
+from conformance.spec.case import Case
+from conformance.spec.problem import Problem
+
+Shape: TypeAlias = tuple[object, ...]
+"""What the routed problem of a case depends on: which masks lie together, as what, and the outputs."""
+
+
+@dataclass(frozen=True)
+class RouteSights:
+    """
+    What the calls of subjects with the same route tell apart.
+
+    subjects: their names. sights: case id -> the deviations that it tells apart from canonical, without those of the
+    form of a reply, which every case tells. The arguments in their names are numbered: mask0, mask1.
+    """
+
+    subjects: tuple[str, ...]
+    sights: Mapping[str, frozenset[str]]
+
+    def pinned(self, cases: Iterable[Case]) -> set[str]:
+        """The deviations that one of these cases tells apart in float64 or float32."""
+        sharp = (self.sights.get(case.id, frozenset()) for case in cases if case.dtype in SHARP)
+        return set().union(*sharp)
+
+
+def routes(cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Iterable[Subject]) -> list[RouteSights]:
+    """
+    Look at every call that the subjects are asked, once for each form; no framework is needed.
+
+    problems: of the cases, by their ids. Subjects that only a thorough run asks are passed over, and so are cases that
+    must be refused.
+    """
+    seen: dict[tuple[str, Shape], frozenset[str]] = {}
+    grouped: dict[frozenset[tuple[str, Shape]], tuple[list[str], dict[str, frozenset[str]]]] = {}
+    for subject in subjects:
+        if subject.thorough:
+            continue
+        keys = {}
+        for case, problem in _calls(cases, problems, subject):
+            key = (case.id, _shape(problem))
+            if key not in seen:
+                seen[key] = frozenset(told_apart(_numbered(problem)).keys() - FORMS)
+            keys[key] = seen[key]
+        names, _ = grouped.setdefault(frozenset(keys), ([], {key[0]: sights for key, sights in keys.items()}))
+        names.append(subject.name)
+    return [RouteSights(tuple(names), sights) for names, sights in grouped.values()]
+
+
+def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subject) -> Iterator[tuple[Case, Problem]]:
+    """The cases that a subject takes, each with its routed problem."""
+    for case in cases:
+        if case.mistake is None and set(case.requirements()) <= {*subject.capabilities, SECOND_CALL}:
+            made = make_cell(case, problems[case.id], subject)
+            if isinstance(made, Cell):
+                yield case, made.route.problem
+
+
+def _shape(problem: Problem) -> Shape:
+    masks = tuple((group.element, group.kinds, group.verbatim) for group in problem.groups)
+    return (masks, problem.outputs)
+
+
+def _numbered(problem: Problem) -> Problem:
+    groups = tuple(replace(group, slot=f"mask{number}") for number, group in enumerate(problem.groups))
+    return problem.but(groups=groups)
+
+
+def lost(found: Iterable[RouteSights], cases: Sequence[Case]) -> dict[str, tuple[str, ...]]:
+    """Subjects with the same route, joined -> the deviations that only their thorough cases pin down."""
+    default = [case for case in cases if not case.thorough]
+    gone = {", ".join(each.subjects): each.pinned(cases) - each.pinned(default) for each in found}
+    return {names: tuple(sorted(keys)) for names, keys in gone.items() if keys}

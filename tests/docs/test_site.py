@@ -1,0 +1,94 @@
+"""The documentation site: it builds without a warning, and in a browser it works from a folder, wide and narrow."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ..browser.conftest import browser  # noqa: F401 - the fixture of the tests of the report
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).parents[2]
+WIDTHS = (1400, 390)
+
+
+def build(site: Path, config: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """What `nox -s docs` runs."""
+    words = ["--config-file", str(config)] if config else []
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site), *words]
+    variables = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300, env=variables)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture(params=WIDTHS)
+def page(browser: Any, request: pytest.FixtureRequest) -> Iterator[Any]:  # noqa: F811 - the fixture above
+    """A page that may ask for nothing outside its folder and may not complain."""
+    opened = browser.new_page(viewport={"width": request.param, "height": 900})
+    asked: list[str] = []
+    complaints: list[str] = []
+    opened.on("request", lambda each: asked.append(each.url))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    yield opened
+    opened.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert complaints == []
+
+
+def named(part: Any) -> Iterator[str]:
+    """The pages of the navigation."""
+    if isinstance(part, str):
+        yield part
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from named(each)
+
+
+def test_every_page_of_the_navigation_is_built_and_fits(site: Path, page: Any) -> None:
+    paths = list(named(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]))
+    assert len(paths) > 40
+    for path in paths:
+        page.goto((site / path.replace(".md", ".html")).as_uri())
+        assert page.inner_text("h1")
+        root = "document.documentElement"
+        assert page.evaluate(f"{root}.scrollWidth - {root}.clientWidth") == 0, path
+        assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth > 0)"), path
+
+
+def test_the_search_works_without_a_server(site: Path, page: Any) -> None:
+    page.goto((site / "index.html").as_uri())
+    page.click("label.md-header__button[for=__search]" if page.viewport_size["width"] < 1000 else ".md-search__input")
+    page.keyboard.type("softmax_denominator", delay=10)
+    page.wait_for_selector(".md-search-result__item")
+    assert "Deviations" in page.locator(".md-search-result__item h1").all_inner_texts()
+
+
+@pytest.mark.parametrize("link", ["[gone](gone.md)", "[gone](check.md#gone)", "[gone](reference/cli.md#gone)"])
+def test_a_broken_link_is_an_error(tmp_path: Path, link: str) -> None:
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    index = tmp_path / "docs" / "index.md"
+    index.write_text(f"{index.read_text(encoding='utf-8')}\n{link}\n", encoding="utf-8")
+    changed = {
+        "INHERIT": str(ROOT / "mkdocs.yml"),
+        "docs_dir": str(tmp_path / "docs"),
+        "hooks": [str(ROOT / "tests" / "docs" / "hooks.py")],
+    }
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump(changed), encoding="utf-8")
+    done = build(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert done.returncode == 1
+    assert "gone" in done.stderr
+    assert "Aborted with 1 warnings in strict mode" in done.stdout + done.stderr

@@ -1,0 +1,103 @@
+"""What a run need not ask again: replies and whole workers that earlier runs know."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import places
+
+CASES = "masks/attention_2d/*"
+
+
+def run(*words: str, out: Path, cache: Path, code: int = 0) -> tuple[list[dict[str, Any]], str]:
+    """A run of one NumPy subject: its records, and what it told."""
+    command = [sys.executable, "-m", "conformance", "run", "-a", "numpy.sdpa", "-k", CASES, *words, "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_variables(cache))
+    assert done.returncode == code, done.stderr
+    lines = (out / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines], done.stdout
+
+
+def _variables(cache: Path) -> dict[str, str]:
+    return os.environ | {"CONFORMANCE_CACHE": str(cache)}
+
+
+def replies(records: list[dict[str, Any]]) -> tuple[int, int]:
+    """How many calls were known, and how many were made."""
+    return records[-1]["replies"]["known"], records[-1]["replies"]["made"]
+
+
+def verdicts(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the cells say, without what differs from run to run."""
+    ignored = ("seconds", "cached")
+    cells = [record for record in records if record["type"] == "cell"]
+    return {cell["case"]: {name: cell[name] for name in cell if name not in ignored} for cell in cells}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def first(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return run(out=tmp_path_factory.mktemp("first") / "run", cache=cache)[0]
+
+
+def test_an_unchanged_rerun_starts_no_worker_and_says_the_same(
+    first: list[dict[str, Any]], cache: Path, tmp_path: Path
+) -> None:
+    again, told = run(out=tmp_path / "run", cache=cache)
+    known, made = replies(again)
+    assert made == 0
+    assert known > 10
+    assert f"{known} calls known from earlier runs, 0 made now" in told
+    assert again[-1]["workers"] == []
+    assert all(record["cached"] for record in again if record["type"] == "worker")
+    assert verdicts(again) == verdicts(first)
+    assert replies(first)[0] == 0
+
+
+def test_more_cases_ask_only_what_is_new(first: list[dict[str, Any]], cache: Path, tmp_path: Path) -> None:
+    more, _ = run("-k", "masks/attention_3d/*", out=tmp_path / "run", cache=cache)
+    known, made = replies(more)
+    assert known > 10
+    assert 0 < made < known + made
+    assert verdicts(first).items() <= verdicts(more).items()
+
+
+def test_no_cache_asks_everything_and_keeps_nothing(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        records, _ = run("--no-cache", out=tmp_path / name, cache=tmp_path / "cache")
+        known, made = replies(records)
+        assert known == 0
+        assert made > 10
+    assert not (tmp_path / "cache").exists()
+
+
+def test_an_adapter_of_ones_own_is_asked_each_time(tmp_path: Path) -> None:
+    adapter = tmp_path / "mine.py"
+    text = (places.adapters() / "numpy_sdpa.py").read_text(encoding="utf-8")
+    adapter.write_text(text.replace('"numpy.sdpa"', '"mine.sdpa"'), encoding="utf-8")
+    for helper in places.adapters().glob("_numpy*.py"):
+        shutil.copy(helper, tmp_path)
+    for name in ("one", "two"):
+        records, _ = run("-a", str(adapter), out=tmp_path / name, cache=tmp_path / "cache")
+        mine = [record for record in records if record["type"] == "cell" and record["subject"] == "mine.sdpa"]
+        assert mine
+        assert not any("cached" in record for record in mine)
+
+
+def test_other_settings_of_the_environment_are_other_replies(
+    first: list[dict[str, Any]], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONFORMANCE_THREADS", "2")
+    other, _ = run(out=tmp_path / "run", cache=cache)
+    assert replies(other)[0] == 0
+    assert replies(other)[1] == replies(first)[1]
