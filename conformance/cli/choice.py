@@ -13,6 +13,7 @@ from conformance.cli.rejected import last_rejected, of_cases
 from conformance.spec.case import Case
 from conformance.spec.glob import covered, near_glob
 from conformance.spec.loader import load
+from conformance.spec.thorough import NAME as THOROUGH
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def load_cases(paths: Sequence[Path], globs: Sequence[str], tag: str | None) -> 
         root = case_root(paths)
     else:
         root = places.cases()
-    cases = _loaded(tuple(paths) or (root,), root, _stamp(root))
+    meant = tuple(paths) or (root,)
+    cases = _loaded(meant, root, _stamp(meant, root))
     if tag is not None:
         cases = tuple(case for case in cases if tag in case.tags)
     if not cases:
@@ -75,9 +77,10 @@ def _loaded(paths: tuple[Path, ...], root: Path, _: object) -> tuple[Case, ...]:
     return load(list(paths), root)
 
 
-def _stamp(root: Path) -> tuple[tuple[str, int], ...]:
-    """Every file of a case folder and its time, so that a changed one is read again."""
-    return tuple((str(file), file.stat().st_mtime_ns) for file in sorted(root.rglob("*")) if file.is_file())
+def _stamp(paths: Sequence[Path], root: Path) -> tuple[tuple[str, int], ...]:
+    """Every file that is read and its time, so that a changed one is read again."""
+    suites = (file for path in paths for file in (sorted(path.rglob("*.yaml")) if path.is_dir() else [path]))
+    return tuple((str(file), file.stat().st_mtime_ns) for file in (*suites, root / THOROUGH) if file.is_file())
 
 
 def _meant(ids: Collection[str], globs: Sequence[str]) -> set[str]:
