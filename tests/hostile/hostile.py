@@ -9,6 +9,7 @@ Every behaviour is one run of three calls, of which the second is attacked.
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -69,7 +70,14 @@ def attacked(name: str, folder: Path) -> Result:
     started = time.monotonic()
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False, cwd=place
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+            cwd=place,
+            env={**os.environ, "TMPDIR": str(place)},
         )
     except subprocess.TimeoutExpired:
         return Result(name, -1, "", (f"did not end within {PATIENCE} s",), time.monotonic() - started)
@@ -121,6 +129,8 @@ def _wrong(
             yield f"there is no {name}"
     if left := sorted(_left(place)):
         yield f"processes are left: {left}"
+    if left := sorted(each.name for each in place.glob("conformance-*")):
+        yield f"temporary folders are left: {left}"
 
 
 def _reason(place: Path) -> str:
@@ -137,17 +147,16 @@ def _reason(place: Path) -> str:
 
 
 def _left(place: Path) -> Iterator[str]:
-    """Command lines of processes that a run left behind: their folder or their environment is that of its workers."""
+    """Command lines of processes that a run left behind: they work in its folder, or have it in their environment."""
     for each in Path("/proc").glob("[0-9]*"):
         try:
             state = (each / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            if (
-                state != b"Z"
-                and str(place).encode() in (each / "environ").read_bytes() + (each / "cmdline").read_bytes()
-            ):
-                yield (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            said = (each / "cmdline").read_bytes()
+            about = (each / "environ").read_bytes() + said + bytes((each / "cwd").readlink())
         except OSError:
             continue
+        if state != b"Z" and str(place).encode() in about:
+            yield said.replace(b"\0", b" ").decode(errors="replace")
 
 
 def session(names: Sequence[str]) -> list[Result]:
