@@ -168,6 +168,20 @@ def everyday(session: nox.Session) -> None:
 
 
 @nox.session
+def hostile(session: nox.Session) -> None:
+    """Attack with adapters and workers that break every rule: each costs its one call. `-- --only exits`."""
+    install(session, "-e", ".")
+    session.run("python", "-m", "tests.hostile.hostile", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Read 100,000 changed and made-up files: no traceback, none over 2 s or 300 MB. `-- --count 2000 --seed 7`."""
+    install(session, "-e", ".", "hypothesis")
+    session.run("python", "-m", "tests.fuzz.fuzz", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def benchmark(session: nox.Session) -> None:
     """Print where the time of a run goes, what other tools take for the same cases, and how a run grows."""
     install_frameworks(session, "all")

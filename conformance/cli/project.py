@@ -45,8 +45,8 @@ def declared_environments(folder: Path) -> Declared:
     for name, python in entries.items():
         if not (is_name(name) and isinstance(python, str) and python and "\0" not in python):
             raise ValueError(
-                f'{file}: {_TABLE} {shown(name)[1:-1]} = {shown(python)}: expected NAME = "PYTHON", the name of letters, '
-                "digits, _ . and -"
+                f'{file}: {_TABLE} {shown(name)[1:-1]} = {shown(python)}: expected NAME = "PYTHON", the name of '
+                "letters, digits, _ . and -"
             )
     return Declared(file, {name: _path(file, name, python) for name, python in entries.items()})
 

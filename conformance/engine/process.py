@@ -1,8 +1,8 @@
 """
 One worker process: started, spoken to, listened to, and ended with everything that it started.
 
-It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input and output carry the
-protocol; of standard error a tail is kept.
+It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input
+and output carry the protocol; of standard error a tail is kept.
 """
 
 import asyncio
@@ -86,6 +86,7 @@ class Process:
         }
         self.started = time.monotonic()
         self._mark = uuid.uuid4().hex
+        self._below: dict[int, leftovers.Born] = {}
         self._temporary = [re.escape(each) for each in dict.fromkeys((str(home.parent), os.path.realpath(home.parent)))]
         self._popen = subprocess.Popen(
             [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
@@ -116,7 +117,7 @@ class Process:
         with self._gone:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            leftovers.end(leftovers.marked(self._mark) - {self.pid})
+            leftovers.end(self._below | leftovers.marked(self._mark))
             _pid, status, usage = os.wait4(self.pid, 0)
             self._reaped = True
             self._popen.returncode = os.waitstatus_to_exitcode(status)
@@ -126,10 +127,10 @@ class Process:
         """End the process, everything in its group, and what it started and has left the group."""
         with self._gone:
             if not self._reaped:
-                started = leftovers.below(self.pid)
+                below = leftovers.below(self.pid)
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
-                leftovers.end(started)
+                leftovers.end(below)
 
     def ask_where(self) -> None:
         """Make it write the stacks of its threads to stderr."""
@@ -188,7 +189,8 @@ class Process:
             return None
 
     def finish_input(self) -> None:
-        """Say that nothing more will come."""
+        """Say that nothing more will come: it exits, and what it started ends with it."""
+        self._below = leftovers.below(self.pid)
         self._requests.close()
 
     async def ended(self, patience: float | None = None) -> Exit | None:

@@ -117,8 +117,8 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
 def _told(diagnosis: Diagnosis) -> Iterator[str]:
     """The ids of all cases that a diagnosis names."""
     yield from diagnosis.unexplained
-    for told in (*diagnosis.causes, *diagnosis.errors):
-        yield from told.cells
+    yield from (case for cause in diagnosis.causes for case in cause.cells)
+    yield from (case for lost in diagnosis.errors for case in lost.cells)
 
 
 def _add(cells: dict[Key, Cell], cell: Cell, header: Header, where: str) -> None:

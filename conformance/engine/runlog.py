@@ -113,7 +113,7 @@ def read_log(path: Path) -> Log:
         RunLogError: it has no header, another schema, or a line that is no record.
         OSError: the file cannot be read.
     """
-    records = []
+    records: list[Record] = []
     length = 0
     with path.open("rb") as file:
         while (line := file.readline(LONGEST + 1)).endswith(b"\n"):

@@ -159,9 +159,9 @@ def recorded(run: Run, name: str) -> Any:
     path = run.folder / name
     if not path.is_file():
         return None
+    if path.is_symlink():
+        raise RunLogError(f"{path}: a link, which is not followed: remove it, and write the reports again")
     try:
-        if path.is_symlink():
-            raise ValueError("a link, which is not followed")
         return strict_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RunLogError(f"{path}: {error}: remove it, and write the reports again") from None

@@ -40,6 +40,12 @@ _TYPES = {
 _PATTERNS = {"^https://": "an address that begins with https://"}
 """Patterns in words; the others are those of names."""
 
+_LENGTHS = {
+    "string_too_short": "a text of at least {min_length} letters",
+    "string_too_long": "a text of at most {max_length} letters",
+    "too_long": "at most {max_length} items",
+}
+
 _BOUNDS = {
     "greater_than_equal": ("ge", "at least"),
     "greater_than": ("gt", "more than"),
@@ -153,10 +159,6 @@ def _expected(detail: Mapping[str, Any]) -> str:
         return f"{words} {context[key]:g}"
     if kind == "string_pattern_mismatch":
         return _PATTERNS.get(context["pattern"], "small letters, digits and underscores")
-    if kind == "string_too_short" and context["min_length"] > 1:
-        return f"a text of at least {context['min_length']} letters"
-    if kind == "string_too_long":
-        return f"a text of at most {context['max_length']} letters"
-    if kind == "too_long":
-        return f"at most {context['max_length']} items"
+    if kind in _LENGTHS and context.get("min_length") != 1:
+        return _LENGTHS[kind].format(**context)
     return _TYPES.get(kind, str(detail["msg"]))

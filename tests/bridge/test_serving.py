@@ -142,7 +142,10 @@ def test_evidence_is_json() -> None:
 @pytest.mark.parametrize(
     ("array", "said"),
     [
-        (np.ma.masked_all((2, 3), "float32"), "6 of 6 elements of a masked array have no value"),
+        (
+            np.ma.masked_array(np.zeros((2, 3), np.float32), mask=True),
+            "6 of 6 elements of a masked array have no value",
+        ),
         (np.ma.masked, "1 of 1 elements of a masked array have no value"),
         (np.ma.masked_array([1.0, 2.0], [False, True]), "1 of 2 elements of a masked array have no value"),
     ],

@@ -120,12 +120,12 @@ def test_reports_are_not_written_through_links(ran: Path, tmp_path: Path) -> Non
 
 def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Path) -> None:
     settings = {
-        "LD_PRELOAD": "/tmp/evil.so",
-        "PATH": "/tmp",
-        "PYTHONPATH": "/tmp",
+        "LD_PRELOAD": "/x/evil.so",
+        "PATH": "/x",
+        "PYTHONPATH": "/x",
         "OMP_TOOL_LIBRARIES": "evil",
         "TF_PLUGGABLE_DEVICE_LIBRARY_PATH": "x",
-        "XLA_FLAGS": "--xla_dump_to=/tmp",
+        "XLA_FLAGS": "--xla_dump_to=x",
         "KERAS_HOME": "x",
         "OMP_NUM_THREADS": "2",
         "ATEN_CPU_CAPABILITY": "avx2",

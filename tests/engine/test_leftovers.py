@@ -27,7 +27,9 @@ def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
         time.sleep(0.2)
         below, marked = leftovers.below(worker.pid), leftovers.marked("a mark")
         assert len(below) == 2
-        assert marked - {worker.pid} < below, "the one whose environment was wiped bears no mark"
+        assert set(marked) - {worker.pid} < set(below), "the one whose environment was wiped bears no mark"
+        leftovers.end({pid: born + 1 for pid, born in below.items()})
+        assert all(lives(pid) for pid in below), "another process with the same id"
         leftovers.end(below)
         deadline = time.monotonic() + 5
         while any(lives(pid) for pid in below) and time.monotonic() < deadline:
@@ -38,7 +40,7 @@ def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
         worker.kill()
         worker.wait()
         worker.stdout.close()
-    assert leftovers.marked("a mark") == leftovers.below(worker.pid) == set()
+    assert leftovers.marked("a mark") == leftovers.below(worker.pid) == {}
 
 
 def lives(pid: int) -> bool:

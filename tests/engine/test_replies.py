@@ -90,7 +90,7 @@ HELLO: dict[str, Any] = {
         ({"python": HALF}, "sent a text with half a character"),
     ],
 )
-def test_a_greeting_is_held_against_its_form(change: Mapping[str, Any], said: str) -> None:
+def test_a_greeting_is_held_against_its_form(change: dict[str, Any], said: str) -> None:
     assert odd_hello(HELLO | change).startswith(said)
     assert bool(odd_hello(HELLO | change)) == bool(said)
 

@@ -204,8 +204,8 @@ def main(words: Sequence[str]) -> int:
             session.run(reader, count)
             failed = sum(failure.reader == name for failure in session.failures)
             print(
-                f"{name}: seed {options.seed}, {session.counts[name]} inputs, {session.refused[name]} refused, {failed} failed, "
-                f"slowest {session.slowest[name]:.2f} s, {time.monotonic() - started:.0f} s in all",
+                f"{name}: seed {options.seed}, {session.counts[name]} inputs, {session.refused[name]} refused, "
+                f"{failed} failed, slowest {session.slowest[name]:.2f} s, {time.monotonic() - started:.0f} s in all",
                 flush=True,
             )
     finally:

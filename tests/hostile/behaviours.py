@@ -13,15 +13,21 @@ Place = Literal["import", "declare", "call", "evidence"]
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One thing that an adapter does; costs: a verdict, several of which any may be, or "" for no start at all."""
+    """
+    One thing that an adapter does.
+
+    costs: a verdict, several of which any may be, or "" for no start at all. spills: it changes the worker's own code, which
+    serves the calls after it, too: those may come to anything, but each has a verdict.
+    """
 
     place: Place
     code: str
     costs: str
+    spills: bool = False
 
 
-def _each(place: Place, costs: str, **codes: str) -> dict[str, Behaviour]:
-    return {name: Behaviour(place, code, costs) for name, code in codes.items()}
+def _each(place: Place, costs: str, /, *, spills: bool = False, **codes: str) -> dict[str, Behaviour]:
+    return {name: Behaviour(place, code, costs, spills) for name, code in codes.items()}
 
 
 BEHAVIOURS: dict[str, Behaviour] = {
@@ -110,7 +116,6 @@ BEHAVIOURS: dict[str, Behaviour] = {
         returns_what_raises="return {'output': type('Odd', (), {'__array__': lambda self, *a, **k: 1 / 0})()}",
         names_raise="return type('Odd', (dict,), {'__contains__': lambda self, name: 1 / 0})()",
         memory="np.empty(1 << 58)",
-        patched_array="np.asarray = None; return result",
         declines_late="raise Unsupported('I have seen it')",
         warns_as_error="import warnings; warnings.simplefilter('error'); np.float32(1) / np.float32(0)",
     ),
@@ -141,8 +146,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
         floods_stdout="os.write(1, b'x' * (1 << 22))",
         binary_on_stderr="os.write(2, bytes(range(256)) * 100)",
         reads_stdin="sys.stdin.read()",
-        closes_stdout="os.close(1)",
-        closes_stderr="os.close(2)",
+        closes_stdout="os.closerange(1, 2)",
+        closes_stderr="os.closerange(2, 3)",
         leaves_a_thread="threading.Thread(target=time.sleep, args=(3600,)).start()",
         leaves_a_daemon_thread="threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()",
         leaves_a_child="subprocess.Popen(['sleep', '3600'])",
@@ -155,15 +160,17 @@ BEHAVIOURS: dict[str, Behaviour] = {
         changes_folder="os.chdir('/')",
         clears_the_environment="os.environ.clear()",
         no_output_limit="sys.set_int_max_str_digits(0)",
-        removes_its_folder="shutil.rmtree(os.getcwd(), ignore_errors=True)",
+        removes_its_folder="shutil.rmtree(HOME, ignore_errors=True)",
         ignores_children="signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
         writes_into_inputs="call.query.bits.setflags(write=True)",
     ),
     **_each(
         "call",
-        "pass crash error",
+        "pass crash error fail",
+        spills=True,
         patched_json="import json; json.dumps = lambda *a, **k: '{\"kind\": 1}'",
         patched_struct="from conformance.bridge import wire; wire.MAGIC = b'XXXX'",
+        patched_array="np.asarray = None",
         patched_clock="time.perf_counter = lambda: float('nan')",
         patched_clock_backwards="time.process_time = lambda n=iter(range(10**6, 0, -1)): float(next(n))",
         patched_serving="from conformance.bridge import serving; serving.evidence_of = lambda adapter: {'ran_on': 5}",
@@ -287,6 +294,7 @@ import numpy as np
 from conformance.bridge import Call, Declaration, Deviation, Profile, Unsupported, framework_call
 
 PROFILE = Profile.uniform("float32")
+HOME = os.getcwd()
 SAID = {}
 LYING = False
 

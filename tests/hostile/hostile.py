@@ -9,6 +9,7 @@ Every behaviour is one run of three calls, of which the second is attacked.
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -69,13 +70,21 @@ def attacked(name: str, folder: Path) -> Result:
     started = time.monotonic()
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False, cwd=place
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+            cwd=place,
+            env={**os.environ, "TMPDIR": str(place)},
         )
     except subprocess.TimeoutExpired:
         return Result(name, -1, "", (f"did not end within {PATIENCE} s",), time.monotonic() - started)
     seconds = time.monotonic() - started
     verdicts = _verdicts(place / "out")
-    wrong = tuple(_wrong(costs, done, verdicts, place))
+    spills = name in BEHAVIOURS and BEHAVIOURS[name].spills
+    wrong = tuple(_wrong(costs, done, verdicts, place, spills=spills))
     return Result(name, done.returncode, verdicts.get(ATTACKED, ""), wrong, seconds)
 
 
@@ -102,22 +111,26 @@ def _verdicts(folder: Path) -> dict[str, str]:
 
 
 def _wrong(
-    costs: str, done: "subprocess.CompletedProcess[str]", verdicts: dict[str, str], place: Path
+    costs: str, done: "subprocess.CompletedProcess[str]", verdicts: dict[str, str], place: Path, *, spills: bool
 ) -> Iterator[str]:
     found = verdicts.get(ATTACKED, "")
     if found not in (costs.split() or [""]):
         yield f"the attacked call is {found or 'not there'!r}; it may be {costs!r}: {_reason(place)}"
-    if done.returncode != EXITS.get(found, REJECTED):
+    exits = {CONFORMS, REJECTED} if spills else {EXITS.get(found, REJECTED)}
+    if done.returncode not in exits:
         yield f"exit code {done.returncode} for the verdict {found!r}: {done.stdout[-500:]}{done.stderr[-500:]}"
     if "Traceback" in done.stderr or "internal error" in done.stderr or "Traceback" in done.stdout:
         yield f"a traceback of ours: {done.stderr[-1500:]}"
     if found:
-        yield from (f"{case} is {verdicts.get(case)!r}" for case in OTHERS if verdicts.get(case) != "pass")
+        lost = [case for case in OTHERS if verdicts.get(case) != "pass" and not (spills and case in verdicts)]
+        yield from (f"{case} is {verdicts.get(case)!r}" for case in lost)
     for name in ("run.jsonl", "verdict.json", "index.html", "junit.xml", "summary.md"):
         if not (place / "out" / name).is_file():
             yield f"there is no {name}"
     if left := sorted(_left(place)):
         yield f"processes are left: {left}"
+    if left := sorted(each.name for each in place.glob("conformance-*")):
+        yield f"temporary folders are left: {left}"
 
 
 def _reason(place: Path) -> str:
@@ -134,17 +147,16 @@ def _reason(place: Path) -> str:
 
 
 def _left(place: Path) -> Iterator[str]:
-    """Command lines of processes that a run left behind: their folder or their environment is that of its workers."""
+    """Command lines of processes that a run left behind: they work in its folder, or have it in their environment."""
     for each in Path("/proc").glob("[0-9]*"):
         try:
             state = (each / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            if (
-                state != b"Z"
-                and str(place).encode() in (each / "environ").read_bytes() + (each / "cmdline").read_bytes()
-            ):
-                yield (each / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            said = (each / "cmdline").read_bytes()
+            about = (each / "environ").read_bytes() + said + bytes((each / "cwd").readlink())
         except OSError:
             continue
+        if state != b"Z" and str(place).encode() in about:
+            yield said.replace(b"\0", b" ").decode(errors="replace")
 
 
 def session(names: Sequence[str]) -> list[Result]:

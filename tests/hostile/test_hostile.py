@@ -31,9 +31,7 @@ def test_there_are_as_many_as_promised_and_each_is_a_program() -> None:
         compile(attack.code, name, "exec")
 
 
-def test_a_cost_that_is_too_high_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cost_that_is_too_high_is_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setitem(BEHAVIOURS, "exits", Behaviour("call", "os._exit(3)", "pass"))
     assert main(["--only", "exits"]) == 1
     said = capsys.readouterr().out

@@ -57,3 +57,9 @@ def test_every_bit_counts_and_nan_is_itself() -> None:
     assert repetition(reply(0.0), [reply(-0.0)], []).found == "order_dependent"
     other = {"output": Tensor.of(np.zeros((1, 1), dtype=np.float32))}
     assert "output is float32 [1, 1], then float32 [2]" in repetition(A, [other], []).reason
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,)])
+def test_replies_of_any_shape_are_compared(shape: tuple[int, ...]) -> None:
+    one, same = ({"output": Tensor.of(np.full(shape, 2.0, np.float32))} for _ in range(2))
+    assert repetition(one, [same], []).found == "same"

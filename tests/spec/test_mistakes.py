@@ -363,9 +363,9 @@ def test_a_suite_that_two_files_claim_is_refused(mistakes: Mistakes) -> None:
 
 
 HOSTILE = {
-    "masks: [{kind: attention, values: «[[{a: 1}]]}]": "expected 5 items, got 1 (the shape is (5, 7) from here on)",
-    "seq_len_q: 1\nseq_len_k: 1\nmasks: [{kind: attention, values: [[«{a: 1}]]}]": "expected 0, 1, true or false, got {'a': 1}",
-    "masks: [{kind: attention, short: 2, values: «[[1], [1, 2]]}]": "expected 5 items, got 2 (the shape is (5, 7) from here on)",
+    "masks: [{kind: attention, values: «[[{a: 1}]]}]": "expected 5 items, got 1",
+    "seq_len_q: 1\nseq_len_k: 1\nmasks: [{kind: attention, values: [[«{a: 1}]]}]": "true or false, got {'a': 1}",
+    "masks: [{kind: attention, short: 2, values: «[[1], [1, 2]]}]": "expected 5 items, got 2",
     'inputs: {file: «"a\\0b.npz"}': "file 'a\\x00b.npz' cannot be opened: 'embedded null byte'",
     f"inputs: {{file: «{'a' * 5000}.npz}}": f"file '{'a' * 59}... cannot be opened: File name too long",
     "matrix: {inputs: [«5], inputs.seed: [1]}": "inputs: expected a mapping, got 5",
@@ -386,20 +386,21 @@ def test_a_name_of_5000_letters_is_a_mistake(mistakes: Mistakes) -> None:
     assert found.message == f"name: expected a text of at most 100 letters, got '{'a' * 59}..."
 
 
-@pytest.mark.parametrize(
-    ("entries", "told"),
-    [
-        ("".join(f"  - {{name: same, dtpe: {n}}}\n" for n in range(20_000)), "only 100 mistakes are told, of 101; 19949 of 20000 entries were not looked at"),
-        ("  - name: one\n" + "".join(f"    k{n}: 1\n" for n in range(30_000)), "only 100 mistakes are told, of 30000"),
-        ("  - name: one\n" + "".join(f"    k{n % 15000}: 1\n" for n in range(30_000)), "only 100 mistakes are told, of 15000"),
-    ],
-    ids=["faulty entries", "unknown keys", "keys twice"],
-)  # fmt: skip
-def test_of_very_many_mistakes_the_first_are_told(entries: str, told: str, mistakes: Mistakes) -> None:
+MANY = {
+    "101; 19949 of 20000 entries were not looked at": "".join(
+        f"  - {{name: same, dtpe: {n}}}\n" for n in range(20_000)
+    ),
+    "30000": "  - name: one\n" + "".join(f"    k{n}: 1\n" for n in range(30_000)),
+    "15000": "  - name: one\n" + "".join(f"    k{n % 15000}: 1\n" for n in range(30_000)),
+}
+
+
+@pytest.mark.parametrize("told", MANY)
+def test_of_very_many_mistakes_the_first_are_told(told: str, mistakes: Mistakes) -> None:
     started = time.process_time()
-    found = mistakes(HEAD + entries)
+    found = mistakes(HEAD + MANY[told])
     assert time.process_time() - started < 10
-    assert told in [mistake.message for mistake in found]
+    assert f"only 100 mistakes are told, of {told}" in [mistake.message for mistake in found]
 
 
 def test_a_large_file_is_not_read(write: Write) -> None:
