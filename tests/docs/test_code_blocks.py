@@ -1,4 +1,4 @@
-"""Code blocks of the pages: tests run under pytest, suites through the commands around them, files fit their formats."""
+"""Code blocks of the pages: tests run under pytest, suites through their commands; files fit their formats."""
 
 import json
 import os
