@@ -82,8 +82,8 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Compari
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
     what = (
-        f"{count} of {wrong.size} elements differ in being finite: {actual[at]:.6g} at {list(at)}, "
-        f"expected {expected[at]:.6g}"
+        f"{count} of {wrong.size} elements are of the wrong kind (NaN, infinite or finite): "
+        f"{actual[at]:.6g} at {list(at)}, expected {expected[at]:.6g}"
     )
     return _broken(
         name,

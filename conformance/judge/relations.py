@@ -8,6 +8,7 @@ does not hold under what is declared (a uniform average over all keys sees an ap
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,51 +53,38 @@ class Relation:
 def relate(invariant: Invariant, first: Side, second: Side) -> Relation:
     """See whether the relation holds between the reply to a problem and the one to the changed problem."""
     asked = False
-    for name in second.expected.reply:
+    for name, expected in second.expected.reply.items():
         if invariant.moves and name != "output":
             continue
-        apart = _apart(invariant, name, first, second)
-        if apart is None or not (places := _asked(invariant, apart, _allowed(invariant, name, first, second))).any():
+        follow = partial(invariant.follow, first.problem, name)
+        follows = follow(first.expected.reply[name].values)
+        if follows.shape != expected.values.shape:
+            continue
+        apart = _gap(follows, expected.values)
+        allowed = follow(first.expected.bounds[name].tolerance) + second.expected.bounds[name].tolerance
+        places = np.isfinite(apart) & (apart > MATTERS * allowed) if invariant.moves else apart <= allowed
+        if not places.any():
             continue
         asked = True
-        if where := _broken(invariant, name, first, second, places, apart):
+        before, after = first.actual[name], second.actual[name]
+        if before.shape != first.expected.reply[name].values.shape or after.shape != places.shape:
+            where = f"{name}: shapes {list(before.shape)} and {list(after.shape)}"
+        else:
+            where = _broken(invariant, name, (follow(before.float64()), after.float64()), (places, apart, allowed))
+        if where:
             return Relation(invariant.name, "broken", invariant.sentence, where)
     return Relation(invariant.name, "holds" if asked else "not asked")
 
 
-def _follow(invariant: Invariant, first: Side, name: str, values: Array) -> Array:
-    return invariant.follow(first.problem, name, values)
-
-
-def _allowed(invariant: Invariant, name: str, first: Side, second: Side) -> Array:
-    """The sum of the two bounds."""
-    return (
-        _follow(invariant, first, name, first.expected.bounds[name].tolerance) + second.expected.bounds[name].tolerance
-    )
-
-
-def _apart(invariant: Invariant, name: str, first: Side, second: Side) -> Array | None:
-    """How far apart the oracle's two answers are under what is declared; None where their shapes differ."""
-    want, have = _follow(invariant, first, name, first.expected.reply[name].values), second.expected.reply[name].values
-    return _gap(want, have) if want.shape == have.shape else None
-
-
-def _asked(invariant: Invariant, apart: Array, allowed: Array) -> Array:
-    """Where the oracle has the relation."""
-    return np.isfinite(apart) & (apart > MATTERS * allowed) if invariant.moves else apart <= allowed
-
-
-def _broken(invariant: Invariant, name: str, first: Side, second: Side, places: Array, apart: Array) -> str:
+def _broken(invariant: Invariant, name: str, replies: tuple[Array, Array], oracle: tuple[Array, Array, Array]) -> str:
     """
     Where and how much, of the place that is worst; "" where the relation holds.
 
-    apart: how far apart the oracle's two answers are, by which two replies that follow may differ beside their bounds.
+    replies: what the first makes follow, and the second. oracle: where it has the relation, how far apart its own two
+    answers are, by which two replies that follow may differ beside their bounds, and the sum of these.
     """
-    before, after = first.actual[name], second.actual[name]
-    if before.shape != first.expected.reply[name].values.shape or after.shape != places.shape:
-        return f"{name}: shapes {list(before.shape)} and {list(after.shape)}"
-    want, have = _follow(invariant, first, name, before.float64()), after.float64()
-    gap, allowed = _gap(want, have), _allowed(invariant, name, first, second) + (0.0 if invariant.moves else apart)
+    (want, have), (places, apart, allowed) = replies, oracle
+    gap, allowed = _gap(want, have), allowed + (0.0 if invariant.moves else apart)
     wrong = places & ((gap <= allowed) if invariant.moves else (gap > allowed))
     if not wrong.any():
         return ""

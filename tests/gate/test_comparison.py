@@ -235,6 +235,17 @@ def test_the_cause_that_explains_most_cells_names_the_group() -> None:
     ]
 
 
+def test_what_the_diagnosis_of_a_run_says_names_the_group() -> None:
+    """Not what explains most of the cells by themselves, nor what a reply shows by itself."""
+    ways = ("use[mask]=ignored", "fully_masked_row=uniform", "mask_axes[mask]=transposed")
+    told = Observed("fail", ways=ways[::-1], cause="mask_axes[mask]=transposed", condition="only with a mask")
+    found = of({"a": PASS, "b": PASS}, {"a": told, "b": Observed("fail", ways=ways[:1])})
+    assert {group.changes[0].case: group.ways.now for group in found.groups} == {"a": ways[2], "b": ways[0]}
+    (first,) = [group for group in found.groups if group.changes[0].case == "a"]
+    assert "it transposes mask when it is square; " in first.sentence
+    assert "(only with a mask)" in first.sentence
+
+
 def test_a_red_base_with_a_green_candidate_conforms_and_says_what_was_fixed() -> None:
     found = of({"a": nan_row()}, {"a": PASS})
     assert found.exit_code == CONFORMS

@@ -40,7 +40,8 @@ def test_a_non_finite_number_where_a_finite_one_belongs(wrong: float) -> None:
     found = judged(np.array([1.0, 2.0]), np.array([1.0, wrong]), bound((2,)))
     assert found.verdict == "fail"
     assert found.impossible
-    assert found.message == f"output: 1 of 2 elements differ in being finite: {wrong:.6g} at [1], expected 2"
+    kind = "1 of 2 elements are of the wrong kind (NaN, infinite or finite)"
+    assert found.message == f"output: {kind}: {wrong:.6g} at [1], expected 2"
 
 
 def test_nan_must_be_nan() -> None:

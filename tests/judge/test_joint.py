@@ -229,6 +229,21 @@ def test_a_stale_declaration_is_a_cause() -> None:
     assert "while the declaration says reversed" in record["sentence"]
 
 
+def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:
+    """The simplest calls with a mask are wrong without a name; the fill shows under the causal argument alone."""
+    noise = np.random.default_rng(3)
+
+    def nameless(asked: Problem) -> Evidence:
+        output = round_to(noise.normal(size=asked.query.shape), "float32")
+        return replace(cell(asked, REVERSED), found=(), actual={"output": to_tensor(output, "float32")})
+
+    wrong = [nameless(padded(2, 4, keys)) for keys in (5, 6, 7)]
+    filled = [cell(flagged(*size), {"mask_fill": "puts_-10"}) for size in SIZES]
+    found = diagnose([*wrong, *filled, *(cell(plain(*size), {}) for size in SIZES)])
+    assert [change for change, _, _ in told(found)] == [{"mask_fill": "puts_-10"}]
+    assert len(found.unexplained) == len(wrong)
+
+
 def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
     """The weights are rounded to bfloat16 where a mask is given."""
     cells = []

@@ -233,7 +233,7 @@ def test_replies_that_differ_each_time_are_a_cause(checked: Check) -> None:
     first, cause, fix, *_ = done.lines()
     assert " does not conform: 1 cause in " in first
     assert cause.startswith(
-        "1. it returns different results for the same call (nondeterministic): asked twice in a row"
+        "1. it returns different results for the same call (nondeterministic): the same call, made twice"
     )
     assert fix.startswith("   fix: switch dropout off")
 
