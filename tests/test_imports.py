@@ -40,6 +40,17 @@ def test_the_bridge_loads_nothing_but_numpy_and_the_standard_library() -> None:
     assert not beyond
 
 
+def test_a_function_that_cannot_be_called_is_told_of_before_judging_is_imported() -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import conformance.cli, {{}}; print(*sys.modules)"
+    light, heavy = (
+        subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True, check=True, timeout=60)
+        for module in ("conformance.cli.preflight", "conformance.cli.check")
+    )
+    judging = {"conformance.judge.diagnose", "conformance.report", "numpy"}
+    assert not judging & {*light.stdout.split()}
+    assert judging <= {*heavy.stdout.split()}
+
+
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_the_check_sees_a_framework(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").touch()

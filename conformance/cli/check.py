@@ -8,6 +8,7 @@ from conformance.cli.baseline import Memory
 from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.errors import UsageError
 from conformance.cli.folder import new_folder, point_latest
+from conformance.cli.preflight import calling_of
 from conformance.cli.progress import Progress
 from conformance.cli.words import QUIET
 from conformance.engine.watch import Watch
@@ -17,7 +18,6 @@ from conformance.own.checking import check as judge
 from conformance.own.declaring import parse_pairs
 from conformance.own.errors import CheckError
 from conformance.own.example import write_example
-from conformance.own.preflight import Calling, parse_mapping
 from conformance.own.target import parse_target
 from conformance.report import print_summary
 from conformance.report.annotations import run_annotations
@@ -66,7 +66,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     request = Request(
         target=parse_target(arguments.target),
         like=arguments.like,
-        calling=Calling(arguments.operator, arguments.framework, arguments.layout, parse_mapping(arguments.mapping)),
+        calling=calling_of(arguments),
         profile=arguments.profile,
         declare=parse_pairs(arguments.declare),
         globs=tuple(arguments.case),
@@ -75,6 +75,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
         min_judged=arguments.min_judged,
         stop=arguments.stop,
         jobs=arguments.jobs,
+        signature=arguments.signature,
     )
     folder = _folder(arguments.out)
     try:

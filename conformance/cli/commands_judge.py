@@ -37,7 +37,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
 def add_check(commands: Commands) -> None:
     """A function without an adapter."""
     parser = command(commands, "check", "judge a function of your own", "check mine.py:attention")
-    parser.set_defaults(command="check:check")
+    parser.set_defaults(command="preflight:check")
     parser.add_argument(
         "target", nargs="?", metavar="FILE:FUNCTION", help="a function at the top level of a file (docs/check.md)"
     )

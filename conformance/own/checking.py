@@ -58,7 +58,7 @@ DEATHS = 2
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be checked: the options of `conformance check`."""
+    """What is to be checked: the options of `conformance check`. signature: what one plain call showed, if it was made."""
 
     target: Target
     like: str | None = None
@@ -71,6 +71,7 @@ class Request:
     min_judged: float = MIN_JUDGED
     stop: bool = False
     jobs: int = 1
+    signature: Signature | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -203,7 +204,7 @@ class _Begun:
 
 
 def _own(request: Request, folder: Path) -> _Begun:
-    signature = preflight(request.target, request.calling, request.timeout)
+    signature = request.signature or preflight(request.target, request.calling, request.timeout)
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))

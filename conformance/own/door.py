@@ -17,6 +17,9 @@ AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd":
 MHA_AXES = {"sbhd": (1, 0, 2)}
 """The same of (batch, seq_len, width), where it differs from that."""
 
+ON_CPU = "what check gives a function lies on the CPU"
+"""Where it computes: no bound was measured elsewhere."""
+
 
 class PerItem(list[Any]):
     """One array for each batch element: the function is called once for each."""
@@ -147,7 +150,9 @@ def _torch() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
     def back(result: Any) -> Tensor:
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"returned {type(result).__name__}, not a torch tensor")
-        here = result.detach().cpu().contiguous()
+        if result.device.type != "cpu":
+            raise TypeError(f"returned a tensor on {result.device}: {ON_CPU}, and its reply has to be there")
+        here = result.detach().contiguous()
         if here.dtype == torch.bfloat16:
             return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
         return Tensor.of(here.numpy())
@@ -163,7 +168,13 @@ def _jax() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
         dense = np.ascontiguousarray(bits)
         return jnp.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
 
-    return array, lambda result: Tensor.of(np.asarray(result))
+    def back(result: Any) -> Tensor:
+        elsewhere = [str(each) for each in getattr(result, "devices", set)() if each.platform != "cpu"]
+        if elsewhere:
+            raise TypeError(f"computed on {', '.join(elsewhere)}: check computes on the CPU: set JAX_PLATFORMS=cpu")
+        return Tensor.of(np.asarray(result))
+
+    return array, back
 
 
 CONVERTERS = {"numpy": _numpy, "torch": _torch, "jax": _jax}

@@ -17,10 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from conformance.own.door import ON_CPU
 from conformance.own.errors import CheckError
 from conformance.own.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
 from conformance.own.signature import LAYOUTS, Parameter, Signature, read_signature
-from conformance.own.trial import SEED, SIZES, Trial, plain_call, said
+from conformance.own.trial import OF_DEVICES, SEED, SIZES, TAKE_DEVICE, Trial, plain_call, said
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -70,6 +71,7 @@ def forward(function: Any) -> Any:
 
 def _refuse_weights(called: str, module: Any) -> None:
     """Take an instance of PyTorch or Equinox that has no weights; one of Flax cannot be asked before it is called."""
+    _refuse_devices(called, module)
     kind = family(module)
     if kind == "torch" and not any(True for _ in module.parameters()):
         module.eval()
@@ -77,6 +79,21 @@ def _refuse_weights(called: str, module: Any) -> None:
         raise CheckError(
             f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: name the class in its "
             "place, so that check can build one for the sizes of each call"
+        )
+
+
+def _refuse_devices(called: str, module: Any) -> None:
+    """Take a PyTorch module whose parameters and buffers lie on the CPU."""
+    if family(module) != "torch":
+        return
+    named = [*module.named_parameters(), *module.named_buffers()]
+    elsewhere = [(name, tensor.device) for name, tensor in named if tensor.device.type != "cpu"]
+    if elsewhere:
+        name, device = elsewhere[0]
+        more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
+        raise CheckError(
+            f"{called} has {name}{more} on {device}; {ON_CPU}, and it computes nowhere else: build the module without a "
+            "device, or move it with .to('cpu')"
         )
 
 
@@ -111,9 +128,14 @@ def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tup
         function = getattr(made, method) if method else made
         required = [each for each in parameters(forward(function)) if each.place and each.default is None]
         arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
+        _refuse_devices(kind.__name__, made)
         biased = is_biased(made, [each.bits for each in arrays])
+    except CheckError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        raise CheckError(f"{kind.__name__} cannot be built: {said(error, path)}") from None
+        told = said(error, path)
+        where = f"\n  {ON_CPU}: {TAKE_DEVICE}" if OF_DEVICES.search(told) else ""
+        raise CheckError(f"{kind.__name__} cannot be built: {told}{where}") from None
     return function, biased is not None, bool(biased)
 
 

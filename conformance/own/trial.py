@@ -1,5 +1,6 @@
 """Plain calls of the function that is to be checked, until one has a reply: what it takes is seen, not guessed."""
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conformance.bridge import Call, Facts, Tensor
-from conformance.own.door import Door
+from conformance.own.door import ON_CPU, Door
 from conformance.own.errors import CheckError
 from conformance.own.layer import Layer
 from conformance.own.signature import LAYOUTS, MaskForm, Signature
@@ -35,6 +36,12 @@ HIDDEN = 2
 """The key that the mask of a trial call hides."""
 
 ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+
+OF_DEVICES = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta tensor", re.IGNORECASE)
+"""What an exception says where tensors lie on several devices."""
+
+TAKE_DEVICE = "take the device from the tensors that are given (query.device), or name no device"
+"""What helps."""
 
 DEFAULTS: dict[str, Any] = {
     "mask": None,
@@ -128,6 +135,8 @@ class Trial:
         layout = max(layouts, key=lambda each: failures[framework, each].line)
         axes = "(batch, seq_len, width)" if self._signature.operator == "mha" else LAYOUTS[layout]
         lines = [f"{self._called} was given {ARRAYS[framework]} {axes}, and {failures[framework, layout]}"]
+        if framework == "torch" and OF_DEVICES.search(str(failures[framework, layout])):
+            lines.append(f"{ON_CPU}, so everything that it uses has to be there: {TAKE_DEVICE}")
         if others := [each for each in layouts if each != layout]:
             lines.append(f"other orders of the axes fail too ({', '.join(others)}); --layout says which it takes")
         if others := [ARRAYS[each] for each in frameworks[1:]]:

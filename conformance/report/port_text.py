@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.slots import Slot
 from conformance.report.calls import is_told, side_by_side
 from conformance.report.conventions import conventions
@@ -164,13 +165,31 @@ def described(slot: Slot | None) -> str:
 
 
 def _notes(found: Port) -> Iterator[str]:
-    """What only one of them has."""
-    for side, has in ((found.here, found.lost), (found.there, found.gained)):
-        only = [f"{name} {', '.join(values)}" for name, values in _of_theirs(has).items() if values]
-        if only:
-            yield f"Only {side.name} has: {'; '.join(only)}"
+    """What only one of them has, and what another variant of the other one has as well."""
+    for side, other, has in ((found.here, found.there, found.lost), (found.there, found.here, found.gained)):
+        missing = _of_theirs(has)
+        variants = [each for each in subjects_of([other.subject.adapter]) if not each.dense]
+        for values, names in _by_variant(missing, variants).items():
+            if not names:
+                yield f"Only {side.name} has: {values}"
+            else:
+                yield f"{', '.join([side.name, *names[:-1]])} and {names[-1]} have, and {other.name} has not: {values}"
         if has is found.lost and "weights_mean" in has["outputs"] and "weights" in found.there.subject.outputs:
             yield f"    change: take the mean of the weights of {found.there.name} over axis 1"
+
+
+def _by_variant(missing: Mapping[str, tuple[str, ...]], variants: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
+    """What a subject lacks, in words, to the other variants that have it; what none of them has comes first."""
+    groups: dict[tuple[str, ...], dict[str, list[str]]] = {(): {}}
+    for fact, values in missing.items():
+        for value in values:
+            names = tuple(each.name for each in variants if value in getattr(each, fact))
+            groups.setdefault(names, {}).setdefault(fact, []).append(value)
+    return {
+        "; ".join(f"{fact} {', '.join(values)}" for fact, values in told.items()): names
+        for names, told in groups.items()
+        if told
+    }
 
 
 def _of_theirs(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

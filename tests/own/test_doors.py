@@ -156,6 +156,49 @@ def test_a_layer_that_cannot_be_built_says_why(checked: Check, tmp_path: Path, t
         checked(f"{tmp_path / 'mine.py'}:attend")
 
 
+ON_META = {
+    "a_layer": (
+        (
+            "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, d_model):\n"
+            "        super().__init__()\n        self.q_proj = nn.Linear(d_model, d_model, device='meta')\n"
+        ),
+        r"attend has q_proj.weight and 1 more on meta; .* lies on the CPU, .*: build the module without a device, or move",
+    ),
+    "an_instance": (
+        (
+            "import torch\nclass Scaled(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            "        self.register_buffer('scale', torch.ones((), device='meta'))\n"
+            "    def forward(self, q, k, v): ...\nattend = Scaled()\n"
+        ),
+        "attend has scale on meta; what check gives a function lies on the CPU",
+    ),
+    "a_constant": (
+        (
+            "import torch\nONE = torch.ones((), device='meta')\n"
+            "def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):\n    return v * ONE\n"
+        ),
+        r"device meta.*line 4: return v \* ONE\)\n  what check gives a function lies on the CPU, so everything that it uses",
+    ),
+    "a_reply": (
+        (
+            "import torch\ndef attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):\n"
+            "    return torch.empty_like(q, device='meta')\n"
+        ),
+        "returned a tensor on meta: what check gives a function lies on the CPU, and its reply has to be there",
+    ),
+}
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", ON_META)
+def test_what_lies_on_another_device_is_told(checked: Check, tmp_path: Path, name: str) -> None:
+    text, said = ON_META[name]
+    (tmp_path / "mine.py").write_text(text, encoding="utf-8")
+    with pytest.raises(CheckError) as caught:
+        checked(f"{tmp_path / 'mine.py'}:attend")
+    assert re.search(said, str(caught.value), re.DOTALL), str(caught.value)
+
+
 LAYOUTS = {
     "bsd": "assert q.ndim == 3 and q.shape[0] == k.shape[0]",
     "thd": "assert q.ndim == 3; q, k, v = (x.swapaxes(0, 1) for x in (q, k, v)); assert q.shape[0] == k.shape[0]",

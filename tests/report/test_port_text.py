@@ -1,0 +1,33 @@
+"""What port says of a side that lacks something which another variant of the same adapter has."""
+
+import pytest
+
+from conformance import places
+from conformance.engine.adapters import read_adapters, subjects_of
+from conformance.judge.probing import Portrait
+from conformance.report.port_text import record
+from conformance.report.porting import Side, port
+from conformance.report.portrait import Pictured
+
+
+def notes(here: str, there: str) -> list[str]:
+    """What only one of two subjects has, if neither was asked anything."""
+    subjects = {each.name: each for each in subjects_of(read_adapters([places.adapters()]))}
+    sides = [Side(subjects[name], Pictured(name, Portrait((), ()), frozenset(), (), {}, 0), ()) for name in (here, there)]
+    return list(record(port(*sides), {})["notes"])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_another_variant_has_is_not_only_on_one_side(turned: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    pair = ("torch.mha[eval]", "keras.mha[jax]")
+    said = notes(*(reversed(pair) if turned else pair))
+    assert "keras.mha[jax] and torch.mha[train] have, and torch.mha[eval] has not: outputs gradients" in said
+    (only,) = [line for line in said if line.startswith("Only keras.mha[jax] has: ")]
+    assert "gradients" not in only
+    assert "value_dim" in only
+
+
+def test_what_no_variant_has_is_only_on_one_side() -> None:
+    said = notes("torch.mha[train]", "keras.mha[jax]")
+    assert not any("gradients" in line for line in said)
+    assert any(line.startswith("Only torch.mha[train] has: ") and "weights_mean" in line for line in said)
