@@ -1,11 +1,10 @@
 """
 Judged pairs per CPU second: ours beside what people use instead, on the same cases where a tool can take them.
 
-The common cases are 100 calls of sdpa in float32 with at most one boolean or causal mask and no fully masked row, for
-PyTorch and the Attention operator of ONNX Runtime. By hand means pytest and `assert_close` against NumPy in float64;
-its fixed tolerances reject some correct replies to large inputs. Polygraphy compares its two runners with each other. The
-backend tests of onnx have cases of their own, some of which fail. It needs torch, onnx, onnxruntime, pytest and
-polygraphy: `nox -s benchmark` installs them.
+The common cases are 100 calls of sdpa in float32 with at most one boolean or causal mask and no fully masked row. They
+go to PyTorch and to the Attention operator of ONNX Runtime. By hand means pytest and `assert_close` against NumPy in
+float64; its fixed tolerances reject some correct replies to large inputs. Polygraphy compares its two runners with each
+other. The backend tests of onnx have cases of their own, some of which fail. `nox -s benchmark` installs what it needs.
 """
 
 import json
