@@ -80,6 +80,7 @@ def judged(setting: Setting, arguments: Namespace, out: Path) -> int:
     words = ["run", "--out", str(out), "--jobs", str(setting.jobs or arguments.jobs)]
     words += [word for glob in GROUPS[setting.group] if glob != "*" for word in ("-a", glob)]
     words += [word for glob in arguments.case for word in ("-k", glob)]
+    words += ["--thorough"] if arguments.thorough else []
     return conformance(words, setting.env).returncode
 
 
@@ -105,6 +106,7 @@ def main() -> int:
     parser.add_argument(
         "-k", "--case", action="append", default=[], metavar="GLOB", help="cases by glob (default: all)"
     )
+    parser.add_argument("--thorough", action="store_true", help="every case, dense forms included")
     arguments = parser.parse_args()
     globs = arguments.settings or ["*"]
     settings = [each for each in SETTINGS if any(fnmatchcase(each.name, glob) for glob in globs)]
