@@ -62,7 +62,8 @@ class Measured:
             found = float(name[len(self.prefix) : len(name) - len(self.suffix)])
         except ValueError:
             return None
-        return found if math.isfinite(found) else None
+        sound = math.isfinite(found) and not (self.whole and (found % 1 or abs(found) > MOST_KEYS))
+        return found if sound else None
 
     def deviation(self, number: float) -> Deviation:
         """The decision taken by this number."""
@@ -74,6 +75,10 @@ class Measured:
             bounded=self.bounded,
             said=self.said and self.said(number),
         )
+
+
+MOST_KEYS = 2**31
+"""By how many keys a shift may be at most."""
 
 
 def text(number: float) -> str:
