@@ -81,12 +81,12 @@ def differing(widths: tuple[int, ...]) -> dict[str, int]:
 def decoded(attend: Attend, past: int) -> Attend:
     """One query at a time, with its key; the first stands for those of the past, whose replies are dropped."""
 
-    def in_steps(query: Any, key: Any, value: Any, mask: Any = None) -> tuple[Any, Any]:
+    def in_steps(query: Any, key: Any, value: Any, mask: Any = None, **flags: Any) -> tuple[Any, Any]:
         replies = []
         for place in range(key.shape[1]):
             here, row = slice(place, place + 1), slice(max(place - past, 0), max(place - past, 0) + 1)
             one = {} if mask is None else {"mask": mask if mask.shape[2] == 1 else mask[:, :, row]}
-            replies.append(attend(query[:, row], key[:, here], value[:, here], **one))
+            replies.append(attend(query[:, row], key[:, here], value[:, here], **one, **flags))
         outputs, weights = zip(*replies[past:], strict=True)
         return jnp.concatenate(outputs, axis=1), None if weights[0] is None else jnp.concatenate(weights, axis=2)
 

@@ -5,7 +5,7 @@ What this adapter translates, and nothing else:
 * arrays are (batch, seq_len, width), as in the call
 * weights are given (in, num_heads * dim) and Flax stores (in, num_heads, dim): reshaped; the output kernel likewise
 * mask: True means attend; (batch, num_heads, seq_len_q, seq_len_k) or 1; make_attention_mask writes it in float32
-* is_causal, which only nnx has: top-left aligned
+* is_causal, which only nnx has: top-left aligned; with a past it goes with each step, beside the cache
 * dropout: given to the layer, which is deterministic=True
 * a past: decode=True, where a layer keeps keys and values, and has room for all: it gets one query, key and value at a
   time, those of the past with the first query; the cache stands for a causal mask that counts from the past
@@ -53,8 +53,8 @@ VARIANTS = {
                 "int": "undocumented",
                 "float": "attend",
             },
-            "is_causal": {"role": "causal", "alignment": "top_left", "without": ["past"]},
             "cache": {"role": "causal", "alignment": "past", "only_with": ["past"]},
+            "is_causal": {"role": "causal", "alignment": "past"},
         },
     },
 }

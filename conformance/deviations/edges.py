@@ -113,6 +113,13 @@ def _last_row_open(_: Problem, group: Group, __: int) -> Group:
     return replace(group, values=opened)
 
 
+def _first_key_alone(problem: Problem, group: Group, _: int) -> Group:
+    """Each query is counted from the first key, as in a call of its own."""
+    if not problem.past:
+        return group
+    return replace(group, values=np.broadcast_to(np.arange(problem.seq_len_k) == 0, (1, 1, 1, problem.seq_len_k)))
+
+
 def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
     """Other edges of every window, from those that it has."""
 
@@ -178,6 +185,7 @@ ROWS: tuple[Deviation, ...] = (
     _alignment("future", _turned(1)),
     _alignment("always_top_left", _both_kinds(offset_is(_from_the_first_key), _of_all_items(lambda _: 0))),
     Deviation("causal_with_past", "not_shifted", problem=moved_causal(lambda p: -p.past)),
+    Deviation("causal_with_past", "first_key", problem=each_flag(_first_key_alone)),
     Deviation("window_with_past", "not_shifted", problem=_edges(lambda edges, p: _moved(edges, p.past, -p.past))),
     _window("exclusive", _wider(-1, -1)),
     _window("left_shorter", _wider(-1, 0)),

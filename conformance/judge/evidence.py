@@ -38,7 +38,7 @@ class Evidence:
     A judged cell of one subject.
 
     actual: the reply of a failing cell; that of a conforming one lies within its bound, and no more is needed. found:
-    the single ways that were seen to explain it when it was judged. of_call, of_reply: what was worked out of it so far.
+    the single ways that were seen to explain it when it was judged. of_call, of_reply: what was worked out so far.
     """
 
     case: str

@@ -34,8 +34,7 @@ Shared = dict[Hashable, Remembered]
 def call_key(case: str, problem: Problem, declared: Expectation, profile: Profile) -> Hashable:
     """What makes two calls one: the case, its masks in arguments of the same names, and what is declared."""
     groups = tuple(
-        (each.slot, each.kinds, each.element, each.verbatim, each.offset, each.window, each.moved, each.short)
-        + (each.attached, digest(each.values))
+        tuple(digest(value) if name == "values" else value for name, value in vars(each).items())
         for each in problem.groups
     )
     return case, groups, problem.outputs, declared, profile

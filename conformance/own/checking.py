@@ -58,7 +58,7 @@ DEATHS = 2
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be checked: the options of `conformance check`. signature: what one plain call showed, if it was made."""
+    """What is to be checked: the options of `conformance check`. signature: of a plain call, if one was made."""
 
     target: Target
     like: str | None = None

@@ -92,8 +92,8 @@ def _refuse_devices(called: str, module: Any) -> None:
         name, device = elsewhere[0]
         more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
         raise CheckError(
-            f"{called} has {name}{more} on {device}; {ON_CPU}, and it computes nowhere else: build the module without a "
-            "device, or move it with .to('cpu')"
+            f"{called} has {name}{more} on {device}; {ON_CPU}, and check computes nowhere else: build the module "
+            "without a device, or move it with .to('cpu')"
         )
 
 

@@ -90,6 +90,7 @@ def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
     problem = after_a_past(values=causal(2, 4, 2), offset=2)
     assert output(problem) == pytest.approx([7 / 3, 15 / 4])
     assert output(problem, "causal_with_past=not_shifted") == pytest.approx([1.0, 3 / 2])
+    assert output(problem, "causal_with_past=first_key") == pytest.approx([1.0, 1.0])
     assert output(problem, "causal_alignment=bottom_right") == output(problem)  # they are one here
     assert output(problem, "causal_alignment=always_top_left") == output(problem)  # it is no matter of asking
 
@@ -117,6 +118,7 @@ def test_a_window_is_not_shifted_by_the_past() -> None:
 def test_without_a_past_there_is_nothing_to_shift() -> None:
     problem = after_a_past(values=causal(2, 4, 2), offset=2).but(past=0)
     assert output(problem, "causal_with_past=not_shifted", "window_with_past=not_shifted") == output(problem)
+    assert output(problem, "causal_with_past=first_key") == output(problem)
 
 
 def test_the_mask_of_the_first_head_holds_for_all() -> None:

@@ -162,7 +162,7 @@ ON_META = {
             "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, d_model):\n"
             "        super().__init__()\n        self.q_proj = nn.Linear(d_model, d_model, device='meta')\n"
         ),
-        r"attend has q_proj.weight and 1 more on meta; .* lies on the CPU, .*: build the module without a device, or move",
+        r"attend has q_proj.weight and 1 more on meta; .* lies on the CPU, .*: build the module without a device",
     ),
     "an_instance": (
         (
@@ -177,7 +177,7 @@ ON_META = {
             "import torch\nONE = torch.ones((), device='meta')\n"
             "def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):\n    return v * ONE\n"
         ),
-        r"device meta.*line 4: return v \* ONE\)\n  what check gives a function lies on the CPU, so everything that it uses",
+        r"device meta.*line 4: return v \* ONE\)\n  what check gives a function lies on the CPU, so everything",
     ),
     "a_reply": (
         (

@@ -13,7 +13,8 @@ from conformance.report.portrait import Pictured
 def notes(here: str, there: str) -> list[str]:
     """What only one of two subjects has, if neither was asked anything."""
     subjects = {each.name: each for each in subjects_of(read_adapters([places.adapters()]))}
-    sides = [Side(subjects[name], Pictured(name, Portrait((), ()), frozenset(), (), {}, 0), ()) for name in (here, there)]
+    pictured = (Pictured(name, Portrait((), ()), frozenset(), (), {}, 0) for name in (here, there))
+    sides = [Side(subjects[each.name], each, ()) for each in pictured]
     return list(record(port(*sides), {})["notes"])
 
 
