@@ -21,7 +21,7 @@ from conformance.judge.candidates import (
     singles,
 )
 from conformance.judge.chance import standing
-from conformance.judge.evidence import Change, Evidence
+from conformance.judge.evidence import Evidence
 from conformance.judge.explanation import plain_ways
 from conformance.judge.fitted import fitted
 from conformance.judge.search import Search
@@ -72,10 +72,3 @@ def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take what cells were seen to be explained by, plain decisions, and those that are taken by a number."""
     simplest = search.open_cells()[:SEARCHED]
     search.take([*seen, *singles(simplest, plain_ways), *numbers(search.open_cells())], alone=True)
-
-
-def among(cells: Sequence[Evidence], changes: Iterable[Change]) -> tuple[Cause, ...]:
-    """The causes, as few as possible, of those that are given alone."""
-    search = Search(cells)
-    search.take(map(Candidate, changes))
-    return tuple(search.causes)

@@ -5,7 +5,7 @@ A decision is observed to be taken in the way under which every reply that can s
 single way does, the calls are divided by the fewest circumstances such that one does in each part.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
@@ -98,22 +98,9 @@ def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
     A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
     contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
     """
-    return read_under(probes, [_cell(probe) for probe in probes], lambda cells: diagnose(cells).causes)
-
-
-def read_under(
-    probes: Sequence[Probe],
-    cells: Sequence[Evidence],
-    causes: Callable[[Sequence[Evidence]], Iterable[Cause]],
-    decisions: Collection[str] | None = None,
-) -> tuple[Reading, ...]:
-    """
-    Read every reply under its cause.
-
-    cells: the same replies, without that of a call that is as declared. decisions: only these are read, if given.
-    """
-    found = {cell: cause for cause in causes(cells) for cell in cause.cells}
-    return tuple(_reading(probe, cell, found.get(cell), decisions) for probe, cell in zip(probes, cells, strict=True))
+    cells = [_cell(probe) for probe in probes]
+    found = {cell: cause for cause in diagnose(cells).causes for cell in cause.cells}
+    return tuple(_reading(probe, cell, found.get(cell)) for probe, cell in zip(probes, cells, strict=True))
 
 
 def _cell(probe: Probe) -> Evidence:
@@ -125,12 +112,12 @@ def _cell(probe: Probe) -> Evidence:
     return replace(probe, found=tuple(each.way for each in found))
 
 
-def _reading(probe: Probe, cell: Evidence, cause: Cause | None, decisions: Collection[str] | None) -> Reading:
+def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:
     if cell.actual is None:
-        return read(probe, probe.dialect, decisions=decisions)
+        return read(probe, probe.dialect)
     change = cell.found[:1] if cause is None else (_shown(cell, cause) or cause.candidate.change)
     dialect = probe.under(change) if change else None
-    return read(probe, dialect, _not_told_apart(cause, cell), decisions)
+    return read(probe, dialect, _not_told_apart(cause, cell))
 
 
 def _shown(cell: Evidence, cause: Cause) -> Change:
@@ -172,10 +159,10 @@ def _status(against: Sequence[Reading]) -> Status:
 
 def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
     def is_one_way(part: Sequence[Reading]) -> bool:
-        return bool(common(decision, part)) and len(_declared(decision, part)) == 1
+        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
 
     def is_seen_one_way(part: Sequence[Reading]) -> bool:
-        return bool(common(decision, part))
+        return bool(_common(decision, part))
 
     parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
     if parts is None:
@@ -196,7 +183,7 @@ def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
     return Observation("", _declared(decision, reaching), tuple(seen), (), _cases(reaching), varies=True)
 
 
-def common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
+def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
     """The ways under which all of these replies lie within their bounds."""
     seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
     return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
@@ -210,7 +197,7 @@ def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
     """The common ways: declared ones first, then canonical, then in the order of the table."""
     names = (name for reading in part for name in reading.open.get(decision, ()))
     first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
-    return tuple(name for name in first if name in common(decision, part))
+    return tuple(name for name in first if name in _common(decision, part))
 
 
 def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:

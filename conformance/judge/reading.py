@@ -5,7 +5,7 @@ What is not about one decision is held fixed: at what is declared where the repl
 the one change that explains the reply. A way that gives the same answer here can be neither shown nor refuted.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from conformance.deviations.catalogue import candidates
@@ -82,10 +82,8 @@ def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
     return {decision: tuple(names) for decision, names in found.items()}
 
 
-def read(
-    probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = (), decisions: Collection[str] | None = None
-) -> Reading:
-    """Look which ways agree where everything else is as in `dialect`: of all decisions, or of these."""
+def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
+    """Look which ways agree where everything else is as in `dialect`."""
     suspect = probe.suspect()
     base = None if dialect is None else suspect.expected(dialect)
     if dialect is None or base is None:
@@ -93,8 +91,6 @@ def read(
     open_: dict[str, tuple[str, ...]] = {}
     refuted: dict[str, frozenset[str]] = {}
     for decision, names in ways(probe.problem, probe.dialect).items():
-        if decisions is not None and decision not in decisions:
-            continue
         wrong = [name for name in names if _refutes(suspect, base, (decision, name))]
         left = [name for name in names if name not in wrong]
         refuted[decision] = frozenset(_as_documented(probe, decision, name) for name in wrong)

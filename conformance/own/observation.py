@@ -1,13 +1,14 @@
 """
-Decisions without consensus: which way a function takes them, read off its replies as `conformance probe` reads them.
+Decisions without consensus: which way a function takes them, read off its replies.
 
 Nothing else is ever observed: every other decision has one right answer.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -15,36 +16,40 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import CANONICAL_NAMES
-from conformance.judge.evidence import Change, Evidence
-from conformance.judge.explanation import CANONICAL
-from conformance.judge.joint import among
-from conformance.judge.probing import common, read_under
-from conformance.judge.reading import Probe, Reading
+from conformance.judge.compare import differs
+from conformance.judge.expectation import Expectation, expect
+from conformance.judge.suspect import Suspect
 from conformance.oracle.evaluate import evaluate
 from conformance.own.declaring import Declared
 from conformance.own.probing import Answers, is_open, reply_of
+from conformance.spec.problem import Problem
+
+Way = tuple[str, str] | None
+"""A decision and the name of the way in which it is taken; None is canonical."""
+
+Combination = Mapping[str, Way]
+"""A way of each decision."""
 
 Varying = Mapping[str, Mapping[str, str]]
 """Decision -> the name of a way in which it is taken -> a case in which it is."""
 
+ANCHOR = ("causal_alignment", "bottom_right")
+FINITE_FILL = ("mask_fill", "finite_minimum")
+"""It shows in fully masked rows alone, and there it depends on what else masks."""
 
-def _all_ways(decision: str) -> tuple[str, ...]:
-    return tuple(row.name for row in TABLE if row.decision == decision)
+
+def _all_ways(decision: str) -> tuple[Way, ...]:
+    return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
 
 
-WAYS: dict[str, tuple[str, ...]] = {
+WAYS: dict[str, tuple[Way, ...]] = {
+    "mask_fill": (None, FINITE_FILL),
     "fully_masked_row": _all_ways("fully_masked_row"),
-    "causal_alignment": ("bottom_right",),
+    "causal_alignment": (None, ANCHOR),
     "nonfinite_key": _all_ways("nonfinite_key"),
     "nonfinite_value": _all_ways("nonfinite_value"),
-    "mask_fill": ("finite_minimum",),
 }
-"""
-The known ways of each, beside the canonical one.
-
-Other anchors of a causal mask are off by one, and mistakes. A finite fill shows in fully masked rows alone, and there
-it depends on what else masks: it comes last, where nothing else explains them.
-"""
+"""The known ways of each; other anchors of a causal mask are off by one, and mistakes."""
 
 MOST = 0.75
 """Where less than this part of the replies is explained by any way, something else is wrong: see what is finite."""
@@ -63,18 +68,32 @@ class Observed:
     varies: Varying = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Asked:
+@dataclass(frozen=True)
+class Fit:
     """
-    A reply to a case on which there is no consensus.
+    A reply to a case on which there is no consensus, and the combinations of ways that explain it.
 
-    cell: the same as evidence. matters: the decisions that the case shows. changes: by which the reply is explained.
+    alone: those that explain it by themselves. beside: those that do beside the cause. finite: tells those under which
+    just the numbers that are finite are, whatever else is wrong with them.
     """
 
-    probe: Probe
-    cell: Evidence
-    matters: tuple[str, ...]
-    changes: tuple[Change, ...] = ()
+    case: str
+    matters: frozenset[str]
+    alone: tuple[Combination, ...]
+    beside: tuple[Combination, ...]
+    finite: Callable[[], tuple[Combination, ...]]
+
+    def ways(self, decision: str, *, alone: bool = False) -> list[Way]:
+        """Of one decision, the ways in those combinations."""
+        found = self.alone if alone else (*self.alone, *self.beside)
+        return list(dict.fromkeys(combination[decision] for combination in found))
+
+    def taking(self, decision: str, way: Way) -> "Fit":
+        """What is left of it where the decision is taken in this way."""
+        if decision not in self.matters:
+            return self
+        alone, beside = (tuple(each for each in found if each[decision] == way) for found in (self.alone, self.beside))
+        return replace(self, alone=alone, beside=beside)
 
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
@@ -84,100 +103,95 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     cause: what is wrong with the function already on plain cases.
     """
     decisions = [decision for decision in WAYS if not declared.pins(decision)]
-    asked = list(_asked(answers, profiles, (declared.dialect, cause), decisions))
-    changes = dict.fromkeys(change for each in asked for change in each.changes)
-    probes, cells = [each.probe for each in asked], [each.cell for each in asked]
-    found = read_under(probes, cells, partial(among, changes=changes), decisions)
+    fits = list(_fits(answers, profiles, (declared.dialect, cause), decisions))
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
-        there = [(each, one) for each, one in zip(asked, found, strict=True) if decision in each.matters]
-        seen = [one for _, one in there if one.dialect is not None]
-        if len(seen) < MOST * len(there):
-            way = _of_what_is_finite(decision, [each for each, _ in there])
-        elif (way := _common(decision, seen)) is None:
+        asked = [fit for fit in fits if decision in fit.matters]
+        seen = [fit for fit in asked if fit.alone or fit.beside]
+        if len(seen) < MOST * len(asked):
+            dialect |= _dialect(_of_what_is_finite(decision, asked))
+            continue
+        way = _common(decision, seen)
+        dialect |= _dialect(way or None)
+        if way is False:
             varies[decision] = _examples(decision, seen)
-        if way not in (None, CANONICAL):
-            dialect[decision] = str(way)
+        else:
+            fits = [fit.taking(decision, way) if fit.alone or fit.beside else fit for fit in fits]
     return Observed(dialect, varies)
 
 
-def _asked(
-    answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: Sequence[str]
-) -> Iterator[Asked]:
+def _fits(
+    answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: list[str]
+) -> Iterator[Fit]:
     """dialects: what is declared, and the cause."""
     declared, cause = dialects
     for cell, outcome in answers:
-        if not is_open(cell.case, cell.route.problem):
+        problem, profile = cell.route.problem, profiles[cell.case.dtype]
+        if not is_open(cell.case, problem):
             continue
-        plain = reply_of(cell, outcome, {}, profiles[cell.case.dtype])
-        if matters := tuple(each for each in decisions if _matters(plain, each)):
-            probe = reply_of(cell, outcome, declared, profiles[cell.case.dtype])
-            if not cause and probe.suspect().holds(probe.dialect):
-                yield Asked(probe, replace(probe, actual=None), matters)
-            else:
-                yield _explained(probe, matters, tuple(cause.items()))
+        plain = expect(problem, {}, profile)
+        matters = [each for each in decisions if _matters(problem, plain, each, profile)]
+        if matters:
+            every = [dict(zip(matters, ways, strict=True)) for ways in product(*(WAYS[each] for each in matters))]
+            suspected = reply_of(cell, outcome, {}, profile).suspect()
+            routed = suspected.declared.dialect
+            alone, beside = (
+                tuple(each for each in every if suspected.held_by({**routed, **dialect, **_composed(each)}))
+                for dialect in (declared, {**declared, **cause})
+            )
+            yield Fit(cell.case.id, frozenset(matters), alone, beside, partial(_finite, suspected, every))
 
 
-def _explained(probe: Probe, matters: tuple[str, ...], cause: Change) -> Asked:
-    """What explains the reply: beside the cause if possible, and by few decisions."""
-    several = sorted(_changes(matters), key=len)
-    for base in dict.fromkeys((cause, ())):
-        if not base and probe.suspect().holds(probe.dialect):
-            return Asked(probe, replace(probe, actual=None), matters)
-        fitting = [change for change in several if (base or change) and probe.held_by((*base, *change))]
-        if fitting:
-            fewest = [(*base, *change) for change in fitting if len(change) == len(fitting[0])]
-            alone = tuple(change[0] for change in fewest if len(change) == 1)
-            return Asked(probe, replace(probe, found=alone), matters, tuple(fewest))
-    return Asked(probe, probe, matters)
+def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:
+    """None where a number is finite that must not be: that is another matter than what spreads."""
+    for name, each in suspected.declared.reply.items():
+        got = suspected.actual[name].float64()
+        if got.shape != each.values.shape or np.any(np.isfinite(got) & ~np.isfinite(each.values)):
+            return ()
+    return tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
 
 
-def _changes(matters: Iterable[str]) -> Iterator[Change]:
-    """Every way of each of these decisions, with every way of the others."""
-    for names in product(*((None, *WAYS[decision]) for decision in matters)):
-        yield tuple((decision, name) for decision, name in zip(matters, names, strict=True) if name is not None)
-
-
-def _of_what_is_finite(decision: str, asked: Sequence[Asked]) -> str | None:
+def _of_what_is_finite(decision: str, asked: list[Fit]) -> Way:
     """The most canonical way by which just those numbers are finite that are, in every reply; None if there is none."""
-    ways = [
-        {
-            dict(change).get(decision, CANONICAL)
-            for change in _changes(each.matters)
-            if _is_finite_as(each.probe, change)
-        }
-        for each in asked
-    ]
-    return next((way for way in (CANONICAL, *WAYS[decision]) if all(way in found for found in ways)), None)
+    ways = [{combination[decision] for combination in fit.finite()} for fit in asked]
+    return next((way for way in WAYS[decision] if all(way in found for found in ways)), None)
 
 
-def _is_finite_as(probe: Probe, change: Change) -> bool:
-    """Whether just those numbers of a reply are finite that are so under a change, and none that must not be."""
-    actual = {name: np.isfinite(each.float64()) for name, each in probe.suspect().actual.items()}
-    for name, each in probe.declared.reply.items():
-        if actual[name].shape != each.values.shape or np.any(actual[name] & ~np.isfinite(each.values)):
-            return False
-    reply = evaluate(probe.problem, probe.under(change), probe.profile.score).reply
-    return all(np.array_equal(np.isfinite(each.values), actual[name]) for name, each in reply.items())
+def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
+    """Whether just those numbers of a reply are finite that are so under a dialect."""
+    declared = {**suspected.declared.dialect, **dialect}
+    reply = evaluate(suspected.problem, declared, suspected.profile.score).reply
+    return all(
+        np.array_equal(np.isfinite(each.values), np.isfinite(suspected.actual[name].float64()))
+        for name, each in reply.items()
+    )
 
 
-def _matters(plain: Probe, decision: str) -> bool:
+def _matters(problem: Problem, plain: Expectation, decision: str, profile: Profile) -> bool:
     """Whether any way of a decision gives another answer here than canonical, were all else right."""
-    replies = (evaluate(plain.problem, {decision: name}, plain.profile.score).reply for name in WAYS[decision])
-    return any(plain.declared.separates(reply) for reply in replies)
+    others = (evaluate(problem, _dialect(way), profile.score).reply for way in WAYS[decision] if way is not None)
+    return any(differs(plain.reply[name], other[name], plain.bounds[name]) for other in others for name in other)
 
 
-def _common(decision: str, seen: Sequence[Reading]) -> str | None:
-    """The most canonical way under which all of these replies lie within their bounds."""
-    ways = common(decision, seen)
-    return next((way for way in (CANONICAL, *WAYS[decision]) if way in ways), None)
+def _dialect(way: Way) -> dict[str, str]:
+    return {} if way is None else dict([way])
 
 
-def _examples(decision: str, seen: Iterable[Reading]) -> dict[str, str]:
+def _composed(combination: Combination) -> dict[str, str]:
+    return dict(way for way in combination.values() if way is not None)
+
+
+def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
+    """The way that explains all, and most of them without the cause, the most canonical first; False if none does."""
+    common = [way for way in WAYS[decision] if all(way in fit.ways(decision) for fit in seen)]
+    return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
+
+
+def _examples(decision: str, seen: list[Fit]) -> dict[str, str]:
     """One example of each way that was seen."""
     examples: dict[str, str] = {}
-    for reading in seen:
-        way = _common(decision, [reading])
-        examples.setdefault(CANONICAL_NAMES[decision] if way == CANONICAL else str(way), reading.probe.case)
+    for fit in seen:
+        _, name = fit.ways(decision)[0] or (decision, CANONICAL_NAMES[decision])
+        examples.setdefault(name, fit.case)
     return examples
