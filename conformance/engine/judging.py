@@ -1,6 +1,7 @@
 """Judging what came back: the verdict of one cell, work that subjects share, and the record for the run log."""
 
 import hashlib
+import io
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
+from conformance.disk import write_whole
 from conformance.engine.cells import Cell
 from conformance.engine.machine import Machine
 from conformance.judge.cell import Judgement, judge_against
@@ -170,4 +172,6 @@ def judge_digest() -> str:
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write the tensors of a cell, compressed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
+    write_whole(path, file.getvalue())

@@ -116,6 +116,8 @@ class Session:
         try:
             self.reports = pool.run(Hooks(self._jobs, self._answered, self._started))
         except KeyboardInterrupt:
+            for served in self._served:  # what passes so far is asked again, and looked at again, when it is resumed
+                served.look.held = [held for held in served.look.held if held.red]
             self._settle_all()
             raise
         except StopRun:
@@ -181,9 +183,9 @@ class Session:
                 self._diagnosing.recall(name, case, found)
 
     def _started(self, started: Started) -> None:
-        self.log.append({"type": "worker", **started.record()})
+        record = self.log.append({"type": "worker", **started.record()})
         if started.status == "failed":
-            self.failures[started.plan.name] = started.reason
+            self.failures[started.plan.name] = record["reason"]
         for name in started.plan.subjects:
             self._versions[name] = started.hello.get("versions", {})
             self._machines[name] = Machine.of(started.hello.get("evidence", {}))
@@ -335,7 +337,7 @@ class Session:
         record: Record = {"type": "cell", "case": case, "subject": subject, **about}
         if record["verdict"] != "pass":
             record["rerun"] = self.rerun(key)
-        self.log.append(record)
+        record = self.log.append(record)
         self.records.append(record)
         self.watch.cell(record)
         if self.watch.stop(record):
