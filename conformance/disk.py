@@ -63,8 +63,17 @@ IDENTITY = r"(\d+-\d+-\d+)"
 
 
 def scratch() -> "tempfile.TemporaryDirectory[str]":
-    """A temporary folder of this process; those of processes that were killed go first."""
-    place = Path(tempfile.gettempdir())
+    """
+    A temporary folder of this process; those of processes that were killed go first.
+
+    Raises:
+        OSError: none can be written.
+    """
+    try:
+        place = Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        told = "no folder for temporary files can be written: free space, or let TMPDIR name another"
+        raise OSError(errno.ENOSPC, told) from error
     for old in place.glob("conformance-*"):
         owner = re.match(rf"conformance-{IDENTITY}-", old.name)
         with suppress(OSError):

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import shlex
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,16 @@ FAULTS = frozenset(
     }
 )
 """Errors of the system that are faults of the place where we run: a full disk, a limit, a forbidden file."""
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""Those of them that no other name for a folder mends."""
+
+
+def resumable(error: OSError, folder: Path) -> EnvironmentFault:
+    """The fault that stopped a run in its folder, with how to go on."""
+    again = f"go on with --out {shlex.quote(str(folder))} --resume"
+    return EnvironmentFault(f"{sentence(error)}; when that is mended, {again}")
 
 
 def is_fault(error: OSError) -> bool:

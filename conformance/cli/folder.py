@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.errors import UsageError, sentence
+from conformance.cli.errors import FULL, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
 from conformance.disk import identity
 from conformance.engine.header import header
@@ -57,6 +57,7 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     Raises:
         UsageError: there is nothing to resume, what was asked has changed since, a run stands there already, or another
             process holds it.
+        EnvironmentFault: the disk is full.
     """
     if arguments.resume and arguments.out is None:
         raise UsageError("--resume goes on with a run that was cut: name its folder, such as --out reports/nightly")
@@ -75,6 +76,8 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     except RunLogError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
+        if error.errno in FULL:
+            raise resumable(error, folder) from error
         raise UsageError(sentence(error)) from error
     if not opened.log.locked:
         print(f"conformance: {folder} lies where files cannot be locked: start no second run there", file=sys.stderr)

@@ -12,7 +12,7 @@ from conformance.cli.baseline import Memory
 from conformance.cli.choice import Choice, case_root, choose_cases, leaves_nothing_out, load_cases
 from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.collecting import collect
-from conformance.cli.errors import EnvironmentFault, UsageError, is_fault, see_writable_files, sentence
+from conformance.cli.errors import UsageError, is_fault, resumable, see_writable_files
 from conformance.cli.folder import Opened, has_ended, open_folder
 from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, cost, make_offer, without_dense
@@ -101,7 +101,7 @@ def _resumable(session: Session, offer: Offer) -> Iterator[None]:
     except OSError as error:
         if not is_fault(error):
             raise
-        raise EnvironmentFault(f"{sentence(error)}; when that is mended, {again}") from error
+        raise resumable(error, session.folder) from error
 
 
 def _decided(

@@ -1,8 +1,8 @@
 """
 The command line, killed by the kernel when it has used so many seconds of the processor.
 
-`python killed.py start 1.25 run -a numpy.sdpa`; with `header` or `footer` the seconds begin when the log has one. Who watches from outside comes too late where the machine is busy; a timer of
-the process itself does not, and SIGKILL cannot be handled, whoever sends it.
+`python killed.py start 1.25 run -a numpy.sdpa`; with `header` or `footer` the seconds begin when the log has one. Who
+watches from outside comes too late where the machine is busy; a timer of the process itself does not, and SIGKILL cannot be handled, whoever sends it.
 """
 
 import ctypes
