@@ -121,7 +121,7 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Kill, signal and starve runs, and resume them: nothing is lost and nothing is left: `nox -s faults -- --seed 7`."""
+    """Kill, signal and starve runs, and resume them; nothing is lost or left: `nox -s faults -- --seed 7`."""
     install(session, "-e", ".")
     session.run("python", "tests/faults/faults.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
 

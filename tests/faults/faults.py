@@ -106,7 +106,7 @@ class Place:
         before: Callable[[], object] | None = None,
         **streams: Any,
     ) -> "subprocess.Popen[str]":
-        """Begin a run, or go on with it; kill: since when, after how many seconds. before: what the process does first."""
+        """Begin or resume a run; kill: since when, after how many seconds. before: what the process does first."""
         self.temporary.mkdir(parents=True, exist_ok=True)
         words = ["run", *self.asked, "--out", "run", "--baseline", "base.json", "--update-baseline"]
         words += ["--junit", "ci/junit.xml", "-j", "2", *more]
@@ -338,8 +338,14 @@ def streams(place: Place, whole: Whole, words: str) -> list[str]:
     closed = [{">&-": 1, "2>&-": 2}[word] for word in words.split() if word.endswith("&-")]
     with Path("/dev/full").open("w") as nothing:
         given = {name: nothing for word in words.split() for name in full.get(word, ())}
-        code, said = place.run(before=lambda: [os.close(each) for each in closed] if closed else None, **given)
+        code, said = place.run(before=lambda: close(closed), **given)
     return place.differs(whole, code, said)
+
+
+def close(descriptors: Sequence[int]) -> None:
+    """Close what the process was given."""
+    for each in descriptors:
+        os.close(each)
 
 
 def unwritable(place: Place) -> list[str]:
@@ -421,12 +427,12 @@ def trials(whole: Whole, place: Callable[[], Place], kills: int, chance: random.
         row.add(f"{size} bytes", limited(place(), whole, size) if size else no_bytes(place(), whole))
     yield row
     row = Row("full disk")
-    for size in ("100k", "400k", "700k"):
-        found = full_disk(place(), whole, size)
-        if found is None:
+    for disk in ("100k", "400k", "700k"):
+        missed = full_disk(place(), whole, disk)
+        if missed is None:
             tell("  no disk can be mounted here: the file size limit stands for it")
         else:
-            row.add(size, found)
+            row.add(disk, missed)
     yield row
     row = Row("streams full or closed")
     for words in ("2>/dev/full", ">/dev/full", ">/dev/full 2>/dev/full", "2>&-", ">&-", ">&- 2>&-"):

@@ -2,7 +2,8 @@
 The command line, killed by the kernel when it has used so many seconds of the processor.
 
 `python killed.py start 1.25 run -a numpy.sdpa`; with `header` or `footer` the seconds begin when the log has one. Who
-watches from outside comes too late where the machine is busy; a timer of the process itself does not, and SIGKILL cannot be handled, whoever sends it.
+watches from outside comes too late where the machine is busy; a timer of the process itself does not, and SIGKILL
+cannot be handled, whoever sends it.
 """
 
 import ctypes
@@ -45,7 +46,7 @@ def arm_after(kind: str, seconds: float) -> None:
             arm(seconds)
         return found
 
-    RunLog.append = appended  # type: ignore[method-assign]
+    RunLog.append = appended  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":
