@@ -161,6 +161,13 @@ def mutation(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Kill, signal and starve runs, and resume them; nothing is lost or left: `nox -s faults -- --seed 7`."""
+    install(session, "-e", ".")
+    session.run("python", "tests/faults/faults.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def everyday(session: nox.Session) -> None:
     """Write the everyday mistakes in many signatures; `check` names each: `nox -s everyday -- --only fill`."""
     install(session, "-e", ".")

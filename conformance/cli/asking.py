@@ -4,18 +4,21 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from conformance.cli.choice import load_cases
 from conformance.cli.collecting import collect
+from conformance.cli.errors import see_writable_files
 from conformance.cli.folder import open_folder
 from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, cost
 from conformance.cli.progress import Progress
 from conformance.cli.run import chosen_offer, open_replies, rerun_command
 from conformance.cli.words import VERBOSE
+from conformance.disk import write_asked, write_whole
 from conformance.engine.adapters import Subject
 from conformance.engine.job import Limits
 from conformance.engine.judging import Judge, Judged
@@ -25,7 +28,7 @@ from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import Clock, finish
+from conformance.gate.footer import Clock, ending, finish
 from conformance.judge.probing import Portrait, portray
 from conformance.judge.reading import Probe
 from conformance.report import write_reports
@@ -56,12 +59,13 @@ class Sitter:
 
 @dataclass(frozen=True)
 class Asked:
-    """What came back from all subjects, and the gate's answer."""
+    """What came back from all subjects, and the gate's answer; held: the run folder, which is ours until it is left."""
 
     sitters: tuple[Sitter, ...]
     decision: Decision
     folder: Path
     offer: Offer
+    held: ExitStack
 
 
 def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
@@ -71,6 +75,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
     only: names of those among them that are meant; all without dense ones where it is empty.
     """
     clock = Clock()
+    see_writable_files(arguments.json)
     arguments.subject = list(patterns)
     judge = Judge()
     known = load_known(arguments.known, judge.expectation)
@@ -86,36 +91,38 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
 
     limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-    with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
-        cases = load_cases(arguments.paths, arguments.case, TAG)
-        opened = open_folder(arguments, offer, cases)
-        folder = opened.folder
-        session = Session(
-            cases=cases,
-            subjects=offer.subjects,
-            log=opened.log,
-            folder=folder,
-            review=review,
-            judge=judge,
-            replies=replies,
-            rerun=lambda key: rerun_command(key, offer, arguments),
-            plain=lambda: load_cases((), (), None),
-            accepts=known.accepts,
-            closeness=Closeness(reshape=True),
+    with ExitStack() as held:
+        with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
+            cases = load_cases(arguments.paths, arguments.case, TAG)
+            opened = open_folder(arguments, offer, cases)
+            session = Session(
+                cases=cases,
+                subjects=offer.subjects,
+                log=opened.log,
+                folder=opened.folder,
+                review=review,
+                judge=judge,
+                replies=replies,
+                rerun=lambda key: rerun_command(key, offer, arguments),
+                plain=lambda: load_cases((), (), None),
+                accepts=known.accepts,
+                closeness=Closeness(reshape=True),
+            )
+            held.enter_context(ending(session, offer.incomplete))
+            with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
+                progress.plan(session.total)
+                session.watch = Watch(cell=progress.cell, worker=progress.worker)
+                session.run(pool)
+        decision = decide(
+            session.records,
+            [*offer.incomplete, *session.missing],
+            (),
+            known.record(whole=False),
+            not_working=session.not_working,
         )
-        with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
-            progress.plan(session.total)
-            session.watch = Watch(cell=progress.cell, worker=progress.worker)
-            session.run(pool)
-    decision = decide(
-        session.records,
-        [*offer.incomplete, *session.missing],
-        (),
-        known.record(whole=False),
-        not_working=session.not_working,
-    )
-    finish(session, decision, clock)
-    return Asked(tuple(_sitters(offer.subjects, probes, session.records)), decision, folder, offer)
+        footer = finish(session, decision, clock)
+        sitters = tuple(_sitters(offer.subjects, probes, session.records))
+        return Asked(sitters, Decision.recorded(footer), opened.folder, offer, held.pop_all())
 
 
 def collect_probes(arguments: argparse.Namespace) -> int:
@@ -126,12 +133,12 @@ def collect_probes(arguments: argparse.Namespace) -> int:
 
 def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
     """Put what was read off the replies into the run folder, one of them elsewhere too, then write the reports."""
-    for name, text in files.items():
-        (asked.folder / name).write_text(text, encoding="utf-8")
-    write_reports(asked.folder)
+    with asked.held:
+        for name, text in files.items():
+            write_whole(asked.folder / name, text)
+        write_reports(asked.folder)
     if elsewhere is not None:
-        elsewhere.parent.mkdir(parents=True, exist_ok=True)
-        elsewhere.write_text(files[data], encoding="utf-8")
+        write_asked(elsewhere, files[data])
 
 
 def as_json(value: Any) -> str:

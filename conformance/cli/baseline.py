@@ -2,14 +2,15 @@
 
 import argparse
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from conformance.cli.compare import load_baseline, tell
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_writable_files
 from conformance.engine.run import load_run
 from conformance.gate.baseline import side_of_baseline, updated, within
-from conformance.gate.baseline_file import BaselineFile, write_baseline
+from conformance.gate.baseline_file import BaselineFile, text_of, write_baseline
 from conformance.gate.comparison import Comparison, compare, title
 from conformance.gate.side import Side, side_of
 
@@ -37,6 +38,8 @@ class Memory:
             if self.update:
                 raise UsageError("--update-baseline needs --baseline FILE, the file to write")
             return
+        if self.update:
+            see_writable_files(self.path)
         if not self.path.exists():
             if not self.update:
                 raise UsageError(f"there is no baseline {self.path}: write it with --update-baseline")
@@ -62,9 +65,14 @@ class Memory:
             return []
         return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in self._found.rejected]
 
-    def finish(self, *, complete: bool) -> None:
-        """Tell the comparison, and write the baseline where that was asked for."""
-        if self._found is not None:
+    def finish(self, *, complete: bool, again: bool = False) -> None:
+        """
+        Tell the comparison, and write the baseline where that was asked for.
+
+        again: the run had come to its end before. If it had also written its baseline, then its comparison, with what
+        stood there before, is told already and stays.
+        """
+        if self._found is not None and not (again and self._is_written()):
             print(f"Against {self.path}:")
             tell(self._found, self._folder / "comparison")
         if not self.update or self.path is None or self._run is None:
@@ -72,5 +80,15 @@ class Memory:
         if not complete:
             print(f"conformance: {self.path} was not updated: the run is incomplete", file=sys.stderr)
             return
-        write_baseline(self.path, updated(self._old, self._run, whole=self._whole, left_out=self._left_out))
+        write_baseline(self.path, self._new(self._run))
         print(f"Baseline: {self.path}")
+
+    def _new(self, run: Side) -> Mapping[str, Any]:
+        """What is to stand in the file after a run."""
+        return updated(self._old, run, whole=self._whole, left_out=self._left_out)
+
+    def _is_written(self) -> bool:
+        """Whether the file already says what this run shows."""
+        if not self.update or self.path is None or self._run is None or self._old is None:
+            return False
+        return text_of(self._new(self._run)) == self.path.read_text(encoding="utf-8")

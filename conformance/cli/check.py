@@ -6,11 +6,12 @@ from pathlib import Path
 
 from conformance.cli.baseline import Memory
 from conformance.cli.closing import open_page, print_slowest
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.folder import new_folder, point_latest
 from conformance.cli.preflight import calling_of
 from conformance.cli.progress import Progress
 from conformance.cli.words import QUIET
+from conformance.disk import write_asked
 from conformance.engine.watch import Watch
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
 from conformance.own.checking import Checked, Request
@@ -21,7 +22,7 @@ from conformance.own.example import write_example
 from conformance.own.target import parse_target
 from conformance.report import print_summary
 from conformance.report.annotations import run_annotations
-from conformance.report.junit import write_junit
+from conformance.report.junit import junit_xml
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -29,6 +30,7 @@ def check(arguments: argparse.Namespace) -> int:
     try:
         if arguments.example is not None:
             return _example(arguments)
+        see_writable_files(arguments.junit)
         memory = Memory(arguments)
         checked = _judged(arguments, memory)
     except CheckError as error:
@@ -41,8 +43,7 @@ def check(arguments: argparse.Namespace) -> int:
     if arguments.open:
         open_page(checked.run.folder)
     if arguments.junit is not None:
-        arguments.junit.parent.mkdir(parents=True, exist_ok=True)
-        write_junit(checked.run, arguments.junit)
+        write_asked(arguments.junit, junit_xml(checked.run))
     if arguments.annotations:
         for line in run_annotations(checked.run, Path.cwd()):
             print(line)

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.errors import UsageError, absent
+from conformance.cli.errors import UsageError, absent, see_writable_files
 from conformance.cli.folder import new_folder
+from conformance.disk import write_asked
 from conformance.engine.runlog import LOG, RunLogError
 from conformance.gate.baseline import side_of_baseline
 from conformance.gate.baseline_file import BaselineError, BaselineFile, read_baseline
@@ -16,12 +17,13 @@ from conformance.gate.decide import CONFORMS, REJECTED
 from conformance.gate.side import AmbiguousRunError, Side, read_side
 from conformance.report.annotations import comparison_annotations
 from conformance.report.comparison import print_comparison, write_comparison
-from conformance.report.comparison_junit import write_comparison_junit
+from conformance.report.comparison_junit import comparison_junit_xml, write_comparison_junit
 from conformance.report.comparison_page import write_comparison_page
 
 
 def compare(arguments: argparse.Namespace) -> int:
     """Compare what was given, write the page, and return the exit code."""
+    see_writable_files(arguments.junit)
     out = arguments.out or new_folder("compare-")
     found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
     tell_ci(found, arguments)
@@ -49,7 +51,7 @@ def compare_folders(
 def tell_ci(found: Comparison, arguments: argparse.Namespace) -> None:
     """Write JUnit XML to another place, and print workflow commands, where that was asked for."""
     if arguments.junit is not None:
-        write_comparison_junit(found.record(), found.still(), arguments.junit)
+        write_asked(arguments.junit, comparison_junit_xml(found.record(), found.still()))
     if arguments.annotations:
         for line in comparison_annotations(found.record(), Path.cwd()):
             print(line)

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import FULL, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
+from conformance.disk import identity
 from conformance.engine.header import header
-from conformance.engine.runlog import LOG, RunLog, RunLogError
+from conformance.engine.run import graver_cells
+from conformance.engine.runlog import LOG, Record, RunLog, RunLogError, as_logged, read_log
 from conformance.spec.case import Case
+from conformance.spec.counting import are
 
 
 def new_folder(kind: str = "") -> Path:
@@ -23,12 +26,28 @@ def new_folder(kind: str = "") -> Path:
 
 @dataclass(frozen=True)
 class Opened:
-    """An open run folder: its log, the header, and the cells that are judged already where the run is resumed."""
+    """
+    A run folder that is ours: its log is locked until it is closed.
+
+    header: the first record of the log. done: cells that were judged before the run was cut. footer: of a run that came
+    to its end, and lacks files at most.
+    """
 
     folder: Path
     log: RunLog
     header: Mapping[str, Any]
-    done: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    done: Mapping[tuple[str, str], Record] = field(default_factory=dict)
+    footer: Record | None = None
+
+
+def has_ended(arguments: argparse.Namespace) -> bool:
+    """Whether a run that is to be resumed has nothing left to judge."""
+    if not arguments.resume or arguments.out is None:
+        return False
+    try:
+        return read_log(arguments.out / LOG).complete
+    except (RunLogError, OSError):
+        return False  # it is told where the folder is opened
 
 
 def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case], *, left_out: int = 0) -> Opened:
@@ -38,7 +57,9 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     left_out: how many cases are asked only with --thorough.
 
     Raises:
-        UsageError: there is nothing to resume, what was asked has changed since, or a run stands there already.
+        UsageError: there is nothing to resume, what was asked has changed since, a run stands there already, or another
+            process holds it.
+        EnvironmentFault: the disk is full.
     """
     if arguments.resume and arguments.out is None:
         raise UsageError("--resume goes on with a run that was cut: name its folder, such as --out reports/nightly")
@@ -48,32 +69,65 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     first["left_out"] = left_out
     try:
         if arguments.resume:
-            log, records = RunLog.resume(folder / LOG)
-            return Opened(folder, log, first, _done(first, records))
-        folder.mkdir(parents=True, exist_ok=True)
-        log = RunLog.create(folder / LOG)
+            opened = _taken_up(folder, first)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            opened = _begun(folder, RunLog.create(folder / LOG), first)
     except FileExistsError as error:
         raise UsageError(f"{folder} holds a run already: choose another --out, or --resume it") from error
-    except (RunLogError, OSError) as error:
+    except RunLogError as error:
         raise UsageError(str(error)) from error
-    log.append(first)
+    except OSError as error:
+        if error.errno in FULL:
+            raise resumable(error, folder) from error
+        raise UsageError(sentence(error)) from error
+    if not opened.log.locked:
+        print(f"conformance: {folder} lies where files cannot be locked: start no second run there", file=sys.stderr)
     if arguments.out is None:
         point_latest(folder)
+    return opened
+
+
+def _begun(folder: Path, log: RunLog, first: Mapping[str, Any]) -> Opened:
+    try:
+        log.append(first)
+    except BaseException:
+        log.close()
+        raise
     return Opened(folder, log, first)
 
 
-def _done(first: Mapping[str, Any], records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """The cells of a cut run, if it asked what this one asks."""
-    before = records[0] if records else {}
+def _taken_up(folder: Path, first: Mapping[str, Any]) -> Opened:
+    """A run that was cut anywhere; one that had not written its header yet begins."""
+    if not folder.is_dir():
+        raise UsageError(f"nothing to resume: there is no folder {folder}; start the run without --resume")
+    log, records = RunLog.resume(folder / LOG)
+    if not records:
+        return _begun(folder, log, first)
+    try:
+        _see_same(as_logged(first), records[0])
+    except BaseException:
+        log.close()
+        raise
+    done, repeated = graver_cells(records)
+    if repeated:
+        what = f"{are(repeated, 'cell')} in {folder / LOG} more than once"
+        print(f"conformance: two processes wrote it at once: {what}; the graver verdict counts", file=sys.stderr)
+    return Opened(folder, log, first, done, records[-1] if records[-1]["type"] == "footer" else None)
+
+
+def _see_same(first: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """See that a cut run asked what this one asks."""
     for what in ("cases", "subjects", "environments", "judge", "device"):
         if before.get(what) != first[what]:
             raise UsageError(f"cannot resume: the {what} of that run were others; start a new run without --resume")
-    return {(record["case"], record["subject"]): record for record in records if record["type"] == "cell"}
 
 
 def point_latest(folder: Path) -> None:
     """Let reports/latest be the newest run; a link, so that nothing is copied."""
     latest = folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
-        latest.unlink(missing_ok=True)
-        latest.symlink_to(folder.name, target_is_directory=True)
+        link = latest.with_name(f".latest.{identity()}.part")
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name, target_is_directory=True)
+        link.replace(latest)

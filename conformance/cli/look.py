@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from conformance import places
 from conformance.cli.choice import load_cases
@@ -10,8 +11,11 @@ from conformance.cli.errors import UsageError, see_run
 from conformance.cli.offer import make_offer
 from conformance.engine.adapters import read_adapters
 from conformance.engine.environments import install_command
-from conformance.gate.decide import CONFORMS, USAGE
+from conformance.engine.run import graver_cells, log_of
+from conformance.engine.runlog import Log, RunLog, read_log
+from conformance.gate.decide import CONFORMS, USAGE, Decision, decide
 from conformance.gate.formats import schema_text
+from conformance.gate.verdict_file import write_verdict
 from conformance.judge.power import has_power
 from conformance.report import RunLogError, print_summary, write_reports
 from conformance.report.adapter_table import table
@@ -75,11 +79,22 @@ def schema(arguments: argparse.Namespace) -> int:
     return CONFORMS
 
 
+def _write_verdict(folder: Path, log: Log) -> None:
+    """What the footer says that was decided; a run without one was cut."""
+    cells, _ = graver_cells(log.records)
+    decided = Decision.recorded(log.records[-1]) if log.complete else None
+    write_verdict(folder, decided or decide(cells.values(), (), (), {}, interrupted=True), cells.values())
+
+
 def report(arguments: argparse.Namespace) -> int:
-    """Write a run folder's reports again from its log."""
-    see_run(arguments.folder)
+    """Write every file of a run folder again from its log."""
+    folder: Path = arguments.folder
+    see_run(folder)
     try:
-        print_summary(write_reports(arguments.folder), sys.stdout)
+        with RunLog.hold(log_of(folder)) as log:
+            judged = write_reports(folder)
+            _write_verdict(folder, read_log(log.path))
     except RunLogError as error:
         raise UsageError(str(error)) from error
+    print_summary(judged, sys.stdout)
     return CONFORMS

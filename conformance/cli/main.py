@@ -7,9 +7,11 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import EnvironmentFault, UsageError, is_fault, sentence
 from conformance.cli.parser import build_parser
-from conformance.gate.decide import INTERNAL, INTERRUPTED, USAGE
+from conformance.cli.signals import ended_by_signals
+from conformance.cli.streams import steady_streams
+from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, USAGE
 from conformance.spec.mistakes import CaseFileErrors
 
 
@@ -22,10 +24,18 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (docs/exit-codes.md)."""
-    parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:
-        importlib.import_module("conformance.cli.completion").answer(parser)
-    arguments = parser.parse_args(argv)
+    with steady_streams() as (out, _), ended_by_signals():
+        parser = build_parser()
+        if "_ARGCOMPLETE" in os.environ:
+            importlib.import_module("conformance.cli.completion").answer(parser)
+        arguments = parser.parse_args(argv)
+        code = _ended(arguments)
+        out.flush()
+        return _told(code, out.fault, arguments)
+
+
+def _ended(arguments: argparse.Namespace) -> int:
+    """Run the command; whatever ends it, an exit code."""
     try:
         return int(_function(arguments.command)(arguments))
     except CaseFileErrors as error:
@@ -36,14 +46,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"conformance: {error}", file=sys.stderr)
         return USAGE
-    except KeyboardInterrupt:
-        print("conformance: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"conformance: {error if error.args else 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of stdout has gone (`| head`): nothing is left to say, also not at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return INTERRUPTED
-    except Exception:  # noqa: BLE001 - the last resort: a bug of ours must not look like a verdict
+    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours must not look like a verdict
+        _report(error)
+        return INTERNAL
+
+
+def _report(error: Exception) -> None:
+    """Say what ended the command: a fault of the environment in a sentence, one of ours with all that is known."""
+    if isinstance(error, EnvironmentFault):
+        print(f"conformance: {error}", file=sys.stderr)
+    elif isinstance(error, OSError) and is_fault(error):
+        print(f"conformance: {sentence(error)}", file=sys.stderr)
+    else:
         traceback.print_exc()
         print("conformance: internal error: please report it with the text above", file=sys.stderr)
-        return INTERNAL
+
+
+def _told(code: int, fault: OSError | None, arguments: argparse.Namespace) -> int:
+    """
+    The exit code where stdout may be lost.
+
+    What a command keeps in a folder is found, whether it was told or not; what it only prints is not. Of a pipe whose
+    reader has gone (`| head`) nothing was lost that anybody wanted.
+    """
+    if fault is None or isinstance(fault, BrokenPipeError):
+        return code
+    print(f"conformance: standard output cannot be written: {sentence(fault)}", file=sys.stderr)
+    return INTERNAL if code == CONFORMS and not hasattr(arguments, "out") else code

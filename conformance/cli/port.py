@@ -8,6 +8,7 @@ from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.probe import pictured, portraits
+from conformance.disk import write_whole
 from conformance.engine.adapters import Subject
 from conformance.engine.run import load_run
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED
@@ -65,7 +66,7 @@ def _code(arguments: argparse.Namespace) -> int:
             print(f"# ---- {name} ----\n{text}")
         else:
             arguments.out.mkdir(parents=True, exist_ok=True)
-            (arguments.out / name).write_text(text, encoding="utf-8")
+            write_whole(arguments.out / name, text)
             print(f"Written: {arguments.out / name}")
     return CONFORMS
 

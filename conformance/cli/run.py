@@ -1,10 +1,11 @@
 """`conformance run` and `conformance smoke`: judge, decide, report."""
 
 import argparse
-import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 from conformance import places
@@ -12,12 +13,14 @@ from conformance.cli.baseline import Memory
 from conformance.cli.choice import Choice, case_root, choose_cases, leaves_nothing_out, load_cases
 from conformance.cli.closing import open_page, print_slowest
 from conformance.cli.collecting import collect
-from conformance.cli.folder import open_folder
+from conformance.cli.errors import UsageError, is_fault, resumable, see_writable_files
+from conformance.cli.folder import Opened, has_ended, open_folder
 from conformance.cli.known import load_known
 from conformance.cli.offer import Offer, by_default, cost, make_offer
 from conformance.cli.progress import Progress
 from conformance.cli.rejected import last_rejected, of_subjects
 from conformance.cli.words import QUIET, VERBOSE
+from conformance.disk import write_asked
 from conformance.engine.job import Limits
 from conformance.engine.judging import Judge
 from conformance.engine.plan import plan_workers
@@ -25,19 +28,21 @@ from conformance.engine.pool import Pool
 from conformance.engine.records import Key
 from conformance.engine.reply_cache import ReplyCache
 from conformance.engine.result_cache import ResultCache
+from conformance.engine.runlog import Record
 from conformance.engine.selection import adapter_file
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.engine.worker_results import WorkerResults
 from conformance.gate.decide import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
-from conformance.gate.footer import Clock, finish
+from conformance.gate.footer import Clock, ending, finish
 from conformance.gate.known import Known
 from conformance.gate.verdict_file import write_verdict
 from conformance.judge.verdict import is_green
 from conformance.report import print_summary, write_reports
 from conformance.report.annotations import run_annotations
-from conformance.report.junit import write_junit
+from conformance.report.junit import junit_xml
 from conformance.spec.case import Case
+from conformance.spec.harmless import harmless
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,33 +50,43 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.collect_only:
         return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
+    see_writable_files(arguments.junit)
     memory = Memory(arguments)
     judge = Judge()
     known = load_known(arguments.known, judge.expectation)
-    with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
-        offer = chosen_offer(arguments)
-        plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-        limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
-        with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
-            choice = choose_cases(arguments)
-            session = _begin(arguments, offer, known, choice, judge, replies)
-            try:
-                stopped = _judge(session, pool, progress, arguments)
-            except KeyboardInterrupt:
-                return _interrupted(session, offer)
-    return _decided(arguments, session, offer, known, memory, clock, choice, stopped=stopped)
+    with ExitStack() as held:
+        with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
+            offer = chosen_offer(arguments)
+            plans = [] if has_ended(arguments) else sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+            limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
+            with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
+                choice = choose_cases(arguments)
+                opened = open_folder(arguments, offer, choice.cases, left_out=len(choice.left_out))
+                session = _begin(arguments, offer, known, choice, opened, judge, replies)
+                held.enter_context(_resumable(session, offer))
+                if opened.footer is not None:
+                    print("conformance: the run had come to its end; its files are written again", file=sys.stderr)
+                    session.records.extend(session.done.values())
+                    stopped = bool(opened.footer.get("stopped"))
+                else:
+                    stopped = _judge(session, pool, progress, arguments)
+        return _decided(arguments, session, offer, known, memory, clock, choice, opened.footer, stopped=stopped)
 
 
 def _begin(
-    arguments: argparse.Namespace, offer: Offer, known: Known, choice: Choice, judge: Judge, replies: ReplyCache
+    arguments: argparse.Namespace,
+    offer: Offer,
+    known: Known,
+    choice: Choice,
+    opened: Opened,
+    judge: Judge,
+    replies: ReplyCache,
 ) -> Session:
-    """Open the run folder; what was judged before in a run that is resumed counts."""
-    cases = choice.cases
-    opened = open_folder(arguments, offer, cases, left_out=len(choice.left_out))
+    """What was judged before in a run that is resumed counts."""
     for record in opened.done.values():
         known.restore(record)
     return Session(
-        cases=cases,
+        cases=choice.cases,
         subjects=offer.subjects,
         log=opened.log,
         folder=opened.folder,
@@ -103,6 +118,26 @@ def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
     return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
 
 
+@contextmanager
+def _resumable(session: Session, offer: Offer) -> Iterator[None]:
+    """
+    Hold the run folder until everything is written; whatever ends the run before, its message says how to go on.
+
+    Raises:
+        KeyboardInterrupt, EnvironmentFault: with that message.
+    """
+    again = f"go on with --out {shlex.quote(str(session.folder))} --resume"
+    try:
+        with ending(session, offer.incomplete):
+            yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {again}") from None
+    except OSError as error:
+        if not is_fault(error):
+            raise
+        raise resumable(error, session.folder) from error
+
+
 def _decided(
     arguments: argparse.Namespace,
     session: Session,
@@ -111,28 +146,34 @@ def _decided(
     memory: Memory,
     clock: Clock,
     choice: Choice,
+    footer: Record | None,
     *,
     stopped: bool,
 ) -> int:
-    """Decide, write the reports, tell the run, and return the exit code."""
+    """Decide, unless the footer of the log says what was decided; write the reports, tell the run; the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
     against = memory.problems(session.folder, whole=whole, left_out=choice.left_out)
     every = whole and not choice.left_out  # an entry may match only in cases that were left out
-    decision = decide(
-        session.records,
-        [*offer.incomplete, *session.missing],
-        [*known.problems(whole=every), *against, *session.contradicted],
-        known.record(whole=every),
-        not_working=session.not_working,
-        stopped=stopped,
-    )
-    finish(session, decision, clock)
+    if footer is None:
+        decided = decide(
+            session.records,
+            [*offer.incomplete, *session.missing],
+            [*known.problems(whole=every), *against, *session.contradicted],
+            known.record(whole=every),
+            not_working=session.not_working,
+            stopped=stopped,
+        )
+        decision = Decision.recorded(finish(session, decided, clock, stopped=stopped))
+    else:
+        decision = Decision.recorded(footer)
+        _see_decided(against, decision, session.folder)
+        write_verdict(session.folder, decision, session.records)
     code = _told(decision, session, arguments)
-    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped)
+    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
     return code
 
 
-@contextlib.contextmanager
+@contextmanager
 def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
     """What earlier runs know; nothing with --no-cache."""
     if arguments.no_cache:
@@ -142,6 +183,21 @@ def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
         yield ReplyCache(cache, places.adapters())
     if cache.fault:
         print(f"conformance: {cache.fault}", file=sys.stderr)
+
+
+def _see_decided(against: Sequence[str], decision: Decision, folder: Path) -> None:
+    """
+    See that a run that came to its end was held against the same baseline.
+
+    Raises:
+        UsageError: it was not.
+    """
+    new = [problem for problem in map(harmless, against) if problem not in decision.problems]
+    if new:
+        raise UsageError(
+            f"{folder} was decided without that baseline, which rejects it: {new[0]}; compare them with "
+            "conformance compare"
+        )
 
 
 def narrowed(arguments: argparse.Namespace) -> bool:
@@ -155,14 +211,6 @@ def chosen_offer(arguments: argparse.Namespace) -> Offer:
     if arguments.last_failed:
         return of_subjects(offer, last_rejected())
     return offer if leaves_nothing_out(arguments) else by_default(offer, arguments.subject)
-
-
-def _interrupted(session: Session, offer: Offer) -> int:
-    """Say so, also in verdict.json; without a footer the log can be resumed."""
-    decision = decide(session.records, offer.incomplete, (), {}, interrupted=True)
-    write_verdict(session.folder, decision, session.records)
-    print(f"conformance: interrupted; go on with --out {shlex.quote(str(session.folder))} --resume", file=sys.stderr)
-    return decision.exit_code
 
 
 def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse.Namespace) -> bool:
@@ -185,8 +233,7 @@ def _told(decision: Decision, session: Session, arguments: argparse.Namespace) -
     folder = session.folder
     judged = write_reports(folder)
     if arguments.junit is not None:
-        arguments.junit.parent.mkdir(parents=True, exist_ok=True)
-        write_junit(judged, arguments.junit)
+        write_asked(arguments.junit, junit_xml(judged))
     print_slowest(session.records, arguments.durations)
     print_summary(judged, sys.stdout, brief=arguments.level == QUIET)
     if arguments.open:

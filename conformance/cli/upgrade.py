@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.cli import provisioning
 from conformance.cli.compare import compare_folders, tell_ci
-from conformance.cli.errors import UsageError
+from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.folder import new_folder
 from conformance.cli.parser import build_parser
 from conformance.cli.run import Again, one_cell, run
@@ -27,6 +27,7 @@ SHOWN = 8
 
 def upgrade(arguments: argparse.Namespace) -> int:
     """Judge before and after, write the page, and return the exit code."""
+    see_writable_files(arguments.junit)
     python, locked = provisioning.maker(arguments)
     try:
         sides = read_pins(arguments.pins, arguments.both, locked)

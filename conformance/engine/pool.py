@@ -7,11 +7,11 @@ All workers of a run: at most so many alive, started before there is work for th
 """
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from conformance.disk import scratch
 from conformance.engine.job import Limits, Report
 from conformance.engine.lane import Hooks, Lane
 from conformance.engine.plan import WorkerPlan
@@ -33,7 +33,7 @@ class Pool:
         self._workers = workers
         self._waits = waits
         self._lanes = [Lane(plan, limits or Limits(), self._launch) for plan in plans]
-        self._folder = tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True)
+        self._folder = scratch()
         self._home = Path(self._folder.name) / "home"
         self._launched: list[Process] = []
 
@@ -84,7 +84,11 @@ class Pool:
         self._folder.cleanup()
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

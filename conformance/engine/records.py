@@ -314,6 +314,7 @@ class Footer(_Record):
     finished: str = ""
     exit_code: StrictInt
     complete: StrictBool
+    counts: Mapping[str, StrictInt] = {}
     gate: Gate
     timing: Mapping[str, Number] = {}
     replies: Mapping[str, StrictInt] = {}

@@ -1,12 +1,13 @@
 """
 A run folder that was read.
 
-The log is the truth and is believed only where it is whole: a line that is cut, a cell that stands twice, a schema,
-record type or verdict that is not known is refused, with file and line. Only the footer may be absent: then the run
-was cut, loads as incomplete, and nothing calls it green.
+The log is the truth and is believed only where it is whole: a line that is cut, a schema, record type or verdict that
+is not known is refused, with file and line. Only the footer may be absent, or something may follow it: then the run was
+cut, loads as incomplete, and nothing calls it green. A log that two processes wrote at once, as earlier releases
+could, has cells twice: the graver verdict counts, and `repeated` says which.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from conformance.engine.records import Case, Cell, Diagnosis, Footer, Header, Key, Subject, Worker
 from conformance.engine.runlog import LOG, Record, RunLogError, read_log
-from conformance.judge.verdict import is_green
+from conformance.judge.verdict import graver, is_green
 from conformance.spec.texts import shown
 from conformance.spec.wording import faults
 
@@ -33,6 +34,7 @@ class Run:
     cells: Mapping[Key, Cell]
     footer: Footer | None
     diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    repeated: frozenset[Key] = frozenset()
 
     @property
     def complete(self) -> bool:
@@ -42,14 +44,13 @@ class Run:
     @property
     def conforms(self) -> bool:
         """Whether the gate said so; a run without a footer never does."""
-        return self.footer is not None and self.footer.gate.conforms
+        return self.footer is not None and self.footer.gate.conforms and not self.rejected
 
     @cached_property
     def rejected(self) -> frozenset[Key]:
         """The cells that the gate does not accept; of a cut run, those that no gate could."""
-        if self.footer is not None:
-            return self.footer.gate.rejected
-        return frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
+        red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
+        return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
     def asked(self, subject: Subject) -> tuple[Case, ...]:
         """The cases of the subject's operators, in the order of the header."""
@@ -67,6 +68,19 @@ class Run:
         return frozenset(key for key in owed if key not in self.cells)
 
 
+def log_of(folder: Path) -> Path:
+    """
+    The log of a run folder.
+
+    Raises:
+        RunLogError: there is none.
+    """
+    path = folder / LOG
+    if not path.is_file():
+        raise RunLogError(f"{path}: no run log here; a run folder is what `conformance run` writes")
+    return path
+
+
 def load_run(folder: Path, *, whole: bool = True) -> Run:
     """
     Read the log of a run folder.
@@ -76,9 +90,7 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
     Raises:
         RunLogError: there is none, or it cannot be believed.
     """
-    path = folder / LOG
-    if not path.is_file():
-        raise RunLogError(f"{path}: no run log here; a run folder is what `conformance run` writes")
+    path = log_of(folder)
     log = read_log(path)
     if whole and log.length < path.stat().st_size:
         where = f"{path}:{len(log.records) + 1}"
@@ -92,15 +104,19 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     cells: dict[Key, Cell] = {}
     diagnoses: dict[str, Diagnosis] = {}
     named: list[tuple[str, str, Key]] = []
+    repeated: set[Key] = set()
     footer: Footer | None = None
     for where, record in records:
-        if footer is not None:
-            raise RunLogError(f"{where}: a record after the footer")
+        footer = None  # what is followed by something was not the end
         match record["type"]:
             case "worker":
                 workers.append(_read(Worker, where, record))
             case "cell":
-                _add(cells, _read(Cell, where, {**record, "record": record}), header, where)
+                cell = _named(_read(Cell, where, {**record, "record": record}), header, where)
+                if cell.key in cells:
+                    repeated.add(cell.key)
+                if cell.key not in cells or graver(cells[cell.key].record, record):
+                    cells[cell.key] = cell
             case "diagnosis":
                 diagnosis = _read(Diagnosis, where, record)
                 diagnoses[diagnosis.subject] = diagnosis
@@ -111,7 +127,7 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     for where, what, (case, subject) in named:
         if (case, subject) not in cells:
             raise RunLogError(f"{where}: the {what} names {shown(case)} on {shown(subject)}, which has no verdict here")
-    return Run(folder, header, tuple(workers), cells, footer, diagnoses)
+    return Run(folder, header, tuple(workers), cells, footer, diagnoses, frozenset(repeated))
 
 
 def _told(diagnosis: Diagnosis) -> Iterator[str]:
@@ -121,14 +137,27 @@ def _told(diagnosis: Diagnosis) -> Iterator[str]:
     yield from (case for lost in diagnosis.errors for case in lost.cells)
 
 
-def _add(cells: dict[Key, Cell], cell: Cell, header: Header, where: str) -> None:
-    if cell.key in cells:
-        raise RunLogError(f"{where}: a second verdict for {cell.case} on {cell.subject}")
+def graver_cells(records: Iterable[Record]) -> tuple[dict[Key, Record], int]:
+    """Cells by their place, the graver record where one stands twice, and of how many that is so."""
+    found: dict[Key, Record] = {}
+    repeated = set()
+    for record in records:
+        if record["type"] != "cell":
+            continue
+        key = (record["case"], record["subject"])
+        if key in found:
+            repeated.add(key)
+        if key not in found or graver(found[key], record):
+            found[key] = record
+    return found, len(repeated)
+
+
+def _named(cell: Cell, header: Header, where: str) -> Cell:
     if cell.case not in header.cases:
         raise RunLogError(f"{where}: the header does not name the case {shown(cell.case)}")
     if cell.subject not in header.subjects:
         raise RunLogError(f"{where}: the header does not name the subject {shown(cell.subject)}")
-    cells[cell.key] = cell
+    return cell
 
 
 def _read(kind: type[AnyRecord], where: str, record: Record) -> AnyRecord:

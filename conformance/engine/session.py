@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from conformance.disk import write_whole
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls, RefusedCall
@@ -127,6 +128,8 @@ class Session:
         try:
             self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self._recalled))
         except KeyboardInterrupt:
+            for served in self._served:  # what passes so far is asked again, and looked at again, when it is resumed
+                served.look.held = [held for held in served.look.held if held.red]
             self._settle_all()
             raise
         except StopRun:
@@ -208,8 +211,7 @@ class Session:
 
     def _say_diagnosis(self, records: Iterable[Record]) -> None:
         for record in records:
-            self._diagnoses.append(record)
-            self.log.append(record)
+            self._diagnoses.append(self.log.append(record))
 
     def _remember(self) -> None:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
@@ -235,10 +237,10 @@ class Session:
                 self._diagnosing.recall(name, case, found)
 
     def _started(self, started: Started) -> None:
-        self.log.append({"type": "worker", **started.record()})
+        record = self.log.append({"type": "worker", **started.record()})
         self.replies.greet(started)
         if started.status == "failed":
-            self.failures[started.plan.name] = started.reason
+            self.failures[started.plan.name] = record["reason"]
         for name in started.plan.subjects:
             self._versions[name] = started.hello.get("versions", {})
             self._machines[name] = Machine.of(started.hello.get("evidence", {}))
@@ -409,18 +411,20 @@ class Session:
         record["tensors"] = f"tensors/{self._tensors:05d}.npz"
         path = self.folder / record["tensors"]
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(archive)
+        write_whole(path, archive)
 
     def _record(self, key: Key, about: Mapping[str, Any]) -> None:
         case, subject = key
         record: Record = {"type": "cell", "case": case, "subject": subject, **about}
         if record["verdict"] != "pass":
             record["rerun"] = self.rerun(key)
-        self._write(record)
+        record = self._write(record)
         if self.watch.stop(record):
             raise StopRun(subject)
 
-    def _write(self, record: Record) -> None:
-        self.log.append(record)
+    def _write(self, record: Record) -> Record:
+        """Log a cell, and tell it; the record as it was logged."""
+        record = self.log.append(record)
         self.records.append(record)
         self.watch.cell(record)
+        return record

@@ -127,7 +127,7 @@ def _entry(cell: Observed) -> dict[str, Any]:
         "error": cell.error,
         "root": cell.root,
         "uncalibrated": cell.uncalibrated,
-        "looked": cell.looked,
+        "looked": cell.looked and cell.conforms,  # which failures were looked at depends on where a run was cut
         "budget": _rounded(cell.budget),
         "bits": cell.bits,
     }

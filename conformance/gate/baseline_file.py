@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.bridge.values import strict_json
+from conformance.disk import write_asked
 from conformance.judge.verdict import Verdict
 
 SCHEMA = 1
@@ -130,7 +131,4 @@ def _lines(mapping: Mapping[str, Any], indent: int) -> list[str]:
 
 def write_baseline(path: Path, content: Mapping[str, Any]) -> None:
     """Write a baseline, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_name(f"{path.name}.new")
-    whole.write_text(text_of(content), encoding="utf-8", newline="\n")
-    whole.replace(path)
+    write_asked(path, text_of(content))

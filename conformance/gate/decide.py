@@ -7,9 +7,9 @@ Green is pass, dialect, unsupported, an inconclusive cell marked uncalibrated, a
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
-from conformance.judge.verdict import is_green
+from conformance.judge.verdict import GRAVITY, is_green
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
 PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)
@@ -35,6 +35,20 @@ class Decision:
     incomplete: tuple[str, ...] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
     not_working: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def recorded(cls, footer: Mapping[str, Any]) -> Self:
+        """The decision that the footer of a run log holds."""
+        gate = footer["gate"]
+        return cls(
+            footer["exit_code"],
+            footer.get("counts", {}),
+            tuple((case, subject) for case, subject in gate.get("rejected", ())),
+            tuple(gate.get("problems", ())),
+            tuple(gate.get("incomplete", ())),
+            gate.get("known", {}),
+            gate.get("not_working", {}),
+        )
 
     @property
     def conforms(self) -> bool:
@@ -84,6 +98,8 @@ def decide(
         NOTHING: not any(counts.get(verdict) for verdict in JUDGED),
     }
     code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
+    counts = {verdict: counts[verdict] for verdict in GRAVITY if verdict in counts}
+    rejected.sort()  # workers answer in any order
     return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), incomplete, known, not_working)
 
 

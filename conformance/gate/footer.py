@@ -1,12 +1,15 @@
 """The end of a run: its last record, what it came to and what it took, and verdict.json."""
 
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from conformance.engine.header import utc_now
+from conformance.engine.runlog import Record
 from conformance.engine.session import Session
-from conformance.gate.decide import INCOMPLETE, Decision
+from conformance.gate.decide import INCOMPLETE, Decision, decide
 from conformance.gate.verdict_file import write_verdict
 
 
@@ -22,11 +25,34 @@ class Clock:
         return {"wall": time.monotonic() - self.wall, "cpu": time.process_time() - self.cpu}
 
 
-def finish(session: Session, decision: Decision, clock: Clock) -> None:
-    """End the log with its footer, and write verdict.json beside it."""
-    session.log.append(_footer(session, decision, clock))
-    session.log.close()
-    write_verdict(session.folder, decision, session.records)
+@contextmanager
+def ending(session: Session, incomplete: Sequence[str] = ()) -> Iterator[None]:
+    """
+    Hold the log until everything is written; where it is interrupted before, verdict.json says so.
+
+    incomplete: what is missing besides, in sentences.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        decision = decide(session.records, incomplete, (), {}, interrupted=True)
+        if session.log.footer is not None:  # only reports are missing
+            decision = Decision.recorded(session.log.footer)
+        write_verdict(session.folder, decision, session.records)
+        raise
+    finally:
+        session.log.close()
+
+
+def finish(session: Session, decision: Decision, clock: Clock, *, stopped: bool = False) -> Record:
+    """
+    End the log with its footer, write verdict.json beside it, and give the footer back; the log stays open.
+
+    stopped: -x ended the run.
+    """
+    footer = session.log.append(_footer(session, decision, clock) | ({"stopped": True} if stopped else {}))
+    write_verdict(session.folder, Decision.recorded(footer), session.records)
+    return footer
 
 
 def _footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]:

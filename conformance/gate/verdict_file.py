@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bridge.values import plain
+from conformance.disk import write_whole
 from conformance.gate.decide import INCOMPLETE, Decision
 from conformance.judge.verdict import CONFORMING
 
@@ -37,4 +38,4 @@ def write_verdict(folder: Path, decision: Decision, records: Iterable[Mapping[st
     """Write verdict.json into a run folder."""
     content = plain(verdict(folder.name, decision, records))
     text = json.dumps(content, indent=2, allow_nan=False)
-    (folder / "verdict.json").write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / "verdict.json", text + "\n")

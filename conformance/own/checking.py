@@ -15,12 +15,12 @@ from conformance.engine.header import header
 from conformance.engine.job import Limits
 from conformance.engine.judging import Judged
 from conformance.engine.pool import Pool
-from conformance.engine.runlog import LOG, RunLog
+from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
 from conformance.engine.watch import StopRun, Watch
 from conformance.gate.decide import Decision, decide
-from conformance.gate.footer import Clock, finish
+from conformance.gate.footer import Clock, ending, finish
 from conformance.gate.known import Known
 from conformance.judge.verdict import is_green
 from conformance.own.alternatives import Alternatives
@@ -153,6 +153,8 @@ def check(request: Request, folder: Path, watch: Watch, against: Against = lambd
         log = RunLog.create(folder / LOG)
     except FileExistsError as error:  # another check has begun there meanwhile
         raise CheckError(HELD.format(folder)) from error
+    except RunLogError as error:
+        raise CheckError(str(error)) from error
     log.append(header(folder.name, request.command, "cpu", chosen, subjects, {"default": our_own()}))
     alternatives = Alternatives()
     session = Session(
@@ -166,6 +168,21 @@ def check(request: Request, folder: Path, watch: Watch, against: Against = lambd
         watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
+    with ending(session):
+        return _finished(request, session, begun, alternatives, clock, watch, against)
+
+
+def _finished(
+    request: Request,
+    session: Session,
+    begun: "_Begun",
+    alternatives: Alternatives,
+    clock: Clock,
+    watch: Watch,
+    against: Against,
+) -> Checked:
+    """Judge every case, decide, and write the reports."""
+    subjects = begun.subjects
     watch.total(session.total)
     limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
     stopped = False
@@ -181,7 +198,7 @@ def check(request: Request, folder: Path, watch: Watch, against: Against = lambd
         session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
     )
     finish(session, decision, clock)
-    run = write_reports(folder)
+    run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
     notes = (*begun.notes, *varying_notes(begun.varies, named), *unsettled, *alternatives.notes())

@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from conformance import places
+from conformance.disk import scratch
 from conformance.own.errors import CheckError
 from conformance.own.signature import FRAMEWORKS, LAYOUTS, MaskForm, Signature
 from conformance.own.target import Target
@@ -82,8 +82,8 @@ def preflight(target: Target, calling: Calling, timeout: float) -> Signature:
 
 
 def _asked(request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="conformance-preflight-") as scratch:
-        path = Path(scratch) / "answer.json"
+    with scratch() as folder:
+        path = Path(folder) / "answer.json"
         command = [sys.executable, "-c", _START.format(root=str(places.package())), str(path)]
         try:
             done = subprocess.run(

@@ -1,10 +1,10 @@
 """What is settled about a NumPy function before it is judged: its arithmetic, and the decisions that are observed."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.own.adapter_text import ADAPTER, DECLARED, DOOR, FUNCTION, LAYER, adapter_text, function_text
 from conformance.own.calibration import calibrated, evident_cause, fallback, profiles_named
@@ -56,7 +56,7 @@ def settle(
     """Ask the function plain cases and those without consensus, and settle what it is judged under."""
     said = meant(profile, CANDIDATES) if profile else {}
     before = Settled(signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, Observed({}))
-    with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
+    with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target))
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
     cause = evident_cause(answers, declared.dialect, PROFILES[said.get(BASIS, ordinary(BASIS))](BASIS))

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from conformance.disk import write_whole
 from conformance.own.api import check
 from conformance.own.errors import CheckError
 from conformance.own.outcomes import Outcome
@@ -29,9 +30,7 @@ def judged_once(
         fcntl.flock(lock, fcntl.LOCK_EX)  # falls with the process, so that another takes over where one dies
         if not told.exists():
             found = _judge(folder, function, ids, options)
-            part = told.with_suffix(".part")
-            part.write_text(json.dumps({case: asdict(each) for case, each in found.items()}), encoding="utf-8")
-            part.replace(told)
+            write_whole(told, json.dumps({case: asdict(each) for case, each in found.items()}))
     return {case: Outcome(**each) for case, each in json.loads(told.read_text(encoding="utf-8")).items()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from conformance.engine.run import Run
 from conformance.report.comparison import example, heading
-from conformance.report.conclusion import gate_notes
+from conformance.report.conclusion import LOG_NOTE, gate_notes
 from conformance.report.findings import findings
 from conformance.spec.counting import counted
 
@@ -29,7 +29,7 @@ def run_annotations(run: Run, root: Path) -> Iterator[str]:
         said = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.said}.{fix}{rerun}"
         yield command("error", said, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
-        yield command("error", text, kind)
+        yield command("warning" if kind == LOG_NOTE else "error", text, kind)
 
 
 def comparison_annotations(record: Mapping[str, Any], root: Path) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import IO, Any
 from rich.text import Text
 
 from conformance.bridge.values import plain as json_values
+from conformance.disk import write_whole
 from conformance.report.numbers import budget_text
 from conformance.report.summary import block, code, words
 from conformance.report.terminal import plain, plain_console
@@ -27,9 +28,8 @@ def write_comparison(record: Record, folder: Path) -> None:
     """Write comparison.json and summary.md into `folder`, which is made where it is absent."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(json_values(dict(record)), indent=1, allow_nan=False)
-    (folder / NAME).write_text(text + "\n", encoding="utf-8")
-    lines = "\n".join(comparison_summary(record)) + "\n"
-    (folder / "summary.md").write_text(lines.encode("utf-8", "replace").decode(), encoding="utf-8", newline="\n")
+    write_whole(folder / NAME, text + "\n")
+    write_whole(folder / "summary.md", "\n".join(comparison_summary(record)) + "\n")
 
 
 def print_comparison(record: Record, stream: IO[str], folder: Path | None = None, about: Iterable[str] = ()) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from conformance.disk import write_whole
 from conformance.report.comparison import heading, sides
 from conformance.report.junit import BROKEN, add_properties, case_of, count, legal, say, sum_up
 
@@ -22,13 +23,17 @@ PUT_UP_WITH = ("support_lost", "accepted", "deleted", "case_changed", "judge_cha
 
 def write_comparison_junit(record: Record, still: Iterable[Record], path: Path) -> None:
     """
-    Write JUnit XML to `path`, whose folder is made where it is absent.
+    Write JUnit XML to `path`.
 
     record: the content of comparison.json. still: the cells that show the same on both sides, which it only counts,
     each with `case`, `subject`, `source`, `verdict` and `red`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(ET.tostring(comparison_junit(record, still), encoding="utf-8", xml_declaration=True))
+    write_whole(path, comparison_junit_xml(record, still))
+
+
+def comparison_junit_xml(record: Record, still: Iterable[Record]) -> bytes:
+    """The comparison as a file of JUnit XML; the arguments are those of `write_comparison_junit`."""
+    return bytes(ET.tostring(comparison_junit(record, still), encoding="utf-8", xml_declaration=True))
 
 
 def comparison_junit(record: Record, still: Iterable[Record]) -> ET.Element:

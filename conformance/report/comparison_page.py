@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from conformance import __version__
 from conformance.bridge.values import plain
+from conformance.disk import write_whole
 from conformance.report.comparison import heading
 from conformance.report.frame import asset, environment, policy, script_of
 from conformance.report.html import NAME, SYMBOLS
@@ -20,7 +21,7 @@ Record = Mapping[str, Any]
 def write_comparison_page(record: Record, folder: Path) -> Path:
     """Write index.html into `folder`; returns its path."""
     path = folder / NAME
-    path.write_text(comparison_page(record), encoding="utf-8", newline="\n")
+    write_whole(path, comparison_page(record))
     return path
 
 

@@ -27,6 +27,10 @@ class SubjectLine:
     worst: float | None
 
 
+LOG_NOTE = "run log"
+"""The kind of a note that is about the log and held against nobody."""
+
+
 def headline(run: Run) -> str:
     """Say in one sentence whether the run conforms, and what stands against it."""
     against = ", ".join(_against(run))
@@ -83,7 +87,20 @@ def replies_note(run: Run) -> str:
 
 
 def gate_notes(run: Run) -> list[tuple[str, str]]:
-    """What the gate holds against the run besides verdicts: (kind, text)."""
+    """What the gate holds against the run besides verdicts, and what is wrong with its log: (kind, text)."""
+    return [*_log_notes(run), *_held_against(run)]
+
+
+def _log_notes(run: Run) -> list[tuple[str, str]]:
+    if not run.repeated:
+        return []
+    case, subject = min(run.repeated)
+    first = f"{case} on {subject}"
+    said = f"{are(len(run.repeated), 'cell')} in the log more than once, first {first}: the graver verdict counts"
+    return [(LOG_NOTE, f"two processes wrote this run at once: {said}")]
+
+
+def _held_against(run: Run) -> list[tuple[str, str]]:
     if run.footer is None:
         return []
     gate = run.footer.gate

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from conformance import __version__
 from conformance.bridge.values import strict_json
+from conformance.disk import write_whole
 from conformance.engine.records import Cell, Key
 from conformance.engine.run import Run
 from conformance.engine.runlog import RunLogError
@@ -66,7 +67,7 @@ MEANINGS = {
 
 def write_page(run: Run) -> None:
     """Write index.html into the run folder."""
-    (run.folder / NAME).write_text(page(run), encoding="utf-8", newline="\n")
+    write_whole(run.folder / NAME, page(run))
 
 
 def page(run: Run) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from conformance.disk import write_whole
 from conformance.engine.records import Case, Cell, Key, Subject
 from conformance.engine.run import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
@@ -32,7 +33,12 @@ BROKEN = frozenset({"error", "timeout", "crash"})
 
 def write_junit(run: Run, path: Path) -> None:
     """Write the run as JUnit XML to `path`."""
-    path.write_bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
+    write_whole(path, junit_xml(run))
+
+
+def junit_xml(run: Run) -> bytes:
+    """The run as a file of JUnit XML."""
+    return bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
 
 
 def junit(run: Run) -> ET.Element:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from conformance.disk import write_whole
 from conformance.engine.records import Cell
 from conformance.engine.run import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
@@ -32,8 +33,7 @@ ADDRESS = re.compile(r"https?://[^\s<>`|\\\"]+")
 
 def write_summary(run: Run, path: Path) -> None:
     """Write the run as Markdown to `path`."""
-    text = "\n".join(summary(run)) + "\n"
-    path.write_text(text.encode("utf-8", "replace").decode(), encoding="utf-8", newline="\n")
+    write_whole(path, "\n".join(summary(run)) + "\n")
 
 
 def summary(run: Run) -> Iterator[str]:

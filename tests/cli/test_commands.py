@@ -238,7 +238,71 @@ def test_a_run_that_asked_something_else_is_not_resumed(cut: Path) -> None:
 def test_nothing_to_resume_says_so(project: Path) -> None:
     done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=project)
     assert done.returncode == 4
-    assert "out" in done.stderr
+    assert "nothing to resume: there is no folder out; start the run without --resume" in done.stderr
+
+
+def test_a_folder_without_a_log_is_begun_by_a_resume(project: Path) -> None:
+    (project / "out").mkdir()
+    done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert records(project / "out")[-1]["type"] == "footer"
+
+
+def test_a_finished_run_writes_its_files_again_and_judges_nothing(project: Path) -> None:
+    once = ("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out")
+    conformance(*once, cwd=project)
+    log = (project / "out" / "run.jsonl").read_bytes()
+    verdict = (project / "out" / "verdict.json").read_bytes()
+    (project / "out" / "verdict.json").unlink()
+    (project / "out" / "index.html").unlink()
+    done = conformance(*once, "--resume", cwd=project)
+    assert done.returncode == 0
+    assert "the run had come to its end; its files are written again" in done.stderr
+    assert "ready after" not in done.stderr
+    assert (project / "out" / "run.jsonl").read_bytes() == log
+    assert (project / "out" / "verdict.json").read_bytes() == verdict
+    assert (project / "out" / "index.html").is_file()
+
+
+def test_a_finished_run_is_not_held_against_another_baseline_by_a_resume(project: Path) -> None:
+    with_suite(project, SUITE.replace("[1, 2, 3, 4, 5, 6, 7]", "[1, 13]"))
+    base = ("--baseline", "base.json", "--update-baseline", "--out", "first")
+    conformance("run", "cases", "-a", f"{LIAR}[honest]", *base, cwd=project)
+    text = (project / "base.json").read_text(encoding="utf-8")
+    (project / "base.json").write_text(text.replace("[honest]", "[raise_inside]"), encoding="utf-8")
+    once = ("run", "cases", "-a", f"{LIAR}[raise_inside]", "--out", "out")
+    conformance(*once, cwd=project)
+    done = conformance(*once, "--baseline", "base.json", "--resume", cwd=project)
+    assert done.returncode == 4, done.stderr
+    assert "out was decided without that baseline, which rejects it: against base.json" in done.stderr
+
+
+def test_a_log_that_two_processes_wrote_is_resumed_and_told(cut: Path) -> None:
+    log = cut / "out" / "run.jsonl"
+    twice = next(line for line in log.read_text(encoding="utf-8").splitlines() if '"type": "cell"' in line)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"{twice}\n")
+    done = conformance("run", "cases", "-a", f"{LIAR}[slow]", "--out", "out", "--resume", cwd=cut)
+    assert done.returncode == 0, done.stderr
+    assert "two processes wrote it at once: 1 cell is in out/run.jsonl more than once" in done.stderr
+    assert "two processes wrote this run at once: 1 cell is in the log more than once" in done.stdout
+
+
+def test_what_a_command_only_prints_is_missed_where_stdout_is_full() -> None:
+    command = [sys.executable, "-m", "conformance", "schema"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr == "conformance: standard output cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_has_gone_changes_no_exit_code() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "conformance", "schema"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_smoke_takes_only_cases_tagged_so(project: Path) -> None:

@@ -1,6 +1,11 @@
 """The log of a cut run loses at most the line that was being written."""
 
+import errno
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.engine.runlog import RunLog, RunLogError, read_log
+from conformance.disk import identity
+from conformance.engine.runlog import OWNER, RunLog, RunLogError, read_log
+from conformance.spec.harmless import harmless
 
 HEADER = {"type": "header", "run": "r"}
 CELL = {"type": "cell", "case": "c", "subject": "s", "verdict": "pass"}
@@ -118,7 +125,110 @@ def test_what_is_no_run_log_is_refused(tmp_path: Path, content: str, message: st
     assert str(caught.value).startswith(str(path))
 
 
-def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
+def test_a_finished_run_is_taken_up_with_its_footer(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", HEADER, FOOTER)
-    with pytest.raises(RunLogError, match="the run came to its end"):
+    whole = path.read_bytes()
+    log, records = RunLog.resume(path)
+    log.close()
+    assert records[-1]["type"] == "footer"
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("length", [None, 0, 1, 20, 40])
+def test_a_run_that_was_cut_before_its_header_begins(tmp_path: Path, length: int | None) -> None:
+    path = tmp_path / "run.jsonl"
+    if length is not None:
+        path.write_bytes(write(tmp_path / "other.jsonl", HEADER | {"run": "x" * 50}).read_bytes()[:length])
+    log, records = RunLog.resume(path)
+    with log:
+        assert records == ()
+        log.append(HEADER)
+    assert len(read_log(path).records) == 1
+
+
+def test_what_is_no_log_is_not_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text("notes of mine", encoding="utf-8")
+    with pytest.raises(RunLogError, match="this is no run log"):
         RunLog.resume(path)
+    assert path.read_text(encoding="utf-8") == "notes of mine"
+    assert [each.name for each in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_a_log_has_one_owner_who_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with RunLog.create(path) as log:
+        log.append(HEADER)
+        for take in (RunLog.resume, RunLog.hold):
+            with pytest.raises(RunLogError) as caught:
+                take(path)
+            said = rf"{re.escape(str(path))}: the run is held by process {os.getpid()} on \S+ since \d{{4}}-\S+Z: wait "
+            assert re.match(said, str(caught.value))
+        log.append(CELL)
+    assert not (tmp_path / OWNER).exists()
+    with RunLog.hold(path):
+        assert len(read_log(path).records) == 2
+
+
+def test_a_log_whose_owner_was_killed_is_free(tmp_path: Path) -> None:
+    program = "import sys, os; from conformance.engine.runlog import RunLog; from pathlib import Path\n"
+    program += f"log = RunLog.create(Path({str(tmp_path / 'run.jsonl')!r})); log.append({HEADER!r})\n"
+    program += "os.kill(os.getpid(), 9)"
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert (tmp_path / OWNER).exists()
+    (tmp_path / f".index.html.{identity()}.part").write_text("half", encoding="utf-8")
+    log, records = RunLog.resume(tmp_path / "run.jsonl")
+    log.close()
+    assert len(records) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_where_nothing_can_be_locked_a_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with RunLog.create(tmp_path / "run.jsonl") as log:
+        assert not log.locked
+        log.append(HEADER)
+
+
+def test_text_is_harmless_in_the_file_and_in_what_comes_back(tmp_path: Path) -> None:
+    with RunLog.create(tmp_path / "run.jsonl") as log:
+        log.append(HEADER)
+        record = log.append(CELL | {"reason": "cannot open caf\udce9\x1b[31m\n::error::x"})
+    assert record["reason"] == "cannot open caf\\udce9\n\\::error::x"
+    assert read_log(tmp_path / "run.jsonl").records[1] == record
+
+
+@pytest.mark.parametrize("text", ["\x1b[31m", "\x7f", "\x9b", "\ud800", "::error::", "##[x]", "\r", "\u2028"])
+def test_text_of_an_older_log_is_harmless_when_it_is_read(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path / "run.jsonl", HEADER)
+    for ascii_only in (True, False):
+        line = json.dumps(CELL | {"schema": 1, text: [text]}, ensure_ascii=ascii_only)
+        with path.open("ab") as file:
+            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+        found = read_log(path).records[-1]
+        assert found == harmless(found)
+        assert text not in found
+
+
+def test_a_record_that_does_not_fit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    write_some = os.write
+
+    def full(file: int, data: Any) -> int:
+        if len(data) < 20:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_some(file, bytes(data)[: len(data) // 2])
+
+    with RunLog.create(path) as log:
+        log.append(HEADER)
+        before = path.read_bytes()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            with pytest.raises(OSError, match=r"No space left on device: '.*run\.jsonl'"):
+                log.append(CELL)
+        assert path.read_bytes() == before
+        log.append(CELL)
+    assert len(read_log(path).records) == 2

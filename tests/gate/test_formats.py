@@ -38,6 +38,13 @@ def test_verdict_json_is_as_its_schema_says(tmp_path: Path) -> None:
     assert VerdictFile.model_validate(written(tmp_path, known={}, interrupted=True)).exit_code == 2
 
 
+def test_a_baseline_says_of_cells_that_conform_alone_whether_they_were_looked_at() -> None:
+    cells = {"a": Observed("pass", budget=0.2, looked=True), "b": nan_row(looked=True)}
+    found = updated(None, side("run", cells), whole=True)["subjects"][SUBJECT]["cells"]
+    assert "looked" in found["a"]
+    assert "looked" not in found["b"], "which failures are looked at depends on where a run was cut"
+
+
 def test_what_is_written_otherwise_is_refused(tmp_path: Path) -> None:
     content = written(tmp_path)
     for spoilt in (content | {"extra": 1}, content | {"schema": 2}, content | {"exit_code": 6}, {"schema": 1}):

@@ -7,8 +7,14 @@ import pytest
 from .build_run import RunBuilder
 from .demonstration import fill
 
-HOSTILE = "<script>alert(1)</script>]]>\"'&`|\x1b[31m\x00\u2028"
-"""What a name or a reason may hold at worst; the last three are control characters and a line separator."""
+HOSTILE = "::error::<script>alert(1)</script>]]>\"'&`|\x1b[31m\x00\u2028\udce9"
+"""
+What a name or a reason may hold at worst: a workflow command, markup, a colour, a control character, a line separator,
+half a character.
+"""
+
+HARMLESS = r"""\::error::<script>alert(1)</script>]]>"'&`|\x00\u2028\udce9"""
+"""What is left of it where a log was read."""
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +26,8 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def hostile() -> str:
-    return HOSTILE
+    """What the hostile run says everywhere, as it is read."""
+    return HARMLESS
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.report import RunLogError, load_run
+from conformance.report.conclusion import LOG_NOTE, gate_notes
 
 from .build_run import RunBuilder
 
@@ -69,6 +70,29 @@ def test_without_a_footer_the_run_is_incomplete_and_its_cells_are_judged_by_thei
     assert run.rejected == {("masks/key_padding/leading", "torch.mha")}
 
 
+def test_what_is_followed_by_something_was_not_the_end(small: Path) -> None:
+    run = load_run(rewrite(small, lambda lines: lines.append(lines[2])))
+    assert run.footer is None
+    assert not run.conforms
+
+
+def test_of_a_cell_that_stands_twice_the_graver_verdict_counts(small: Path) -> None:
+    def twice(lines: list[Any]) -> None:
+        lines.insert(3, lines[2] | {"verdict": "fail", "budget": 2.0})
+        lines.insert(4, lines[2])
+
+    run = load_run(rewrite(small, twice))
+    key = ("masks/key_padding/trailing", "torch.mha")
+    assert run.repeated == {key}
+    assert run.cells[key].verdict == "fail"
+    assert key in run.rejected
+    (note,) = (text for kind, text in gate_notes(run) if kind == LOG_NOTE)
+    assert note == (
+        "two processes wrote this run at once: 1 cell is in the log more than once, first "
+        "masks/key_padding/trailing on torch.mha: the graver verdict counts"
+    )
+
+
 def test_what_is_owed_and_absent_is_missing(small: Path) -> None:
     run = load_run(rewrite(small, lambda lines: lines.__delitem__(2)))
     assert run.missing == {("masks/key_padding/trailing", "torch.mha")}
@@ -81,7 +105,6 @@ def set_in(line: int, key: str, value: object) -> Edit:
 @pytest.mark.parametrize(
     ("edit", "line", "message"),
     [
-        (lambda lines: lines.insert(3, lines[2]), 4, "a second verdict for masks/key_padding/trailing on torch.mha"),
         (set_in(2, "schema", 2), 3, "schema 2; this version reads schema 1"),
         (set_in(2, "schema", "1"), 3, "schema '1'; this version reads schema 1"),
         (set_in(2, "type", "cel"), 3, "not a record of a run log: 'cel'"),
@@ -94,7 +117,6 @@ def set_in(line: int, key: str, value: object) -> Edit:
         (set_in(2, "outputs", [1]), 3, "outputs.0: expected a mapping, got 1"),
         (set_in(3, "verdict", None), 4, "verdict: expected pass, dialect, unsupported, "),
         (set_in(1, "status", "fine"), 2, "status: 'fine' is not valid; did you mean 'failed'"),
-        (lambda lines: lines.append(lines[2]), 6, "a record after the footer"),
         (lambda lines: lines.insert(2, lines[0]), 3, "a run log has one header, in its first line"),
         (lambda lines: lines.__delitem__(0), 1, "a run log has one header, in its first line"),
         (lambda lines: lines[4]["gate"].__setitem__("rejected", ["a"]), 5, "gate.rejected.0: expected a list, got 'a'"),

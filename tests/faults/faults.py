@@ -1,0 +1,504 @@
+"""
+Faults from outside: `nox -s faults`, or `python tests/faults/faults.py --seed 7 --kills 40`.
+
+Runs are killed at random moments, also while reports are written, and resumed; they are ended by signals; disks are
+full; two resumes begin at once. Each time the folder must end like that of a run that nothing happened to, and nothing
+may be left: no process, no temporary folder, no half-written file. A table says what was tried and what was missed; a
+miss makes the exit code 1. The seed is printed, so that a miss can be tried again.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+VARIED = ROOT / "tests" / "fakes" / "varied.py"
+LIAR = ROOT / "tests" / "fakes" / "liar.py"
+KILLED = str(Path(__file__).with_name("killed.py"))
+FILES = ("run.jsonl", "verdict.json", "index.html", "junit.xml", "summary.md")
+ASKED = ("-a", "numpy.*", "-a", f"{VARIED}[inverted_mask]", "-k", "masks/attention_2d/*", "-k", "shapes/cross_*")
+"""Two subjects that conform and one that does not, so that there are tensors, a second look and a diagnosis."""
+
+PATIENCE = 180
+"""Seconds for one run."""
+
+GONE = 5.0
+"""Seconds within which workers end after their coordinator."""
+
+RECORDS = ("header", "footer")
+COLUMNS = (34, 6, 6)
+
+
+@dataclass
+class Row:
+    """What was tried of one kind, and what was missed, in sentences."""
+
+    name: str
+    tried: int = 0
+    missed: list[str] = field(default_factory=list)
+
+    def add(self, what: str, problems: Sequence[str]) -> None:
+        """Count one trial."""
+        self.tried += 1
+        if problems:
+            self.missed.append(f"{what}: {'; '.join(problems)}")
+
+    def __str__(self) -> str:
+        first, second, third = COLUMNS
+        return f"{self.name:<{first}}{self.tried:>{second}}{self.tried - len(self.missed):>{third}}"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """
+    A run that nothing happened to: its exit code and two of its files.
+
+    seconds: of the processor, which is what moments are measured by, since machines are busy with other things, too.
+    since: those of them after the start, after the header was written, and after the footer was.
+    """
+
+    code: int
+    verdict: bytes
+    baseline: bytes
+    since: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder of one trial: where it runs, with a temporary folder of its own."""
+
+    folder: Path
+    asked: tuple[str, ...] = ASKED
+
+    @property
+    def out(self) -> Path:
+        """The run folder."""
+        return self.folder / "run"
+
+    @property
+    def temporary(self) -> Path:
+        """What TMPDIR says."""
+        return self.folder / "tmp"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment: this checkout, and a temporary folder of its own."""
+        return {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": str(ROOT)}
+
+    def start(
+        self,
+        *more: str,
+        kill: tuple[str, str] | None = None,
+        before: Callable[[], object] | None = None,
+        **streams: Any,
+    ) -> "subprocess.Popen[str]":
+        """Begin or resume a run; kill: since when, after how many seconds. before: what the process does first."""
+        self.temporary.mkdir(parents=True, exist_ok=True)
+        words = ["run", *self.asked, "--out", "run", "--baseline", "base.json", "--update-baseline"]
+        words += ["--junit", "ci/junit.xml", "-j", "2", *more]
+        return subprocess.Popen(
+            [sys.executable, *(["-m", "conformance"] if kill is None else [KILLED, *kill]), *words],
+            cwd=self.folder,
+            env=self.variables,
+            stdout=streams.get("stdout", subprocess.DEVNULL),
+            stderr=streams.get("stderr", subprocess.PIPE),
+            text=True,
+            preexec_fn=before,  # noqa: PLW1509 - this process has one thread
+        )
+
+    def run(self, *more: str, **options: Any) -> tuple[int, str]:
+        """Run to the end: exit code and stderr."""
+        process = self.start(*more, **options)
+        _, said = process.communicate(timeout=PATIENCE)
+        return process.returncode, said or ""
+
+    def killed(self, since: str, seconds: float, *more: str) -> bool:
+        """Run until it is killed, when it has used so much of the processor; false where it ended before."""
+        process = self.start(*more, kill=(since, str(seconds)), stderr=subprocess.DEVNULL)
+        return process.wait(PATIENCE) == -signal.SIGKILL
+
+    def go_on(self) -> tuple[int, str]:
+        """Resume; a run that had no folder yet begins."""
+        return self.run("--resume") if self.out.is_dir() else self.run()
+
+    def left_over(self) -> list[str]:
+        """What must not be there when nothing runs any more."""
+        found = [f"left in TMPDIR: {each.name}" for each in self.temporary.iterdir()]
+        places = (self.folder, self.out, self.out / "tensors", self.folder / "ci")
+        found += [f"left: {each}" for place in places for each in place.glob(".*")]
+        if (self.out / "owner.json").exists():
+            found.append("left: owner.json")
+        return found + self.living()
+
+    def living(self) -> list[str]:
+        """Processes of this place that live on, after a while in which they may end."""
+        deadline = time.monotonic() + GONE
+        while found := list(self._processes()):
+            if time.monotonic() > deadline:
+                return [f"process {each} lives" for each in found]
+            time.sleep(0.02)
+        return []
+
+    def _processes(self) -> Iterator[int]:
+        mark = os.fsencode(f"TMPDIR={self.temporary}")
+        for each in Path("/proc").glob("[0-9]*"):
+            try:
+                if (
+                    mark in (each / "environ").read_bytes()
+                    or os.fsencode(self.temporary) in (each / "cmdline").read_bytes()
+                ):
+                    yield int(each.name)
+            except OSError:
+                continue  # it has just ended
+
+    def differs(self, whole: Whole, code: int, said: str) -> list[str]:
+        """In what the folder differs from that of a run that nothing happened to."""
+        found = [] if code == whole.code else [f"exit code {code}, expected {whole.code}: {said[-300:]}"]
+        found += [f"no {name}" for name in FILES if not (self.out / name).is_file()]
+        found += [] if (self.folder / "ci" / "junit.xml").is_file() else ["no JUnit XML where it was asked for"]
+        for path, expected in ((self.out / "verdict.json", whole.verdict), (self.folder / "base.json", whole.baseline)):
+            if not path.is_file():
+                found.append(f"no {path.name}")
+            elif path.read_bytes() != expected:
+                found.append(f"{path.name} differs")
+        return found + self.left_over()
+
+    def stage(self) -> str:
+        """How far a run has come, by what stands in its folder."""
+        if not self.out.is_dir():
+            return "before the folder"
+        log = self.out / "run.jsonl"
+        lines = log.read_bytes().split(b"\n")[:-1] if log.is_file() else []
+        if not lines:
+            return "before the header"
+        if b'"type": "footer"' not in lines[-1][:40]:
+            return f"after {sum(b'cell' in line[:20] for line in lines)} cells"
+        absent = [name for name in FILES if not (self.out / name).is_file()]
+        absent += [] if (self.folder / "base.json").is_file() else ["base.json"]
+        return f"after the footer, without {absent[0]}" if absent else "when every file was there"
+
+
+def has(place: Place, record: str) -> bool:
+    """Whether the log has its first or its last record."""
+    log = place.out / "run.jsonl"
+    return log.is_file() and f'{{"type": "{record}"'.encode() in log.read_bytes()
+
+
+def cells(place: Place) -> int:
+    """How many verdicts the log has."""
+    log = place.out / "run.jsonl"
+    return log.read_bytes().count(b'\n{"type": "cell"') if log.is_file() else 0
+
+
+def wait(process: "subprocess.Popen[str]", until: Callable[[], bool]) -> bool:
+    """Wait for something that a run does; false where the run has ended before."""
+    while process.poll() is None:
+        if until():
+            return True
+        time.sleep(0.002)
+    return until()
+
+
+def whole_run(place: Place) -> Whole:
+    """
+    Run once and let nothing happen.
+
+    Raises:
+        RuntimeError: it does not end as it should.
+    """
+    process = place.start()
+    began: dict[str, float] = {"start": 0.0}
+    seconds = 0.0
+    while process.poll() is None:
+        seconds = max(seconds, used(process.pid))
+        for record in RECORDS:
+            if record not in began and has(place, record):
+                began[record] = seconds
+        time.sleep(0.005)
+    _, said = process.communicate(timeout=PATIENCE)
+    if process.returncode != 1 or place.left_over():
+        raise RuntimeError(f"exit code {process.returncode}, expected 1; {place.left_over()}; {said[-2000:]}")
+    verdict, baseline = (place.out / "verdict.json").read_bytes(), (place.folder / "base.json").read_bytes()
+    return Whole(1, verdict, baseline, {name: seconds - before for name, before in began.items()})
+
+
+def used(process: int) -> float:
+    """Seconds of the processor that a process has used so far; 0 where it has ended."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# ---- trials ------------------------------------------------------------------------------------------------------
+
+
+Kill = Callable[[Place, Whole, float], tuple[str, list[str]] | None]
+"""Kills a run at a moment, 0 to 1, and resumes it: how far it was, and what is wrong; None where it ended before."""
+
+
+def kill(since: str) -> Kill:
+    """Kill after a part of what a run does since its start, its header, or its footer."""
+
+    def killed(place: Place, whole: Whole, moment: float) -> tuple[str, list[str]] | None:
+        return _finished(place, whole) if place.killed(since, moment * whole.since[since]) else None
+
+    return killed
+
+
+def kill_twice(place: Place, whole: Whole, moment: float) -> tuple[str, list[str]] | None:
+    """Kill a run when it has begun to judge, and then its resume."""
+    place.killed("header", 0.3 * whole.since["header"])
+    return _finished(place, whole) if place.killed("start", moment * whole.since["start"], "--resume") else None
+
+
+def _finished(place: Place, whole: Whole) -> tuple[str, list[str]]:
+    stage, living = place.stage(), place.living()
+    return stage, [*living, *place.differs(whole, *place.go_on())]
+
+
+def signalled(
+    place: Place, whole: Whole, number: signal.Signals, *, telling: bool = False, background: bool = False
+) -> list[str]:
+    """End a run by a signal, see what it leaves, and resume it; background: as a shell starts `command &`."""
+    ignore = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if background else None
+    process = place.start(before=ignore)
+    wait(process, lambda: has(place, "footer") if telling else cells(place) >= 5)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE)
+    found = [] if process.returncode == 2 else [f"exit code {process.returncode}, expected 2: {said[-300:]}"]
+    verdict = place.out / "verdict.json"
+    code = json.loads(verdict.read_bytes())["exit_code"] if verdict.is_file() else None
+    expected = whole.code if has(place, "footer") else 2
+    found += [] if code == expected else [f"verdict.json says {code}, expected {expected}"]
+    found += [] if "go on with --out run --resume" in said else [f"does not say how to go on: {said[-300:]}"]
+    return [*found, *place.left_over(), *place.differs(whole, *place.go_on())]
+
+
+def limited(place: Place, whole: Whole, size: int) -> list[str]:
+    """No file may be larger than so many bytes."""
+    code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+    return [*_said_fault(code, said, "File too large"), *place.left_over(), *place.differs(whole, *place.go_on())]
+
+
+def _said_fault(code: int, said: str, why: str) -> list[str]:
+    found = [] if code == 3 else [f"exit code {code}, expected 3"]
+    last = said.strip().splitlines()[-1:] or [""]
+    if not re.fullmatch(rf"conformance: \S+: {why}; when that is mended, go on with --out run --resume", last[0]):
+        found.append(f"says {last[0]!r}")
+    return found + (["a traceback"] if "Traceback" in said or "internal error" in said else [])
+
+
+@contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[Callable[[str], None] | None]:
+    """A disk of so many bytes, and what changes its size; None where none may be mounted here."""
+    folder.mkdir(parents=True)
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "faults", str(folder)], check=False, stderr=-3)
+    if made.returncode:
+        yield None
+        return
+
+    def resize(size: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,size={size}", str(folder)], check=True)
+
+    try:
+        yield resize
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def full_disk(place: Place, whole: Whole, size: str) -> list[str] | None:
+    """The disk of the run folder is full; None where no disk can be made here."""
+    with small_disk(place.out, size) as resize:
+        if resize is None:
+            return None
+        found = _said_fault(*place.run(), "No space left on device")
+        resize("64m")
+        return [*found, *place.living(), *place.differs(whole, *place.go_on())]
+
+
+def streams(place: Place, whole: Whole, words: str) -> list[str]:
+    """Standard streams that are full or closed, as a shell writes them, change neither files nor exit code."""
+    full = {">/dev/full": {"stdout": 1}, "2>/dev/full": {"stderr": 2}}
+    closed = [{">&-": 1, "2>&-": 2}[word] for word in words.split() if word.endswith("&-")]
+    with Path("/dev/full").open("w") as nothing:
+        given = {name: nothing for word in words.split() for name in full.get(word, ())}
+        code, said = place.run(before=lambda: close(closed), **given)
+    return place.differs(whole, code, said)
+
+
+def close(descriptors: Sequence[int]) -> None:
+    """Close what the process was given."""
+    for each in descriptors:
+        os.close(each)
+
+
+def unwritable(place: Place) -> list[str]:
+    """A file that cannot be written is told before anything is run."""
+    (place.folder / "notes").write_text("no folder", encoding="utf-8")
+    code, said = place.run("--junit", "notes/junit.xml")
+    found = [] if code == 4 else [f"exit code {code}, expected 4"]
+    found += (
+        [] if "notes/junit.xml cannot be written" in said and "nothing was run" in said else [f"says {said[-300:]}"]
+    )
+    return found + (["a run folder was made"] if place.out.exists() else [])
+
+
+def second_owner(place: Place, whole: Whole) -> list[str]:
+    """A resume of a live run is told who holds it; the run does not notice."""
+    first = place.start()
+    wait(first, lambda: cells(place) >= 5)
+    first.send_signal(signal.SIGSTOP)  # so that it is still there, however fast it is
+    code, said = place.run("--resume")
+    first.send_signal(signal.SIGCONT)
+    _, told = first.communicate(timeout=PATIENCE)
+    found = [] if code == 4 else [f"exit code {code}, expected 4: {said[-300:]}"]
+    found += [] if f"held by process {first.pid} on " in said else [f"does not name the owner: {said[-300:]}"]
+    return [*found, *place.differs(whole, first.returncode, told)]
+
+
+def two_resumes(place: Place, whole: Whole) -> list[str]:
+    """Of two resumes that begin at once one goes on, and the other is told; or it comes when all is done."""
+    place.killed("header", 0.3 * whole.since["header"])
+    both = [place.start("--resume") for _ in range(2)]
+    ended = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
+    told = [said for said, code in ended if code == 4 and "is held by process" in said]
+    after = [said for said, code in ended if code == whole.code and "had come to its end" in said]
+    went_on = [said for said, code in ended if code == whole.code]
+    found = [] if len(went_on) == 2 - len(told) and len(told) + len(after) == 1 else [f"{ended}"]
+    return [*found, *place.differs(whole, whole.code, "")]
+
+
+def restored(place: Place, whole: Whole) -> list[str]:
+    """`conformance report` makes every file of a run again but its log and its tensors."""
+    code, said = place.run()
+    for name in FILES[1:]:
+        (place.out / name).unlink()
+    command = [sys.executable, "-m", "conformance", "report", "run"]
+    done = subprocess.run(command, cwd=place.folder, env=place.variables, capture_output=True, text=True, check=False)
+    found = [] if done.returncode == 0 else [f"report ended with {done.returncode}: {done.stderr[-300:]}"]
+    return [*found, *place.differs(whole, code, said)]
+
+
+# ---- the session -------------------------------------------------------------------------------------------------
+
+
+def trials(whole: Whole, place: Callable[[], Place], kills: int, chance: random.Random) -> Iterator[Row]:
+    """Every kind of fault; a row when its trials are done."""
+    kinds: tuple[tuple[str, Kill, int], ...] = (
+        ("SIGKILL at any moment", kill("start"), kills - 3 * (kills // 4)),
+        ("SIGKILL while it judges and tells", kill("header"), kills // 4),
+        ("SIGKILL while files are written", kill("footer"), kills // 4),
+        ("SIGKILL of the run and its resume", kill_twice, kills // 4),
+    )
+    for name, attempt, number in kinds:
+        row = Row(name)
+        while row.tried < number:
+            moment = chance.random()
+            found = attempt(place(), whole, moment)
+            if found is not None:
+                stage, problems = found
+                row.add(f"at {moment:.3f}, {stage}", problems)
+                tell(f"  {name}, at {moment:.3f}, {stage}: {'; '.join(problems) or 'whole'}")
+        yield row
+    row = Row("SIGTERM, SIGHUP, SIGINT")
+    for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        row.add(each.name, signalled(place(), whole, each))
+    row.add("SIGTERM in the background", signalled(place(), whole, signal.SIGTERM, background=True))
+    row.add("SIGTERM while files are written", signalled(place(), whole, signal.SIGTERM, telling=True))
+    yield row
+    row = Row("file size limit")
+    for size in (0, 20_000, 200_000):
+        row.add(f"{size} bytes", limited(place(), whole, size) if size else no_bytes(place(), whole))
+    yield row
+    row = Row("full disk")
+    for disk in ("100k", "400k", "700k"):
+        missed = full_disk(place(), whole, disk)
+        if missed is None:
+            tell("  no disk can be mounted here: the file size limit stands for it")
+        else:
+            row.add(disk, missed)
+    yield row
+    row = Row("streams full or closed")
+    for words in ("2>/dev/full", ">/dev/full", ">/dev/full 2>/dev/full", "2>&-", ">&-", ">&- 2>&-"):
+        row.add(words, streams(place(), whole, words))
+    yield row
+    row = Row("JUnit XML that cannot be written")
+    row.add("in a file", unwritable(place()))
+    yield row
+    row = Row("two owners")
+    row.add("resume of a live run", second_owner(place(), whole))
+    for _ in range(3):
+        row.add("two resumes at once", two_resumes(place(), whole))
+    yield row
+    row = Row("conformance report")
+    row.add("restores every file", restored(place(), whole))
+    yield row
+
+
+def no_bytes(place: Place, whole: Whole) -> list[str]:
+    """Where nothing at all can be written, nothing is run."""
+    code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
+    last = said.strip().splitlines()[-1:] or [""]
+    expected = "conformance: no folder for temporary files can be written: free space, or let TMPDIR name another"
+    found = [] if code == 3 and last == [expected] else [f"exit code {code}: {said[-300:]}"]
+    return [*found, *place.left_over(), *place.differs(whole, *place.go_on())]
+
+
+def tell(text: str) -> None:
+    """Print at once."""
+    print(text, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Try everything, print the table, and return 1 where something was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=19, help="of the random moments (default: 19)")
+    parser.add_argument("--kills", type=int, default=40, help="how many runs are killed (default: 40)")
+    arguments = parser.parse_args(argv)
+    base = Path(tempfile.mkdtemp(prefix="faults-"))
+    number = iter(range(10_000))
+
+    def place() -> Place:
+        folder = base / f"{next(number):03d}"
+        folder.mkdir()
+        return Place(folder)
+
+    whole = whole_run(place())
+    took = ", ".join(f"{seconds:.2f} s since its {name}" for name, seconds in whole.since.items())
+    tell(f"seed {arguments.seed}; a whole run uses the processor for {took}")
+    rows = []
+    for row in trials(whole, place, arguments.kills, random.Random(arguments.seed)):  # noqa: S311 - moments, no secret
+        rows.append(row)
+        tell(f"{row}")
+    first, second, third = COLUMNS
+    tell(f"\n{'fault':<{first}}{'tried':>{second}}{'whole':>{third}}")
+    for row in rows:
+        tell(f"{row}")
+    missed = [f"{row.name}: {each}" for row in rows for each in row.missed]
+    for each in missed:
+        tell(f"missed: {each}")
+    if not missed:
+        shutil.rmtree(base)
+    else:
+        tell(f"the folders are kept in {base}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
