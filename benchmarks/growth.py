@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ SIZES = {"batch": 2, "num_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim":
 CELLS = (100, 1_000, 5_000, 20_000)
 SUBJECTS = (1, 2, 4)
 LENGTHS = (16, 64, 256, 1024)
+MOST = 1_000
+"""Cases of one suite."""
+
 FEW = 100
 """Cases of the runs that grow in another way."""
 
@@ -39,29 +42,29 @@ class Measured:
         return f"{self.cells:8,} {self.cpu:8.1f} {1000 * self.cpu / self.cells:8.2f} {self.wall:8.1f} {self.peak:8.0f}"
 
 
-def suite(cases: int, **sizes: int) -> dict[str, Any]:
-    """So many cases that differ by their seed."""
-    seeds = list(range(1, cases // 2 + 1))
-    drawn: dict[str, Any] = {"name": "drawn", "matrix": {"inputs.seed": seeds}}
-    half = [drawn, {**drawn, "name": "masked", "masks": [{"kind": "attention", "pattern": "holes"}]}]
-    defaults = {"operator": "sdpa", **SIZES, **sizes}
-    return {
-        "format": 1,
-        "suite": "growth",
-        "summary": "Cases that grow in number.",
-        "defaults": defaults,
-        "cases": half,
-    }
+def suites(cases: int, **sizes: int) -> dict[str, Any]:
+    """So many cases that differ by their seed, in suites of MOST: name -> content."""
+    return {f"growth{first}": _suite(f"growth{first}", first, cases, sizes) for first in range(0, cases, MOST)}
 
 
-def run(content: dict[str, Any], subjects: int = 1) -> Measured:
-    """Judge a suite with so many copies of a NumPy subject, each in an environment of another name."""
+def _suite(name: str, first: int, cases: int, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Half of the cases without a mask, half with one."""
+    seeds = list(range(first + 1, first + min(MOST, cases - first) // 2 + 1))
+    plain: dict[str, Any] = {"name": "plain", "matrix": {"inputs.seed": seeds}}
+    masked = {**plain, "name": "masked", "masks": [{"kind": "attention", "pattern": "holes"}]}
+    head = {"format": 1, "suite": name, "summary": "Cases that grow in number."}
+    return {**head, "defaults": {"operator": "sdpa", **SIZES, **sizes}, "cases": [plain, masked]}
+
+
+def run(content: Mapping[str, Any], subjects: int = 1) -> Measured:
+    """Judge suites with so many copies of a NumPy subject, each in an environment of another name."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "cases" / "growth.yaml"
-        file.parent.mkdir()
-        file.write_text(json.dumps(content), encoding="utf-8")
+        cases = Path(folder) / "cases"
+        cases.mkdir()
+        for name, suite in content.items():
+            (cases / f"{name}.yaml").write_text(json.dumps(suite), encoding="utf-8")
         out = Path(folder) / "run"
-        words = ["run", str(file), "-a", "numpy.sdpa", "--no-cache", "-q", "--out", str(out)]
+        words = ["run", str(cases), "-a", "numpy.sdpa", "--no-cache", "-q", "--out", str(out)]
         for number in range(1, subjects):
             words += ["--env", f"copy{number}={sys.executable}", "-a", f"numpy.sdpa@cpu:copy{number}"]
         process = subprocess.Popen([sys.executable, "-m", "conformance", *words], stdout=subprocess.DEVNULL)
@@ -85,13 +88,13 @@ def rows(most: int) -> Iterator[str]:
     head = f"{'cells':>8} {'CPU s':>8} {'ms/cell':>8} {'wall s':>8} {'peak MiB':>8}"
     yield f"{'cases':>12} {head}"
     for cells in [number for number in CELLS if number <= most]:
-        yield f"{cells:12,} {run(suite(cells)).row}"
+        yield f"{cells:12,} {run(suites(cells)).row}"
     yield f"{'subjects':>12} {head}"
     for subjects in SUBJECTS:
-        yield f"{subjects:12} {run(suite(FEW), subjects).row}"
+        yield f"{subjects:12} {run(suites(FEW), subjects).row}"
     yield f"{'seq_len':>12} {head}"
     for length in LENGTHS:
-        yield f"{length:12} {run(suite(FEW, seq_len_q=length, seq_len_k=length, head_dim=16)).row}"
+        yield f"{length:12} {run(suites(FEW, seq_len_q=length, seq_len_k=length, head_dim=16)).row}"
 
 
 def main() -> None:
