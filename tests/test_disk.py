@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from conformance import disk
 from conformance.disk import identity, lives, remove_parts, scratch, see_writable, write_asked, write_whole
 
 
@@ -118,6 +117,6 @@ def test_where_no_temporary_folder_can_be_written_that_is_said(monkeypatch: pyte
     def none() -> str:
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
-    monkeypatch.setattr(disk.tempfile, "gettempdir", none)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
     with pytest.raises(OSError, match="no folder for temporary files can be written: free space, or let TMPDIR name"):
         scratch()
