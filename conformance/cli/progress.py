@@ -10,6 +10,7 @@ from conformance.cli.words import PLAIN, QUIET, VERBOSE
 from conformance.engine.job import Started
 from conformance.judge.verdict import is_green
 from conformance.report.terminal import plain_console
+from conformance.spec.harmless import harmless
 
 EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
@@ -85,7 +86,7 @@ class Progress:
 
     def _say(self, text: str) -> None:
         if self._level != QUIET:
-            self._console.print(text)
+            self._console.print(harmless(text))
 
     def __enter__(self) -> Self:
         if self._console.is_terminal and self._level != QUIET:

@@ -62,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
                 choice = choose_cases(arguments)
                 opened = open_folder(arguments, offer, choice.cases, left_out=len(choice.left_out))
+                held.enter_context(opened.log)
                 session = _begin(arguments, offer, known, choice, opened, judge, replies)
                 held.enter_context(_resumable(session, offer))
                 if opened.footer is not None:
@@ -84,7 +85,13 @@ def _begin(
 ) -> Session:
     """What was judged before in a run that is resumed counts."""
     for record in opened.done.values():
-        known.restore(record)
+        try:
+            known.restore(record)
+        except KeyError as error:
+            raise UsageError(
+                f"cannot resume: {error} is no known deviation any more: give the lists that the run had, or "
+                "start a new run without --resume"
+            ) from None
     return Session(
         cases=choice.cases,
         subjects=offer.subjects,

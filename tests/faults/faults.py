@@ -471,6 +471,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=19, help="of the random moments (default: 19)")
     parser.add_argument("--kills", type=int, default=40, help="how many runs are killed (default: 40)")
     arguments = parser.parse_args(argv)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts in the background ignore it
     base = Path(tempfile.mkdtemp(prefix="faults-"))
     number = iter(range(10_000))
 
