@@ -62,7 +62,7 @@ class Measured:
             found = float(name[len(self.prefix) : len(name) - len(self.suffix)])
         except ValueError:
             return None
-        sound = math.isfinite(found) and not (self.whole and (found % 1 or abs(found) > MOST_KEYS))
+        sound = abs(found) <= LARGEST and not (self.whole and (found % 1 or abs(found) > MOST_KEYS))
         return found if sound else None
 
     def deviation(self, number: float) -> Deviation:
@@ -76,6 +76,9 @@ class Measured:
             said=self.said and self.said(number),
         )
 
+
+LARGEST = 1e60
+"""The largest number in a name: its square, times those of a query and a key, is far from the end of float64."""
 
 MOST_KEYS = 2**31
 """By how many keys a shift may be at most."""

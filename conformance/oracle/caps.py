@@ -25,7 +25,7 @@ def slope(state: State) -> Array | None:
 
 def capped_variance(variances: Array, scaled: Array, capped: Array, gain: Array, rounds: Roundings) -> Array:
     """Variance of z from that of a: g^2 (v + w(score) a^2) + (2 w(score) + w(soft) exp_ulp^2) z^2."""
-    own = 2.0 * variance(rounds.score) + variance(rounds.soft) * rounds.exp_ulp**2
+    own = 2.0 * variance(rounds.score) + variance(rounds.soft) * rounds.exp_ulp * rounds.exp_ulp
     return np.asarray(gain**2 * (variances + variance(rounds.score) * scaled**2) + own * capped**2)
 
 

@@ -19,6 +19,9 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=100)]
 Shift = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Width = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Factor = Annotated[float, Field(ge=-1e60, le=1e60, allow_inf_nan=False)]
+"""Its square, times those of a query and a key, is far from the end of float64, in which bounds are derived."""
+
 Element = Literal["bool", "int", "float"]
 TrueMeans = Literal["attend", "ignore"]
 Axis = Literal["b", "h", "q", "k"]
@@ -158,10 +161,8 @@ class Entry(Model):
     activation: Literal["relu"] | None = Field(default=None, description="mha: of projected query, key and value.")
     residual: bool | None = Field(default=None, description="mha: whether the query is added to the output.")
     output_projection: bool | None = Field(default=None, description="mha: whether there is one; true if absent.")
-    scale: float | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).", allow_inf_nan=False)
-    softcap: float | None = Field(
-        default=None, description="softcap * tanh(logits / softcap), before masks.", gt=0.0, allow_inf_nan=False
-    )
+    scale: Factor | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).")
+    softcap: Factor | None = Field(default=None, description="softcap * tanh(logits / softcap), before masks.", gt=0.0)
     dropout_p: float | None = Field(
         default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
     )

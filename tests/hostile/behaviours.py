@@ -211,8 +211,10 @@ BEHAVIOURS: dict[str, Behaviour] = {
     ),
     **_each(
         "declare",
-        "fail error",
+        "pass dialect fail error inconclusive",
         declares_a_huge_factor="return Declaration(PROFILE, (Deviation('scale', 'times_1e308', 'x'),))",
+        declares_a_large_factor="return Declaration(PROFILE, (Deviation('scale', 'times_1e60', 'x'),))",
+        declares_a_huge_error="return Declaration(PROFILE.but(exp_ulp=1e300))",
         declares_zero="return Declaration(PROFILE, (Deviation('scale', 'is_0', 'x'),))",
         declares_infinity="return Declaration(PROFILE, (Deviation('scale', 'times_inf', 'x'),))",
         declares_nan="return Declaration(PROFILE, (Deviation('scale', 'times_nan', 'x'),))",

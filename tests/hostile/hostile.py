@@ -44,7 +44,7 @@ PATIENCE = 90
 """Seconds that a run of three calls may take in all; a hang costs its call several times, since it is asked again."""
 
 CONFORMS, REJECTED, INCOMPLETE = 0, 1, 7
-EXITS = {"": INCOMPLETE, "pass": CONFORMS}
+EXITS = {"": INCOMPLETE, "pass": CONFORMS, "dialect": CONFORMS}
 """The exit code by what the attacked call comes to; any other verdict is rejected."""
 
 

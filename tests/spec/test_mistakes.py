@@ -369,6 +369,7 @@ HOSTILE = {
     'inputs: {file: «"a\\0b.npz"}': "file 'a\\x00b.npz' cannot be opened: 'embedded null byte'",
     f"inputs: {{file: «{'a' * 5000}.npz}}": f"file '{'a' * 59}... cannot be opened: File name too long",
     "matrix: {inputs: [«5], inputs.seed: [1]}": "inputs: expected a mapping, got 5",
+    "operator: sdpa\nscale: «1.0e+200": "scale: expected at most 1e+60, got 1e+200",
     "seq_len_k: 1000000000\nmasks: [{kind: attention, short: 2, pattern: holes}]": "would have 48000000000 elements",
 }
 
