@@ -114,7 +114,7 @@ Cells = Mapping[str, Mapping[str, dict[str, Any]]]
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("run") / "run"
-    ended = conformance("run", str(CASES), "--out", str(folder), "--exit-zero", patience=None)
+    ended = conformance("run", str(CASES), "--thorough", "--out", str(folder), "--exit-zero", patience=None)
     assert ended.returncode == 0, ended.stderr
     return records(folder)
 
