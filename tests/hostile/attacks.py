@@ -14,7 +14,12 @@ When = Literal["hello", "began", "answer", "bye"]
 
 @dataclass(frozen=True)
 class Attack:
-    """One thing that a fake worker says; costs: the verdict of the call, or "" where the worker never starts."""
+    """
+    One thing that a fake worker says.
+
+    costs: the verdict of the call, or several of which any may be; "" where every worker ends before the call begins, so
+    that the tool gives the worker up: no call is charged for what happens between two calls.
+    """
 
     when: When
     code: str
@@ -114,8 +119,8 @@ ATTACKS: dict[str, Attack] = {
         tensor_longer_than_body="frame([['output', 'float32', [1000]]], bytes(4))",
         tensor_shorter_than_body="frame([['output', 'float32', [1]]], bytes(400))",
         bool_of_two="frame([['output', 'bool', [4]]], bytes([0, 1, 2, 3]))",
-        closes_its_side="os.close(answers.fileno()); time.sleep(60)",
     ),
+    **_each("answer", "crash timeout", closes_its_side="os.close(answers.fileno()); time.sleep(60)"),
     **_each(
         "answer",
         "timeout",
@@ -126,11 +131,15 @@ ATTACKS: dict[str, Attack] = {
     **_each(
         "began",
         "crash",
+        floods_with_beginnings="[send('began', {'number': number}, {}) for _ in range(5000)]",
+    ),
+    **_each(
+        "began",
+        "",
         answers_what_had_not_begun="send('reply', {**EMPTY, 'number': number}, {}); os._exit(0)",
         begins_what_there_is_not="send('began', {'number': 999}, {}); os._exit(0)",
         begins_text="send('began', {'number': 'x'}, {}); os._exit(0)",
         begins_nothing="send('began', {}, {}); os._exit(0)",
-        floods_with_beginnings="[send('began', {'number': number}, {}) for _ in range(5000)]",
     ),
     **_each(
         "bye",
@@ -164,4 +173,3 @@ ATTACKS: dict[str, Attack] = {
         silent_start="time.sleep(600)",
     ),
 }
-"""What may cost more than its call: a beginning that is not the worker's own ends it before the call began."""

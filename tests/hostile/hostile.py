@@ -66,7 +66,7 @@ def attacked(name: str, folder: Path) -> Result:
     (place / "cases" / "three.yaml").write_text(SUITE, encoding="utf-8")
     costs = BEHAVIOURS[name].costs if name in BEHAVIOURS else ATTACKS[name].costs
     command = [sys.executable, "-m", "conformance", "run", "cases", *_subject(name, place), "--out", "out"]
-    command += ["--timeout", CALL, "--start-timeout", START, "-j", "1"]
+    command += ["--timeout", CALL, "--start-timeout", START, "-j", "1", "--no-cache"]
     started = time.monotonic()
     try:
         done = subprocess.run(
