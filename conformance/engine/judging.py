@@ -169,7 +169,9 @@ def judge_digest() -> str:
 
 
 def packed(arrays: Mapping[str, Array]) -> bytes:
-    """The tensors of a cell as a compressed archive (npz)."""
+    """The tensors of a cell as a compressed archive (npz); nothing of none."""
+    if not arrays:
+        return b""
     archive = BytesIO()
     np.savez_compressed(archive, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
     return archive.getvalue()

@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from conformance.disk import write_whole
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls, RefusedCall
@@ -22,6 +21,7 @@ from conformance.engine.held import Accepts, Held
 from conformance.engine.job import Job, Outcome, Report, Started
 from conformance.engine.judging import Judge, Judged, judgement_record, packed
 from conformance.engine.lane import Hooks
+from conformance.engine.ledger import Ledger
 from conformance.engine.machine import Machine
 from conformance.engine.plan import WorkerPlan
 from conformance.engine.pool import Pool
@@ -37,7 +37,7 @@ from conformance.judge.verdict import CONFORMING, LOST, is_green
 from conformance.spec.case import Case
 from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Problem
 
 Key = tuple[str, str]
 Record = dict[str, Any]
@@ -64,9 +64,8 @@ class Session:
     """
     The state of a run.
 
-    done: records of a cut run that is resumed. records: all so far, in the order of verdicts. rerun: makes the command
-    that reruns one cell. accepts: what `review` would say of a changed call, which it does not count. further: how many
-    calls the second look made, by what for.
+    done: records of a cut run that is resumed. rerun: makes the command that reruns one cell. accepts: what `review`
+    would say of a changed call, which it does not count. further: how many calls the second look made, by what for.
     suite: every case that there is, for telling causes apart that the chosen ones do not. plain: cases of which the
     plainest are asked of a subject that has no reply so far. replies: what earlier runs know. results: the
     same of whole workers; restore: told of each of their records.
@@ -88,7 +87,6 @@ class Session:
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
     done: Mapping[Key, Record] = field(default_factory=dict)
-    records: list[Record] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     signatures: dict[str, set[str]] = field(default_factory=dict)
@@ -110,10 +108,9 @@ class Session:
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._not_run: list[Key] = []
         self._first: set[int] = set()
-        self._tensors = len(self.done)
+        self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._replayed: dict[Key, Record] = {}
         self._whole: set[str] = set()
-        self._diagnoses: list[Record] = []
         self._diagnosed: set[str] = set()
 
     def run(self, pool: Pool) -> None:
@@ -139,6 +136,11 @@ class Session:
         self._settle_all()
         self._diagnose(self._by_name)
         self._remember()
+
+    @property
+    def records(self) -> list[Record]:
+        """All cells so far, in the order of verdicts."""
+        return self.ledger.cells
 
     @property
     def total(self) -> int:
@@ -188,18 +190,16 @@ class Session:
         return started
 
     def _replay(self, plan: WorkerPlan, known: WorkerResult) -> None:
-        for record in known.cells:
-            record["cached"] = True
-            key = record["case"], record["subject"]
-            if "tensors" in record:
-                self._save(record, known.tensors[record["tensors"]])
-            if "rerun" in record:
-                record["rerun"] = self.rerun(key)
+        for earlier in known.cells:
+            key = earlier["case"], earlier["subject"]
+            archive = known.tensors.get(earlier.get("tensors", ""), b"")
+            record = self.ledger.write_cell(key, earlier | {"cached": True}, archive)
             self.replies.known += int("seconds" in record)
             self.restore(record)
             self._replayed[key] = record
-            self._write(record)
-        self._say_diagnosis(known.diagnoses)
+            self.watch.cell(record)
+        for diagnosis in known.diagnoses:
+            self.ledger.write_diagnosis(diagnosis)
         self._whole |= set(plan.subjects)
 
     def _diagnose(self, names: Collection[str]) -> None:
@@ -207,11 +207,8 @@ class Session:
         left = {*names} - self._diagnosed
         self._diagnosed |= left
         self._recall(left)
-        self._say_diagnosis(self._diagnosing.records(self._by_name, left))
-
-    def _say_diagnosis(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self._diagnoses.append(self.log.append(record))
+        for record in self._diagnosing.records(self._by_name, left):
+            self.ledger.write_diagnosis(record)
 
     def _remember(self) -> None:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
@@ -220,9 +217,7 @@ class Session:
         lacking = {subject for _, subject in self._not_run}
         for plan in [report.plan for report in self.reports if not report.failure]:
             if not self._whole.issuperset(plan.subjects) and lacking.isdisjoint(plan.subjects):
-                cells = [record for record in self.records if record["subject"] in plan.subjects]
-                diagnoses = [record for record in self._diagnoses if record["subject"] in plan.subjects]
-                self.results.keep(plan, cells, diagnoses, self.folder)
+                self.results.keep(plan, *self.ledger.of(plan.subjects), self.folder)
 
     def _recall(self, names: Collection[str]) -> None:
         """What was judged before the run was cut, of those of these subjects with failures, is evidence as well."""
@@ -287,7 +282,7 @@ class Session:
                     continue
                 made = make_cell(case, self.problem(case)[0], subject)
                 if isinstance(made, Refused):
-                    self._record(made.key, {"verdict": "unsupported", "reason": made.reason})
+                    self._write(made.key, {"verdict": "unsupported", "reason": made.reason})
                 elif made is not None:
                     yield made
 
@@ -373,7 +368,7 @@ class Session:
             look.held.append(held)
         else:
             self._diagnosing.add(judged, record)
-            self._finish(held.cell.key, record, judged.arrays)
+            self._write(held.cell.key, record, packed(judged.arrays))
 
     def _waits(self, held: Held) -> bool:
         """Whether a cell gets a second look; one that ends the run does not."""
@@ -398,33 +393,10 @@ class Session:
             for judged in (held.judged, held.changed):
                 if judged is not None:
                     self._diagnosing.add(judged, record, unsteady=held.is_unsteady)
-            self._finish(held.cell.key, record, arrays)
+            self._write(held.cell.key, record, packed(arrays))
 
-    def _finish(self, key: Key, record: Record, arrays: Mapping[str, Array]) -> None:
-        if arrays:
-            self._save(record, packed(arrays))
-        self._record(key, record)
-
-    def _save(self, record: Record, archive: bytes) -> None:
-        """Write the tensors of a cell, and name their file in its record."""
-        self._tensors += 1
-        record["tensors"] = f"tensors/{self._tensors:05d}.npz"
-        path = self.folder / record["tensors"]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, archive)
-
-    def _record(self, key: Key, about: Mapping[str, Any]) -> None:
-        case, subject = key
-        record: Record = {"type": "cell", "case": case, "subject": subject, **about}
-        if record["verdict"] != "pass":
-            record["rerun"] = self.rerun(key)
-        record = self._write(record)
-        if self.watch.stop(record):
-            raise StopRun(subject)
-
-    def _write(self, record: Record) -> Record:
-        """Log a cell, and tell it; the record as it was logged."""
-        record = self.log.append(record)
-        self.records.append(record)
+    def _write(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> None:
+        record = self.ledger.write_cell(key, about, archive)
         self.watch.cell(record)
-        return record
+        if self.watch.stop(record):
+            raise StopRun(key[1])

@@ -273,6 +273,7 @@ def test_every_option_of_everyday_commands_is_in_the_help() -> None:
         ["explain"],
         ["repro"],
         ["known", "update"],
+        ["audit"],
     ):
         done = subprocess.run([*command, *words, "--help"], capture_output=True, text=True, timeout=60, check=True)
         said += done.stdout
