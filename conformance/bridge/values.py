@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 
+_SHOWN = 60
+"""How many characters of a value a message shows."""
+
 
 def plain(value: Any) -> Any:
     """
@@ -48,7 +51,7 @@ def real(value: Any) -> float:
         ValueError: it is none.
     """
     if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in ("inf", "-inf", "nan")):
-        raise ValueError(f"{value!r} is not a number")
+        raise ValueError(f"{repr(value)[:_SHOWN]} is not a number")
     try:
         return float(value)
     except OverflowError:

@@ -42,7 +42,8 @@ def seen_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Seen]:
     """What the records of a run log say of each entry, by its origin (`known.yaml:12`)."""
     found: dict[str, Seen] = {}
     for record in records:
-        for origin, outcome in record.get("covered_by", {}).items():
+        covered = record.get("covered_by", {}) if record["type"] == "cell" else {}
+        for origin, outcome in covered.items():
             seen = found.setdefault(origin, Seen())
             if outcome in ("matched", "conforms"):
                 (seen.matched if outcome == "matched" else seen.conforming).append(record)
@@ -167,7 +168,7 @@ def _way(record: Mapping[str, Any]) -> str:
 
 def _versions(records: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     ready = [record for record in records if record["type"] == "worker" and record["status"] == "ready"]
-    return {subject: record["versions"] for record in ready for subject in record["subjects"]}
+    return {subject: record.get("versions", {}) for record in ready for subject in record["subjects"]}
 
 
 def _entry(subject: str, way: str, cells: Sequence[Mapping[str, Any]], versions: Mapping[str, str]) -> str:

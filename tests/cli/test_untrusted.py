@@ -235,3 +235,15 @@ def test_the_start_timeout_is_an_option(tmp_path: Path) -> None:
     )
     assert done.returncode == 7
     assert "did not start: was not ready after 1 s" in done.stdout
+
+
+def test_what_a_worker_leaves_out_is_not_needed(ran: Path, tmp_path: Path) -> None:
+    def edit(found: list[dict[str, Any]]) -> None:
+        for each in found:
+            if each["type"] == "worker":
+                del each["versions"]
+            if each["type"] == "diagnosis":
+                each["covered_by"] = ["x"]
+
+    done = conformance("known", "update", "--from", str(edited(ran, tmp_path, edit)))
+    assert (done.returncode, done.stderr) == (0, "")

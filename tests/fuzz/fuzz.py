@@ -92,7 +92,7 @@ def bears(reader: Reader, shelf: Shelf, content: bytes) -> tuple[str, int]:
     try:
         with limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = reader.read(shelf, content)
-        if code == INTERNAL or "Traceback (most recent call last)" in err.getvalue():
+        if code == INTERNAL or any(line.startswith("Traceback (most") for line in err.getvalue().splitlines()):
             said = f"exit code {code}\n{err.getvalue()[-3000:]}"
     except TooLong:
         said = f"was given up after {HANG:g} s"
