@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.attacks import ATTACKS, Attack
+from tests.hostile.behaviours import BEHAVIOURS, Behaviour, adapter_text
+
 from . import hostile
-from .attacks import ATTACKS, Attack
-from .behaviours import BEHAVIOURS, Behaviour, adapter_text
 from .hostile import attacked, main
 
 SAMPLE = (
