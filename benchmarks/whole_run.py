@@ -82,7 +82,7 @@ def main() -> int:
     _, rest = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "run"
-        words = rest or ["--no-cache"]  # with replies of earlier runs the frameworks take no time
+        words = ["--no-cache", *rest]  # with replies of earlier runs the frameworks take no time
         command = [sys.executable, "-m", "conformance", "run", "--out", str(folder), *words]
         code, wall, cpu = measured(command)
         records = read_log(folder)
