@@ -18,7 +18,7 @@ from conformance.engine.records import Cell, Key
 from conformance.engine.run import Run
 from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, portrait
-from conformance.report.conclusion import gate_notes, headline, subject_lines
+from conformance.report.conclusion import gate_notes, headline, left_out_note, replies_note, subject_lines
 from conformance.report.coverage import counted_subjects, coverage
 from conformance.report.finding import Finding
 from conformance.report.findings import findings
@@ -140,7 +140,9 @@ def stamp(run: Run) -> str:
             versions.setdefault(name, {})[version] = None
     releases = [f"{name} {' and '.join(found)}" for name, found in sorted(versions.items())]
     started = run.header.started.replace("T", " ").removesuffix("Z").partition("+")[0]
-    return " · ".join([f"{started} UTC", *([run.header.device] if run.header.device else []), *releases])
+    device = [run.header.device] if run.header.device else []
+    notes = filter(None, (left_out_note(run), replies_note(run)))
+    return " · ".join([f"{started} UTC", *device, *releases, *notes])
 
 
 def apart(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
