@@ -108,7 +108,19 @@ class ReplyCache:
         if self.cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
             return ""
         installed = fingerprint_of(plan.python)
-        return _key("worker", [digest(plan.adapter), installed, settings(plan), dict(plan.env)]) if installed else ""
+        about = [digest(plan.adapter), installed, _interpreter(plan.python), settings(plan), dict(plan.env)]
+        return _key("worker", about) if installed else ""
+
+
+def _interpreter(python: str) -> list[Any]:
+    """
+    What is started: the file that a link of a virtual environment leads to, with its size and time.
+
+    A script that starts another interpreter is a file of its own.
+    """
+    file = Path(python).resolve()
+    status = file.stat()
+    return [str(file), status.st_size, status.st_mtime_ns]
 
 
 def _key(kind: str, about: Any) -> str:
