@@ -107,9 +107,10 @@ class ReplyCache:
     def _digest(self, plan: WorkerPlan) -> str:
         if self.cache is None or plan.device != "cpu" or plan.adapter.parent != self._adapters:
             return ""
-        installed = fingerprint_of(plan.python)
+        if not (installed := fingerprint_of(plan.python)):
+            return ""
         about = [digest(plan.adapter), installed, _interpreter(plan.python), settings(plan), dict(plan.env)]
-        return _key("worker", about) if installed else ""
+        return _key("worker", about)
 
 
 def _interpreter(python: str) -> list[Any]:
