@@ -108,7 +108,7 @@ class Place:
     ) -> "subprocess.Popen[str]":
         """Begin or resume a run; kill: since when, after how many seconds. before: what the process does first."""
         self.temporary.mkdir(parents=True, exist_ok=True)
-        words = ["run", *self.asked, "--out", "run", "--baseline", "base.json", "--update-baseline"]
+        words = ["run", "--no-cache", *self.asked, "--out", "run", "--baseline", "base.json", "--update-baseline"]
         words += ["--junit", "ci/junit.xml", "-j", "2", *more]
         return subprocess.Popen(
             [sys.executable, *(["-m", "conformance"] if kill is None else [KILLED, *kill]), *words],
