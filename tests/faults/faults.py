@@ -276,8 +276,14 @@ def signalled(
     place: Place, whole: Whole, number: signal.Signals, *, telling: bool = False, background: bool = False
 ) -> list[str]:
     """End a run by a signal, see what it leaves, and resume it; background: as a shell starts `command &`."""
-    ignore = (lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) if background else None
-    process = place.start(before=ignore)
+
+    def as_a_shell_starts_it() -> None:
+        for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):  # nohup, for one, lets its children ignore SIGHUP
+            signal.signal(each, signal.SIG_DFL)
+        if background:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    process = place.start(before=as_a_shell_starts_it)
     wait(process, lambda: has(place, "footer") if telling else cells(place) >= 5)
     process.send_signal(number)
     _, said = process.communicate(timeout=PATIENCE)
