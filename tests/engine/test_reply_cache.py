@@ -5,12 +5,22 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance import places
+from conformance.engine import reply_cache
+from conformance.engine.adapters import read_adapters, subjects_of
+from conformance.engine.cells import Cell, make_cell
+from conformance.engine.environments import our_own
+from conformance.engine.job import Job, Outcome
+from conformance.engine.plan import WorkerPlan, plan_workers
+from conformance.engine.reply_cache import ReplyCache
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
 
 CASES = "masks/attention_2d/*"
 
@@ -101,3 +111,60 @@ def test_other_settings_of_the_environment_are_other_replies(
     other, _ = run(out=tmp_path / "run", cache=cache)
     assert replies(other)[0] == 0
     assert replies(other)[1] == replies(first)[1]
+
+
+class Kept:
+    """A cache that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.values.get(key)
+
+    def put(self, key: str, value: bytes) -> None:
+        self.values[key] = value
+
+
+def numpy_job() -> tuple[WorkerPlan, Job]:
+    """The worker of numpy.sdpa, and one of its calls."""
+    (subject,) = (each for each in subjects_of(read_adapters([places.adapters() / "numpy_sdpa.py"])) if not each.dense)
+    (plan,) = plan_workers([subject], {"default": our_own()})
+    case = load([places.cases() / "masks" / "attention_2d.yaml"], places.cases())[0]
+    cell = make_cell(case, materialise(case), subject)
+    assert isinstance(cell, Cell)
+    return plan, Job(1, cell.key, cell.call)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kept"),
+    [
+        (Outcome("unsupported", reason="declined"), True),
+        (Outcome("error", error={"type": "ValueError", "message": "", "traceback": "", "stage": "framework"}), True),
+        (Outcome("error", error={"type": "MemoryError", "message": "", "traceback": "", "stage": "framework"}), False),
+        (Outcome("crash", reason="killed"), False),
+        (Outcome("timeout", reason="too long"), False),
+    ],
+)
+def test_only_what_would_be_the_same_again_is_kept(
+    outcome: Outcome, monkeypatch: pytest.MonkeyPatch, *, kept: bool
+) -> None:
+    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: "sha256:installed")
+    store = Kept()
+    plan, job = numpy_job()
+    replies = ReplyCache(store, places.adapters())  # type: ignore[arg-type]  # it has what is used of a cache
+    assert replies.recall(plan, job) is None
+    replies.keep(job, outcome)
+    assert bool(store.values) == kept
+    again = ReplyCache(store, places.adapters()).recall(plan, job)  # type: ignore[arg-type]  # as above
+    assert (again is not None and again.cached and again.status == outcome.status) == kept
+
+
+@pytest.mark.parametrize(("device", "installed"), [("cuda", "sha256:installed"), ("cpu", "")])
+def test_a_gpu_and_what_has_no_fingerprint_have_no_key(
+    device: str, installed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply_cache, "fingerprint_of", lambda _: installed)
+    plan, _ = numpy_job()
+    replies = ReplyCache(Kept(), places.adapters())  # type: ignore[arg-type]  # it has what is used of a cache
+    assert replies.worker(replace(plan, device=device)) == ""
