@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import openvino
 
+# One call in a process that is not used again.
 ALONE = """
 import os, sys
 import numpy as np, openvino
@@ -20,7 +21,6 @@ compiled = openvino.Core().compile_model(f"{folder}/model.xml", "CPU", CPU)
 np.save(f"{folder}/output.npy", compiled([given[name] for name in given.files])[0])
 os._exit(0)
 """
-"""One call in a process that is not used again."""
 
 
 def alone(model: Any, arrays: Sequence[Any], settings: Mapping[str, Any]) -> Any:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen, nnx
 
+# Query, key and value, with or without a mask, to the output and, where they are asked for, the weights.
 Attend = Callable[..., tuple[Any, Any]]
-"""Query, key and value, with or without a mask, to the output and, where they are asked for, the weights."""
 
 
 @cache

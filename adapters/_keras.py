@@ -17,15 +17,15 @@ from ._releases import known
 
 MASKS = ("query_mask", "value_mask", "key_mask", "attention_mask", *ATTACHED)
 KERAS = "https://github.com/keras-team/keras/blob/01a4a576bcf765dcce90b79e33297561982df460/keras/src"
+# Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior".
 RESULT_TYPE = f"{KERAS}/backend/common/dtypes.py"
-"""Where Keras maps float64 to float32 off TensorFlow, "to be aligned with JAX's default behavior"."""
 
 
+# What of the worker's environment its replies may depend on.
 VARIABLES = ("OMP_NUM_THREADS", "JAX_ENABLE_X64", "JAX_PLATFORMS", "XLA_FLAGS")
-"""What of the worker's environment its replies may depend on."""
 
+# The initializer of weights that are set before every call: JAX compiles a random one for each shape and dtype.
 UNUSED = "zeros"
-"""The initializer of weights that are set before every call: JAX compiles a random one for each shape and dtype."""
 
 
 def attention_profile(backend: str, dtype: str) -> Profile:

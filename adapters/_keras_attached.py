@@ -8,8 +8,8 @@ from conformance.bridge import Call
 
 from ._layers import on_tensors
 
+# The last call that was made, and its arguments.
 _HELD: dict[str, Any] = {}
-"""The last call that was made, and its arguments."""
 
 
 def attached(arguments: dict[str, Any]) -> dict[str, Any]:

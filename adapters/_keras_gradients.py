@@ -31,8 +31,8 @@ def with_gradients(call: Call, grad_output: Tensor, layer: Any, arguments: dict[
     return as_in_the_call(call, {name: keras.ops.convert_to_numpy(each) for name, each in found.items()})
 
 
+# The output, gradients by the inputs, and those by the parameters in the layer's order.
 Found = tuple[Any, dict[str, Any], list[Any]]
-"""The output, gradients by the inputs, and those by the parameters in the layer's order."""
 
 
 def by_vjp(layer: Any, inputs: dict[str, Any], others: dict[str, Any], wanted: Any) -> Found:

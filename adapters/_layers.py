@@ -8,11 +8,11 @@ from conformance.bridge import Call, Profile
 from ._arrays import to_numpy
 
 PARTS = {"q": "query", "k": "key", "v": "value", "o": "out"}
+# The order in which such layers hold their parameters; biases may be absent.
 PARAMETERS = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
-"""The order in which such layers hold their parameters; biases may be absent."""
 
+# Slots of masks that a layer before attaches, and the arguments whose tensors carry them.
 ATTACHED = {"attached_to_query": "query", "attached_to_value": "value", "attached_to_key": "key"}
-"""Slots of masks that a layer before attaches, and the arguments whose tensors carry them."""
 
 
 def parameters(call: Call) -> dict[str, Any]:

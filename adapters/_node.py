@@ -12,11 +12,11 @@ from ._arrays import to_numpy
 OPERATOR = "https://onnx.ai/onnx/operators/onnx__Attention.html"
 CONTRIB = "https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md"
 IR_VERSION = 10
+# Of graphs of onnxruntime's own operators, which no opset counts: a release refuses opsets newer than itself.
 OLD_OPSET = 17
-"""Of graphs of onnxruntime's own operators, which no opset counts: a release refuses opsets newer than itself."""
 
+# What qk_matmul_output holds, by the number of its mode.
 MODES = ("scaled", "capped", "logits", "weights")
-"""What qk_matmul_output holds, by the number of its mode."""
 NONPAD = "nonpad_kv_seqlen"
 PASTS = ("past_key", "past_value")
 PRESENTS = ("present_key", "present_value")

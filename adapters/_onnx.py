@@ -20,11 +20,11 @@ from conformance.bridge.loading import digest
 
 from ._ort import open_session, run_session
 
+# Name -> the tensor and a letter for each of its axes: b, q, k and n (batch times heads) are dynamic.
 Inputs = Mapping[str, tuple[Tensor, str]]
-"""Name -> the tensor and a letter for each of its axes: b, q, k and n (batch times heads) are dynamic."""
 
+# Name -> dtype, and for each axis its width, or its letter where that is open.
 Described = Mapping[str, tuple[str, list[int | str]]]
-"""Name -> dtype, and for each axis its width, or its letter where that is open."""
 
 OPEN = frozenset("bqkn")
 

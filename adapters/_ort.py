@@ -16,13 +16,13 @@ from conformance.bridge import Profile, Tensor, Unsupported
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 OPTIONS = {"CUDAExecutionProvider": {"use_tf32": "0"}}
 BFLOAT16 = "bfloat16"
+# Operators that onnxruntime keeps on the CPU on purpose where they only make shapes.
 SHAPES = frozenset(
     "Concat Constant ConstantOfShape Gather Identity Range Shape Size Slice Squeeze Unsqueeze Cast".split()  # noqa: SIM905 - read as a list
 )
-"""Operators that onnxruntime keeps on the CPU on purpose where they only make shapes."""
 
+# Of the session that ran last: provider -> operator -> how many nodes it was given.
 ran: dict[str, Counter[str]] = {}
-"""Of the session that ran last: provider -> operator -> how many nodes it was given."""
 
 
 def fed(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ SDPA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.functional.scale
 MHA_DOCS = "https://pytorch.org/docs/stable/generated/torch.nn.MultiheadAttention"
 
 
+# The devices on which the results of the last call lay.
 came_from: set[str] = set()
-"""The devices on which the results of the last call lay."""
 
 
 def to_torch(tensor: Tensor, device: str) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 import torch.compiler.config
 
+# How often the traced call may be compiled: more than a run has signatures; past PyTorch's default of 8 it raises.
 SIGNATURES = 1000
-"""How often the traced call may be compiled: more than a run has signatures; past PyTorch's default of 8 it raises."""
 
 
 def call_layer(layer: Any, inputs: tuple[Any, ...], arguments: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -62,5 +62,5 @@ def _traced() -> Any:
     return torch.compile(torch.nn.MultiheadAttention.forward, backend="aot_eager", dynamic=False, fullgraph=True)
 
 
+# How a variant calls the layer; the others call it as it is.
 CALLS = {"seq_first": call_sequences_first, "unbatched": call_item_by_item, "aot_eager": call_traced}
-"""How a variant calls the layer; the others call it as it is."""

@@ -14,8 +14,8 @@ from ._ort import ort_evidence
 from ._torch import torch_evidence
 
 PACKAGES = ("torch", "onnxscript", "onnx-ir", "onnx")
+# Lengths of the example that is traced: different, and none of them 1, which torch.export would fix.
 LENGTHS = {"b": 2, "q": 3, "k": 5}
-"""Lengths of the example that is traced: different, and none of them 1, which torch.export would fix."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Exporter:
         return f"{'dynamo' if self.dynamo else 'torchscript'}, {self.opset or 'default'}"
 
 
+# By the name of the variant.
 EXPORTERS = {
     "dynamo": Exporter(),
     "unoptimised": Exporter(optimised=False),
     "opset23": Exporter(opset=23),
     "torchscript": Exporter(dynamo=False),
 }
-"""By the name of the variant."""
 
 Function = Callable[[Mapping[str, Any]], Any]
 

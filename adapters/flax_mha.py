@@ -74,8 +74,8 @@ from ._jax import fused_declaration, jax_evidence
 from ._layers import PARTS, parameters_by_part, stepwise_profile
 from ._releases import known
 
+# Where init_cache says: "When in decode mode, only one token must be passed at a time".
 DECODING = "https://flax.readthedocs.io/en/latest/api_reference/flax.nnx/nn/attention.html"
-"""Where init_cache says: "When in decode mode, only one token must be passed at a time"."""
 
 
 def declare(facts: Facts) -> Declaration:

@@ -70,8 +70,8 @@ from ._ort import ort_evidence
 
 CONVERTERS = {"torch": ["torch"], "tensorflow": ["tensorflow", "tf2onnx"]}
 AXES = {"query": "bqe", "value": "bke", "key": "bke", "value_mask": "bk", "attention_mask": "bqk"}
+# By what is one object in the call: the inputs of the graph.
 DISTINCT = {"none": ("query", "value", "key"), "kv": ("query", "value"), "qkv": ("query",)}
-"""By what is one object in the call: the inputs of the graph."""
 
 
 def declare(facts: Facts) -> Declaration:

@@ -60,8 +60,8 @@ from ._node import CONTRIB, OLD_OPSET, contrib_dialect, microsoft, model
 from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
+# Input of the operator, by slot.
 MASKS = {"mask_index": "mask_index", "key_lengths": "mask_index", "attention_bias": "attention_bias"}
-"""Input of the operator, by slot."""
 
 
 def declare(facts: Facts) -> Declaration:

@@ -56,11 +56,11 @@ from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
 QKV = ("query", "key", "value")
+# What output_qk holds, by the number of qk_output.
 QK = {"logits": 1, "weights": 2}
-"""What output_qk holds, by the number of qk_output."""
 
+# Arguments that hide keys without being added to the logits.
 HIDING = {"seqlens_k", "causal", "local_window_size"}
-"""Arguments that hide keys without being added to the logits."""
 
 
 def declare(facts: Facts) -> Declaration:

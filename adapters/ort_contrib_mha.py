@@ -57,8 +57,8 @@ from ._node import CONTRIB, OLD_OPSET, PASTS, PRESENTS, contrib_dialect, merged,
 from ._ort import fed, ort_devices, ort_evidence, ort_profile, run_model
 from ._ort_release import in_release
 
+# Input of the operator, by slot.
 MASKS = {"key_padding_mask": "key_padding_mask", "key_lengths": "key_padding_mask", "attention_bias": "attention_bias"}
-"""Input of the operator, by slot."""
 
 
 def declare(facts: Facts) -> Declaration:

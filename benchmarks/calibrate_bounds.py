@@ -15,24 +15,26 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import linear, relu, scaled_dot_product_attention
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
-from conformance.judge.compare import RMS_ELEMENTS, root_mean_square
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
+from conformance.verdicts.compare import RMS_ELEMENTS, root_mean_square
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 BACKENDS = {"math": SDPBackend.MATH, "flash": SDPBackend.FLASH_ATTENTION}
+# Sizes: batch, num_heads, seq_len_q, seq_len_k, head_dim.
 SHAPES = ((2, 2, 5, 7, 8), (3, 2, 1, 1, 4), (2, 3, 7, 5, 16), (1, 2, 17, 33, 32), (1, 2, 7, 1021, 64))
-"""(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
 VALUES: tuple[Callable[[Array], Array], ...] = (np.positive, np.sign, lambda v: v + 10.0, lambda v: v * np.exp(4 * v))
 OUTPUTS = {"mha": ("output", "weights", "weights_mean")}
 MASKS = ("none", "bool", "causal", "additive", "padding with huge keys", "-1e9")
 
 
-def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int], dtype: str) -> tuple[Group, ...]:
+def groups(
+    rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int], dtype: str
+) -> tuple[MaskOperand, ...]:
     """The masks of one case; every query attends a key."""
     allowed = rng.random(shape) < 0.6  # noqa: PLR2004 - most keys
     allowed[..., 0] = True
@@ -42,8 +44,8 @@ def groups(rng: np.random.Generator, kind: str, shape: tuple[int, int, int, int]
     if kind in ("additive", "-1e9"):
         low = -np.inf if kind == "additive" else -3e4 if dtype == "float16" else -1e9
         bias = np.where(allowed, rng.standard_normal(shape), low)
-        return (Group("mask", ("additive",), "float", round_to(bias, dtype)),)
-    return () if kind == "none" else (Group("mask", ("attention",), "bool", allowed),)
+        return (MaskOperand("mask", ("additive",), "float", round_to(bias, dtype)),)
+    return () if kind == "none" else (MaskOperand("mask", ("attention",), "bool", allowed),)
 
 
 def problems(program: str, dtype: str, count: int) -> Iterator[Problem]:
@@ -166,13 +168,13 @@ def layers(problem: Problem, backend: str) -> dict[str, torch.Tensor]:
     return {"output": output + arrays["query"] if problem.residual else output}
 
 
+# What is asked for beyond plain attention, by the name of a program.
 REPLACED: dict[str, dict[str, Any]] = {
     "relu": {"activation": "relu"},
     "residual": {"residual": True},
     "both": {"activation": "relu", "residual": True},
     "softcap": {"softcap": 3.0},
 }
-"""What is asked for beyond plain attention, by the name of a program."""
 LAYERS = ("relu", "residual", "both")
 OF_SDPA = ("sdpa", "softcap")
 PROGRAMS = {"sdpa": sdpa, "mha": mha, **dict.fromkeys(LAYERS, layers), "softcap": bent}

@@ -21,8 +21,8 @@ import numpy as np
 Record = dict[str, Any]
 
 GREEN = ("pass", "dialect")
+# Sizes: batch, num_heads, seq_len_q, seq_len_k, head_dim.
 SHAPES = ((2, 3, 5, 7, 11), (3, 2, 7, 7, 8), (1, 2, 17, 33, 32), (1, 2, 7, 131, 64))
-"""(batch, num_heads, seq_len_q, seq_len_k, head_dim)"""
 SQUARE = ((3, 2, 7, 7, 8), (1, 2, 33, 33, 32), (1, 3, 131, 131, 16))
 NAMES = ("batch", "num_heads", "seq_len_q", "seq_len_k", "head_dim")
 DISTRIBUTIONS = ("bell", "wide", "large", "alternating")

@@ -20,11 +20,11 @@ SIZES = {"batch": 2, "num_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim":
 CELLS = (100, 1_000, 5_000, 20_000)
 SUBJECTS = (1, 2, 4)
 LENGTHS = (16, 64, 256, 1024)
+# Cases of one suite.
 MOST = 1_000
-"""Cases of one suite."""
 
+# Cases of the runs that grow in another way.
 FEW = 100
-"""Cases of the runs that grow in another way."""
 
 
 @dataclass(frozen=True)

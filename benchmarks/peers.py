@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from conformance.cli.choice import load_cases
+from conformance.cli.case_choice import load_cases
 from conformance.spec.case import ArrayMask, Case, CausalMask
 from conformance.spec.materialise import materialise
 
 CASES = 100
+# Of the operator Attention, in onnx 1.23.
 BACKEND_TESTS = 93
-"""Of the operator Attention, in onnx 1.23."""
 
 SUBJECTS = ("torch.sdpa[math]", "ort.attention[opset23]")
 

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from conformance.own.api import Result, check
+    from conformance.checking.api import Result, check
 
 __version__ = "0.1.0"
 __all__ = ["Result", "__version__", "check"]
@@ -17,5 +17,5 @@ __all__ = ["Result", "__version__", "check"]
 
 def __getattr__(name: str) -> Any:
     if name in ("Result", "check"):
-        return getattr(importlib.import_module("conformance.own.api"), name)
+        return getattr(importlib.import_module("conformance.checking.api"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

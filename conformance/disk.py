@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
+# Which word of /proc/PID/stat, counted after the state, says when a process started (proc(5)).
 START = 19
-"""Which word of /proc/PID/stat, counted after the state, says when a process started (proc(5))."""
 
 
 @lru_cache(maxsize=1)

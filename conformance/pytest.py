@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from conformance.own.outcomes import Outcome
+    from conformance.checking.check_report import Outcome
 
 MARKER = "conformance"
 FIXTURE = "conformance_case"
+# The test, beside those of cases, that fails where too few of them were judged.
 SHARE = "judged share"
-"""The test, beside those of cases, that fails where too few of them were judged."""
 MIN_JUDGED = 0.5
+# Of the report of a test that fails: its finding in one line. pytest writes it into its own JUnit XML.
 PROPERTY = "conformance"
-"""Of the report of a test that fails: its finding in one line. pytest writes it into its own JUnit XML."""
 
 _NOT_BOTH = (
     f"{{0}}: the marker {MARKER}(function=...) and the argument {FIXTURE} go together: "
@@ -64,8 +64,8 @@ class _Asked:
 
 
 _ASKED = pytest.StashKey[dict[str, _Asked]]()
+# What is asked of each test function, and what became of its cases, by its node id.
 _FOUND = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
-"""What is asked of each test function, and what became of its cases, by its node id."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -98,9 +98,8 @@ def _read(
     test: pytest.Function, function: Callable[..., Any], min_judged: float = MIN_JUDGED, **options: Any
 ) -> _Asked:
     """What a marker asks for, checked as far as it can be without calling the function."""
-    from conformance.own.api import cases_of, check  # noqa: PLC0415 - heavy, and only here is it used
-    from conformance.own.errors import CheckError  # noqa: PLC0415
-    from conformance.own.target import target_of  # noqa: PLC0415
+    from conformance.checking.api import cases_of, check  # noqa: PLC0415 - heavy, and only here is it used
+    from conformance.checking.target import CheckError, target_of  # noqa: PLC0415
 
     known = {*inspect.signature(check).parameters} - {"function", "out"}
     if unknown := [name for name in options if name not in known]:
@@ -127,7 +126,7 @@ def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     A case that the function does not take is skipped with the reason; one that is not accepted fails before the test
     function is called.
     """
-    from conformance.own.outcomes import DECLINED, judged_share  # noqa: PLC0415 - heavy, and only here is it used
+    from conformance.checking.check_report import DECLINED, judged_share  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(request.node)
     asked, found = request.config.stash[_ASKED][test], _found(request.node, tmp_path_factory)
@@ -171,7 +170,7 @@ def _test_of(item: pytest.Function) -> str:
 
 def _found(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
     """What became of the cases that this session selected: judged where first asked for, all of them together."""
-    from conformance.own.sharing import judged_once  # noqa: PLC0415 - heavy, and only here is it used
+    from conformance.checking.api import judged_once  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(item)
     known = item.config.stash[_FOUND]

@@ -5,18 +5,9 @@ Standard library and NumPy only, on Python 3.10 and NumPy 1.26 and later, whatev
 environment pins. An adapter imports its names from here and nowhere else.
 """
 
-from conformance.bridge.contract import (
-    Call,
-    Declaration,
-    Deviation,
-    Facts,
-    MaskFacts,
-    Unsupported,
-    framework_call,
-)
+from conformance.bridge.contract import Call, Declaration, Deviation, Facts, MaskFacts, Unsupported, framework_call
 from conformance.bridge.profile import Profile
-from conformance.bridge.strides import Strided, strided
-from conformance.bridge.tensor import Tensor
+from conformance.bridge.tensor import Strided, Tensor, strided
 
 __all__ = [
     "Call",

@@ -18,8 +18,8 @@ from typing import Any
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 
+# The requirement of calls that are made twice, with the same objects: the worker does that for every adapter.
 SECOND_CALL = "second_call"
-"""The requirement of calls that are made twice, with the same objects: the worker does that for every adapter."""
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not an error

@@ -12,11 +12,11 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-OURS = "attention-conformance"
-"""Not counted: workers import a copy of the bridge and nothing else of ours."""
+# Not counted: workers import a copy of the bridge and nothing else of ours.
+PACKAGE = "attention-conformance"
 
+# Nanoseconds by which a file may be younger than the RECORD that an installer wrote after it.
 _SLACK_NS = 2_000_000_000
-"""Nanoseconds by which a file may be younger than the RECORD that an installer wrote after it."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def fingerprint(found: list[Distribution]) -> tuple[str, str]:
     total = hashlib.sha256(sys.version.encode())
     for each in sorted(found, key=lambda each: str(each.metadata["Name"])):
         name = str(each.metadata["Name"])
-        if name.lower().replace("_", "-") == OURS:
+        if name.lower().replace("_", "-") == PACKAGE:
             continue
         if '"editable": true' in (each.read_text("direct_url.json") or ""):
             return "", f"{name} is installed in editable mode"

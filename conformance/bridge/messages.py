@@ -14,21 +14,21 @@ from typing import Any
 
 from conformance.bridge.contract import Call, Declaration, Deviation, Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.bridge.strict_json import real
 from conformance.bridge.tensor import Tensor
-from conformance.bridge.values import real
 from conformance.bridge.wire import Message, WireError
 
+# The version that both sides must speak.
 PROTOCOL = 1
-"""The version that both sides must speak."""
 
 ANSWERS = ("reply", "unsupported", "error")
 
 
+# Of a call, each a number or None.
 NUMBERS = ("scale", "softcap", "dropout_p")
-"""Of a call, each a number or None."""
 
+# Arrays that few calls have.
 OPTIONAL = ("past_key", "past_value", "grad_output")
-"""Arrays that few calls have."""
 
 
 @dataclass(frozen=True)

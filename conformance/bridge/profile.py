@@ -8,6 +8,7 @@ None where nothing is rounded. The bound of a cell is derived from these fields 
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+# Unit roundoff by dtype name: half the distance from 1 to the next larger number.
 UNIT = {
     "float64": 2.0**-53,
     "float32": 2.0**-24,
@@ -15,7 +16,6 @@ UNIT = {
     "float16": 2.0**-11,
     "bfloat16": 2.0**-8,
 }
-"""Unit roundoff by dtype name: half the distance from 1 to the next larger number."""
 
 _FLAGS = ("ftz", "truncated")
 _OPTIONAL = ("mm", "pre", "bias_sum")

@@ -18,8 +18,8 @@ from conformance.bridge.serving import answer
 from conformance.bridge.tensor import Tensor
 from conformance.bridge.wire import Message, encode, read
 
+# How the names of arrays in call.npz begin.
 CALL, EXPECTED, TOLERANCE, VARIANCE = "call", "expected", "tolerance", "variance"
-"""How the names of arrays in call.npz begin."""
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -90,7 +90,7 @@ def compared(name: str, actual: Tensor, about: Mapping[str, Any], arrays: Arrays
     finite = np.isfinite(values) & np.isfinite(expected)
     same = finite | (values == expected) | (np.isnan(values) & np.isnan(expected))
     if (other := judged & ~same).any():
-        at = _place(other)
+        at = _position(other)
         return True, f"{name}: {values[at]:.9g} at {list(map(int, at))}, expected {expected[at]:.9g}"
     error = np.where(finite & judged, np.abs(np.where(finite, values, 0.0) - np.where(finite, expected, 0.0)), 0.0)
     return _numbers(
@@ -111,7 +111,7 @@ def _numbers(
 ) -> "tuple[bool, str]":
     with np.errstate(divide="ignore", invalid="ignore"):
         used = np.where(error == 0, 0.0, error / tolerance)
-    at = _place(used == used.max(initial=0.0)) if used.size else ()
+    at = _position(used == used.max(initial=0.0)) if used.size else ()
     worst = max(float(used.max(initial=0.0)), rms)
     text = f"{name}: max error {error.max(initial=0.0):.3g}; {worst:.3g} of the allowed error used"
     if used.size:
@@ -124,5 +124,5 @@ def _numbers(
     return worst > 1.0, text
 
 
-def _place(where: Array) -> "tuple[Any, ...]":
+def _position(where: Array) -> "tuple[Any, ...]":
     return tuple(np.argwhere(where)[0])

@@ -20,11 +20,11 @@ from conformance.bridge.contract import (
     left_from_framework,
 )
 from conformance.bridge.messages import Answer, Request
+from conformance.bridge.strict_json import plain_data
 from conformance.bridge.tensor import Tensor
-from conformance.bridge.values import plain
 
-_MOST_TEXT = 16_000
-"""How many characters of a message or a traceback are kept: the end, where the cause stands."""
+# How many characters of a message or a traceback are kept: the end, where the cause stands.
+_MAX_TEXT = 16_000
 
 _Answering = Callable[[ModuleType, Request, Answer], Answer]
 
@@ -98,7 +98,7 @@ def evidence_of(adapter: ModuleType) -> dict[str, Any]:
     Raises:
         TypeError: it says something else than names and JSON values.
     """
-    evidence = plain(adapter.evidence() if hasattr(adapter, "evidence") else {})
+    evidence = plain_data(adapter.evidence() if hasattr(adapter, "evidence") else {})
     if not isinstance(evidence, dict):
         raise TypeError(f"evidence returned {type(evidence).__name__}, not a mapping")
     return evidence
@@ -117,4 +117,4 @@ def error_record(error: BaseException) -> dict[str, str]:
         "message": said.split(": ", 1)[-1],
         "traceback": "".join(report.format()),
     }
-    return {name: text.encode(errors="backslashreplace").decode()[-_MOST_TEXT:] for name, text in record.items()}
+    return {name: text.encode(errors="backslashreplace").decode()[-_MAX_TEXT:] for name, text in record.items()}

@@ -18,22 +18,22 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.bridge.tensor import STORAGE, Tensor
-from conformance.bridge.values import plain, strict_json
 
 MAGIC = b"ACW1"
 PREFIX = struct.Struct("<4sIQ")
+# Where buffers start: vector loads, and with them the summation order of some kernels, depend on it.
 ALIGNMENT = 64
-"""Where buffers start: vector loads, and with them the summation order of some kernels, depend on it."""
 
+# The largest header in bytes: names, facts, a shortened traceback.
 HEADER_LIMIT = 1 << 20
-"""The largest header in bytes: names, facts, a shortened traceback."""
 
+# The largest body in bytes that a reader takes unless it is told less.
 BODY_LIMIT = 1 << 32
-"""The largest body in bytes that a reader takes unless it is told less."""
 
-_MOST_AXES = 32
-_MOST_ELEMENTS = 1 << 56
+_MAX_AXES = 32
+_MAX_ELEMENTS = 1 << 56
 
 
 class WireError(Exception):
@@ -57,7 +57,7 @@ def encode(message: Message) -> list["bytes | memoryview[Any]"]:
         WireError: the header is longer than HEADER_LIMIT.
     """
     listing = [[name, tensor.dtype, list(tensor.shape)] for name, tensor in message.tensors.items()]
-    fields = {"kind": message.kind, "fields": plain(message.fields), "tensors": listing}
+    fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
     header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
         raise WireError(f"a header of {len(header)} bytes is longer than {HEADER_LIMIT}")
@@ -135,8 +135,8 @@ def _announced(entry: Any) -> tuple[str, str, tuple[int, ...]]:
     if not isinstance(dtype, str) or dtype not in STORAGE:
         raise WireError(f"tensor {name!r} has the unknown dtype {dtype!r}")
     sizes = shape if isinstance(shape, list) else [-1]
-    whole = len(sizes) <= _MOST_AXES and all(type(n) is int and n >= 0 for n in sizes)
-    if not whole or (0 in sizes and math.prod(n for n in sizes if n) > _MOST_ELEMENTS):  # NumPy refuses these, too
+    whole = len(sizes) <= _MAX_AXES and all(type(n) is int and n >= 0 for n in sizes)
+    if not whole or (0 in sizes and math.prod(n for n in sizes if n) > _MAX_ELEMENTS):  # NumPy refuses these, too
         raise WireError(f"tensor {name!r} has no shape: {shape!r}")
     return name, dtype, tuple(shape)
 

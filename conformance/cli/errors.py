@@ -17,17 +17,17 @@ class EnvironmentFault(Exception):  # noqa: N818 - no error of ours, nor of the 
     """The place where we run does not let us go on; the text says what is wrong and what to do."""
 
 
+# Errors of the system that are faults of the place where we run: a full disk, a limit, a forbidden file.
 FAULTS = frozenset(
     {
         *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM),
         *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG, errno.ESTALE),
     }
 )
-"""Errors of the system that are faults of the place where we run: a full disk, a limit, a forbidden file."""
 
 
+# Those of them that no other name for a folder mends.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""Those of them that no other name for a folder mends."""
 
 
 def resumable(error: OSError, folder: Path) -> EnvironmentFault:

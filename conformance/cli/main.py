@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 
 from conformance.cli.errors import EnvironmentFault, UsageError, is_fault, sentence
 from conformance.cli.parser import build_parser
-from conformance.cli.signals import ended_by_signals
-from conformance.cli.streams import steady_streams
-from conformance.gate.decide import CONFORMS, INTERNAL, INTERRUPTED, USAGE
+from conformance.cli.standard_streams import ended_by_signals, tolerate_closed_streams
+from conformance.gate.decision import CONFORMS, INTERNAL, INTERRUPTED, USAGE
 from conformance.spec.mistakes import CaseFileErrors
 
 
@@ -24,14 +23,14 @@ def _function(command: str) -> Callable[[argparse.Namespace], int]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (docs/exit-codes.md)."""
-    with steady_streams() as (out, _), ended_by_signals():
+    with tolerate_closed_streams() as (out, _), ended_by_signals():
         parser = build_parser()
         if "_ARGCOMPLETE" in os.environ:
-            importlib.import_module("conformance.cli.completion").answer(parser)
+            importlib.import_module("conformance.cli.command_completion").answer(parser)
         arguments = parser.parse_args(argv)
         code = _ended(arguments)
         out.flush()
-        return _told(code, out.fault, arguments)
+        return _reported(code, out.fault, arguments)
 
 
 def _ended(arguments: argparse.Namespace) -> int:
@@ -65,7 +64,7 @@ def _report(error: Exception) -> None:
         print("conformance: internal error: please report it with the text above", file=sys.stderr)
 
 
-def _told(code: int, fault: OSError | None, arguments: argparse.Namespace) -> int:
+def _reported(code: int, fault: OSError | None, arguments: argparse.Namespace) -> int:
     """
     The exit code where stdout may be lost.
 

@@ -1,15 +1,26 @@
-"""Who can be judged here: the subjects that were asked for, and what is missing for the others."""
+"""Who can be judged here: the subjects that were asked for, what is missing for the others, and what would be asked."""
 
 import sys
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from conformance import places
 from conformance.cli.errors import UsageError, absent
-from conformance.cli.project import Declared, declared_environments
-from conformance.engine.adapters import Adapter, AdapterError, Subject, read_adapters, subjects_of
+from conformance.cli.project_settings import Declared, declared_environments
+from conformance.engine.adapters import (
+    Adapter,
+    AdapterError,
+    SelectionError,
+    Subject,
+    adapter_file,
+    read_adapters,
+    select,
+    subjects_of,
+)
+from conformance.engine.cells import Cell, Refused, make_cell
 from conformance.engine.environments import (
     MAX_PATH,
     Environment,
@@ -20,14 +31,16 @@ from conformance.engine.environments import (
     our_own,
     parse_environments,
 )
-from conformance.engine.header import not_offered_record
-from conformance.engine.plan import WorkerPlan
-from conformance.engine.selection import SelectionError, adapter_file, select
-from conformance.spec.glob import matches
-from conformance.spec.texts import printable
+from conformance.engine.run_header import not_offered_record
+from conformance.engine.worker_plan import WorkerPlan
+from conformance.gate.decision import CONFORMS, INCOMPLETE
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.mistakes import matches
+from conformance.spec.texts import counted, printable
 
+# Frameworks in the order of what a run of theirs takes; a hint for scheduling and nothing else.
 SLOWEST_FIRST = ("onnx", "jax", "keras", "tensorflow", "torch")
-"""Frameworks in the order of what a run of theirs takes; a hint for scheduling and nothing else."""
 
 
 @dataclass(frozen=True)
@@ -184,3 +197,37 @@ def cost(plan: WorkerPlan) -> int:
     """Where a plan stands among the others: those that take longest first."""
     framework = plan.name.partition(".")[0]
     return SLOWEST_FIRST.index(framework) if framework in SLOWEST_FIRST else len(SLOWEST_FIRST)
+
+
+Found: TypeAlias = Cell | Refused
+
+
+def collect(cases: Sequence[Case], offer: Offer, *, every: bool) -> int:
+    """Print a line for each subject, with `every` also one for each cell, and return the exit code."""
+    calls: Counter[str] = Counter()
+    declined: Counter[str] = Counter()
+    for cell in _cells(cases, offer):
+        (declined if isinstance(cell, Refused) else calls)[cell.subject.name] += 1
+        if every:
+            why = f"declined: {cell.reason}" if isinstance(cell, Refused) else "asked"
+            print(f"{cell.case.id} on {cell.subject.name}: {why}")
+    width = max((len(subject.name) for subject in offer.subjects), default=0)
+    for subject in offer.subjects:
+        if calls[subject.name] or declined[subject.name]:
+            print(f"{subject.name.ljust(width)}  {calls[subject.name]:5} asked  {declined[subject.name]:5} declined")
+    for sentence in offer.incomplete:
+        print(f"incomplete: {sentence}")
+    asked = counted(len({*calls, *declined}), "subject")
+    print(
+        f"{counted(calls.total(), 'call')}, and {declined.total():,} declined without asking, for "
+        f"{counted(len(cases), 'case')} on {asked}; nothing was started"
+    )
+    return INCOMPLETE if offer.incomplete else CONFORMS
+
+
+def _cells(cases: Sequence[Case], offer: Offer) -> Iterator[Found]:
+    for case in cases:
+        problem = materialise(case)
+        for subject in offer.subjects:
+            if (cell := make_cell(case, problem, subject)) is not None:
+                yield cell

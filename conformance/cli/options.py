@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.words import PLAIN, QUIET, VERBOSE, Parser
+from conformance.cli.argument_parser import PLAIN, QUIET, VERBOSE, Parser
 
 START = 180.0
 RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"

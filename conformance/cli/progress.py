@@ -1,22 +1,26 @@
-"""Progress on stderr, with the time that is left: a moving line on a terminal, a line now and then elsewhere."""
+"""Progress on stderr with the time that is left, and what follows a run: its slowest calls, its page in a browser."""
 
+import sys
 import time
+import webbrowser
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import IO, Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from conformance.cli.words import PLAIN, QUIET, VERBOSE
+from conformance.cli.argument_parser import PLAIN, QUIET, VERBOSE
 from conformance.engine.job import Started
-from conformance.judge.verdict import is_green
 from conformance.report.terminal import plain_console
-from conformance.spec.harmless import harmless
+from conformance.spec.texts import counted, harmless
+from conformance.verdicts.verdict import is_green
 
+# Seconds between two lines where stderr is no terminal.
 EVERY = 10.0
-"""Seconds between two lines where stderr is no terminal."""
 
+# Seconds of judging before the time left is told.
 SURE = 3.0
-"""Seconds of judging before the time left is told."""
 
 
 class Progress:
@@ -109,3 +113,22 @@ def _duration(seconds: float) -> str:
 def _took(record: dict[str, Any], level: int) -> str:
     seconds = record.get("seconds", {}).get("call")
     return f", {seconds:.3f} s" if level == VERBOSE and seconds is not None else ""
+
+
+def print_slowest(records: Iterable[Mapping[str, Any]], number: int | None) -> None:
+    """Print the calls that took longest: all of them where the number is 0, nothing where it is None."""
+    if number is None:
+        return
+    took = [(record["seconds"]["call"], record) for record in records if "call" in record.get("seconds", {})]
+    took.sort(key=lambda each: each[0], reverse=True)
+    shown = took[: number or None]
+    print(f"The slowest {counted(len(shown), 'call')} of {len(took):,}:")
+    for seconds, record in shown:
+        print(f"{seconds:9.3f} s  {record['case']} on {record['subject']}")
+
+
+def open_page(folder: Path) -> None:
+    """Open the page of a run folder in the browser; say so where there is none."""
+    page = (folder / "index.html").absolute()
+    if not webbrowser.open(page.as_uri()):
+        print(f"conformance: no browser was found here: open {page} in one", file=sys.stderr)

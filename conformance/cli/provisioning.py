@@ -14,16 +14,15 @@ from rich.status import Status
 from conformance import places
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import adapters_of
-from conformance.engine.adapters import AdapterError, Subject, subjects_of
+from conformance.engine.adapters import AdapterError, SelectionError, Subject, select, subjects_of
 from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own
-from conformance.engine.pins import Locked, PinError, Sides, read_constraints, without_version
+from conformance.engine.package_pins import Locked, PinError, Sides, read_constraints, without_version
 from conformance.engine.provision import ProvisionError, interpreter_of
 from conformance.engine.releases import absent
-from conformance.engine.selection import SelectionError, select
 from conformance.report.terminal import plain_console
 
+# Seconds between two lines where stderr is no terminal.
 EVERY = 10.0
-"""Seconds between two lines where stderr is no terminal."""
 
 
 def cache() -> Path:
@@ -128,7 +127,7 @@ def patterns_of(subjects: Iterable[Subject]) -> list[str]:
     ]
 
 
-class Telling:
+class PipProgress:
     """Tells on stderr what pip does: its last line on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:

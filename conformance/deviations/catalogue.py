@@ -10,33 +10,32 @@ from difflib import get_close_matches
 from functools import cache
 
 from conformance.deviations import (
-    blocks,
     edges,
-    key_loops,
+    key_blocks,
     layout,
     logits,
     nonfinite,
     projections,
     regions,
-    replies,
+    returned,
     softmax,
     tiles,
 )
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.measured import find_measured
 from conformance.deviations.names import rank, slot_of
 from conformance.spec.problem import Problem
 
-_MODULES = (edges, regions, tiles, logits, softmax, blocks, nonfinite, layout, projections, replies)
+_MODULES = (edges, regions, tiles, logits, softmax, key_blocks, nonfinite, layout, projections, returned)
 
+# Every deviation but those that are made for an argument (`masks`), fitted (`key_loops`) or measured.
 TABLE: tuple[Deviation, ...] = tuple(
     sorted((row for module in _MODULES for row in module.ROWS), key=lambda row: rank(row.decision, row.name))
 )
-"""Every deviation but those that are made for an argument (`masks`), fitted (`key_loops`) or measured."""
 
-FITTED = frozenset({key_loops.DECISION})
-"""Decisions that can be taken in too many ways for the table."""
+# Decisions that can be taken in too many ways for the table.
+FITTED = frozenset({tiles.DECISION})
 
 _RANK = {deviation.key: place for place, deviation in enumerate(TABLE)}
 _RANK_OF_DECISION = {deviation.decision: place for place, deviation in reversed(list(enumerate(TABLE)))}
@@ -50,7 +49,7 @@ def find(decision: str, name: str) -> Deviation:
         KeyError: there is none of that name; the message lists the names of that decision.
     """
     if decision in FITTED:
-        return key_loops.find_key_loop(name)
+        return tiles.find_key_loop(name)
     family, slot = slot_of(decision)
     rows = _by_key(slot)
     key = f"{decision}={name}"
@@ -104,10 +103,10 @@ def _rank(row: Deviation) -> int:
     return _RANK.get(row.key, _RANK_OF_DECISION.get(row.decision, -1))
 
 
+# Fills under which a masked key beside an attended one has a weight of exactly 0.
 LOW_FILLS = frozenset(
     f"mask_fill={name}" for name in ("minus_1e4", "minus_1e9", "minus_65504", "minus_45856", "finite_minimum")
 )
-"""Fills under which a masked key beside an attended one has a weight of exactly 0."""
 
 
 def candidates(problem: Problem) -> tuple[Deviation, ...]:

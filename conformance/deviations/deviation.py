@@ -14,11 +14,11 @@ import numpy as np
 
 from conformance.deviations.names import Words, words
 from conformance.reference.pipeline import StepsMap
-from conformance.reference.state import State
-from conformance.spec.problem import Array, Group, Problem
+from conformance.reference.steps import State
+from conformance.spec.problem import Array, MaskOperand, Problem
 
+# Decision -> name of the way it is taken; a decision that is absent is taken canonically.
 Dialect = Mapping[str, str]
-"""Decision -> name of the way it is taken; a decision that is absent is taken canonically."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,18 +29,18 @@ class Expected:
     dtype: str
 
 
+# Output name -> what is expected.
 Reply = Mapping[str, Expected]
-"""Output name -> what is expected."""
 
 ProblemMap = Callable[[Problem], Problem]
 HeadsMap = Callable[[State], State]
 ReplyMap = Callable[[Reply], Reply]
 Stage = Literal["problem", "heads", "steps", "reply"]
+# The order in which the deviations of one dialect are composed.
 STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
-"""The order in which the deviations of one dialect are composed."""
 
+# So many logits has a problem at most of which it is remembered what it becomes.
 SMALL = 2**14
-"""So many logits has a problem at most of which it is remembered what it becomes."""
 
 
 def _any(_: Problem) -> bool:
@@ -119,11 +119,11 @@ def _pose(change: ProblemMap, problem: Problem) -> Problem:
         return change(problem)
 
 
+# The search for causes asks for the same again and again, beside one decision after the other.
 _posed = lru_cache(maxsize=512)(_pose)
-"""The search for causes asks for the same again and again, beside one decision after the other."""
 
 
-def each_group(change: Callable[[Problem, Group], Group | None], slot: str | None = None) -> ProblemMap:
+def each_operand(change: Callable[[Problem, MaskOperand], MaskOperand | None], slot: str | None = None) -> ProblemMap:
     """Change the mask of every argument, or of one (None removes it); the same problem where none changes."""
 
     def apply(problem: Problem) -> Problem:

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, ProblemMap, each_group
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.deviation import Deviation, ProblemMap, each_operand
+from conformance.spec.problem import Array, MaskOperand, Problem
 
+# How far a window reaches to the left and to the right of a query, None where it is not bounded.
 Edges = tuple[int | None, int | None]
-"""How far a window reaches to the left and to the right of a query, None where it is not bounded."""
 
+# Of a causal flag, counted from where the query stands.
 CAUSAL: Edges = (None, 0)
-"""Of a causal flag, counted from where the query stands."""
 
 
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
@@ -36,24 +36,24 @@ def _apart(seq_len_q: int, seq_len_k: int) -> Array:
     return (np.arange(seq_len_k)[None, :] - np.arange(seq_len_q)[:, None])[None, None]
 
 
-def each_flag(change: Callable[[Problem, Group, int], Group]) -> ProblemMap:
+def each_causal_argument(change: Callable[[Problem, MaskOperand, int], MaskOperand]) -> ProblemMap:
     """Change every causal flag, told its offset."""
 
-    def changed(problem: Problem, group: Group) -> Group:
+    def changed(problem: Problem, group: MaskOperand) -> MaskOperand:
         return group if group.offset is None else change(problem, group, group.offset)
 
-    return each_group(changed)
+    return each_operand(changed)
 
 
 def offset_is(offset: Callable[[Problem, int], int]) -> ProblemMap:
     """Another offset of the causal flag, from the problem and the one it has."""
 
-    def moved(problem: Problem, group: Group, old: int) -> Group:
+    def moved(problem: Problem, group: MaskOperand, old: int) -> MaskOperand:
         new = offset(problem, old)
         same = new == old
         return group if same else replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, new), offset=new)
 
-    return each_flag(moved)
+    return each_causal_argument(moved)
 
 
 def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
@@ -66,10 +66,10 @@ def _from_the_first_key(problem: Problem, offset: int) -> int:
     return offset if offset == problem.past else 0
 
 
-def _of_all_items(anchor: Callable[[Problem], int]) -> ProblemMap:
+def _of_all_batch_elements(anchor: Callable[[Problem], int]) -> ProblemMap:
     """Put what moves with the number of keys of each item at one place: query i stands at i + anchor in all of them."""
 
-    def fixed(problem: Problem, group: Group) -> Group:
+    def fixed(problem: Problem, group: MaskOperand) -> MaskOperand:
         if group.moved is None:
             return group
         first = anchor(problem)
@@ -79,7 +79,7 @@ def _of_all_items(anchor: Callable[[Problem], int]) -> ProblemMap:
             return replace(group, values=seen, offset=first, moved=None)
         return replace(group, values=seen, window=edges, moved=None)
 
-    return each_group(fixed)
+    return each_operand(fixed)
 
 
 def _both_kinds(flags: ProblemMap, moving: ProblemMap) -> ProblemMap:
@@ -94,26 +94,26 @@ def _past_the_queries(problem: Problem) -> int:
 def _turned(first: int) -> ProblemMap:
     """Query i sees keys from i + offset + first on."""
 
-    def turned(problem: Problem, group: Group, offset: int) -> Group:
+    def turned(problem: Problem, group: MaskOperand, offset: int) -> MaskOperand:
         seen = _apart(problem.seq_len_q, problem.seq_len_k) >= offset + first
         return replace(group, values=seen, offset=None)
 
-    return each_flag(turned)
+    return each_causal_argument(turned)
 
 
-def _of_first_row(problem: Problem, group: Group, _: int) -> Group:
+def _of_first_row(problem: Problem, group: MaskOperand, _: int) -> MaskOperand:
     """Where an array mask does not span the queries."""
     shows = any(each.offset is None and each.values.shape[2] == 1 for each in problem.groups)
     return replace(group, values=group.values[:, :, :1]) if shows else group
 
 
-def _last_row_open(_: Problem, group: Group, __: int) -> Group:
+def _last_row_open(_: Problem, group: MaskOperand, __: int) -> MaskOperand:
     """All keys for the last query."""
     opened = np.concatenate([group.values[:, :, :-1], np.ones_like(group.values[:, :, -1:])], axis=2)
     return replace(group, values=opened)
 
 
-def _first_key_alone(problem: Problem, group: Group, _: int) -> Group:
+def _first_key_alone(problem: Problem, group: MaskOperand, _: int) -> MaskOperand:
     """Each query is counted from the first key, as in a call of its own."""
     if not problem.past:
         return group
@@ -123,12 +123,12 @@ def _first_key_alone(problem: Problem, group: Group, _: int) -> Group:
 def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
     """Other edges of every window, from those that it has."""
 
-    def moved(problem: Problem, group: Group) -> Group:
+    def moved(problem: Problem, group: MaskOperand) -> MaskOperand:
         if group.window is None or (edges := other(group.window, problem)) == group.window:
             return group
         return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
-    return each_group(moved)
+    return each_operand(moved)
 
 
 def _sides(other: Callable[[Edges], Edges]) -> ProblemMap:
@@ -175,17 +175,17 @@ def _window(name: str, problem: ProblemMap) -> Deviation:
 
 
 ROWS: tuple[Deviation, ...] = (
-    _alignment("bottom_right", _both_kinds(moved_causal(_past_the_queries), _of_all_items(_past_the_queries))),
+    _alignment("bottom_right", _both_kinds(moved_causal(_past_the_queries), _of_all_batch_elements(_past_the_queries))),
     _alignment("strict", moved_causal(lambda _: -1)),
     _alignment("one_ahead", moved_causal(lambda _: 1)),
-    _alignment("first_row", each_flag(_of_first_row)),
-    _alignment("last_row_open", each_flag(_last_row_open)),
+    _alignment("first_row", each_causal_argument(_of_first_row)),
+    _alignment("last_row_open", each_causal_argument(_last_row_open)),
     _alignment("never_negative", offset_is(lambda _, offset: max(offset, 0))),
     _alignment("reversed", _turned(0)),
     _alignment("future", _turned(1)),
-    _alignment("always_top_left", _both_kinds(offset_is(_from_the_first_key), _of_all_items(lambda _: 0))),
+    _alignment("always_top_left", _both_kinds(offset_is(_from_the_first_key), _of_all_batch_elements(lambda _: 0))),
     Deviation("causal_with_past", "not_shifted", problem=moved_causal(lambda p: -p.past)),
-    Deviation("causal_with_past", "first_key", problem=each_flag(_first_key_alone)),
+    Deviation("causal_with_past", "first_key", problem=each_causal_argument(_first_key_alone)),
     Deviation("window_with_past", "not_shifted", problem=_edges(lambda edges, p: _moved(edges, p.past, -p.past))),
     _window("exclusive", _wider(-1, -1)),
     _window("left_shorter", _wider(-1, 0)),

@@ -8,12 +8,11 @@ import numpy as np
 from conformance.deviations.deviation import Deviation, Expected, HeadsMap, ProblemMap, Reply, ReplyMap
 from conformance.deviations.edges import causal, window
 from conformance.reference.pipeline import Step, Steps, StepsMap, insert_after, replace_step, replacing, wrapping
-from conformance.reference.state import State
-from conformance.reference.steps import merge_heads
-from conformance.spec.problem import Array, Group, Problem
+from conformance.reference.steps import State, merge_heads
+from conformance.spec.problem import Array, MaskOperand, Problem
 
+# The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim).
 AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
-"""The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim)."""
 
 
 def _exchanged(one: str, other: str) -> ProblemMap:
@@ -67,7 +66,7 @@ def _axes_exchanged(operator: str) -> ProblemMap:
     return apply
 
 
-def _again(group: Group, problem: Problem) -> Group | None:
+def _again(group: MaskOperand, problem: Problem) -> MaskOperand | None:
     """The mask for a call of other sizes: flags are made anew, an array stays as it is; None where it does not fit."""
     queries, keys = problem.seq_len_q, problem.seq_len_k
     if group.offset is not None:

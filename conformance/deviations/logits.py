@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap, each_group
+from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap, each_operand
 from conformance.reference.pipeline import (
     Step,
     Steps,
@@ -17,11 +17,11 @@ from conformance.reference.pipeline import (
     replacing,
     wrapping,
 )
-from conformance.reference.state import State
-from conformance.reference.steps import attended, bent
-from conformance.spec.problem import Array, Group, Problem
+from conformance.reference.steps import State, attended, bent
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 
+# Numbers that stand in place of -inf -> the number in a dtype of logits.
 NUMBERS: dict[str, Callable[[str], float]] = {
     "minus_1e4": lambda _: -1e4,
     "minus_1e9": lambda score: max(-1e9, -largest(score)),
@@ -31,9 +31,8 @@ NUMBERS: dict[str, Callable[[str], float]] = {
     "plus_1e10": lambda score: min(1e10, largest(score)),
     "zero": lambda _: 0.0,
 }
-"""Numbers that stand in place of -inf -> the number in a dtype of logits."""
+# Those that are put there; the others are added.
 REPLACING = ("finite_minimum", "plus_1e10", "zero")
-"""Those that are put there; the others are added."""
 
 
 def scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
@@ -72,14 +71,14 @@ def bias_times(factor: float) -> ProblemMap:
     Numbers that the dtype does not hold are infinite then, as the lowest one would be.
     """
 
-    def multiplied(problem: Problem, group: Group) -> Group:
+    def multiplied(problem: Problem, group: MaskOperand) -> MaskOperand:
         if group.element != "float":
             return group
         values = np.where(group.values == -np.inf, -np.inf, group.values * factor)
         over = np.abs(values) > largest(problem.dtype)
         return replace(group, values=np.where(over, np.copysign(np.inf, values), values))
 
-    return each_group(multiplied)
+    return each_operand(multiplied)
 
 
 def _bias_scaled(problem: Problem) -> Problem:
@@ -165,7 +164,7 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
     return apply
 
 
-def dead_rows_zero(fill: StepsMap) -> StepsMap:
+def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:
     """The same fill, and zeros for rows with nothing to attend."""
 
     def settle(state: State) -> State:
@@ -200,7 +199,7 @@ def _zero_after_softmax(steps: Steps, _: str) -> Steps:
     return insert_after(replace_step(steps, "mask", lambda state: state), "softmax", Step("zero", zero))
 
 
-def _dead_rows_unmasked(state: State) -> State:
+def _fully_masked_rows_unmasked(state: State) -> State:
     seen = attended(state)
     dead = ~seen.any(axis=-1, keepdims=True)
     logits = np.where(seen | dead, state.capped if state.bias is None else state.logits, -np.inf)
@@ -238,5 +237,5 @@ ROWS: tuple[Deviation, ...] = (
     Deviation("mask_fill", "times_mask", steps=replacing("mask", _times_mask)),
     Deviation("mask_fill", "zero_after_softmax", steps=_zero_after_softmax),
     Deviation("mask_fill", "times_infinity", steps=wrapping("mask", _times_infinity), bounded=False),
-    Deviation("fully_masked_row", "unmasked", steps=replacing("mask", _dead_rows_unmasked)),
+    Deviation("fully_masked_row", "unmasked", steps=replacing("mask", _fully_masked_rows_unmasked)),
 )

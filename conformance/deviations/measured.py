@@ -14,8 +14,8 @@ from conformance.deviations.deviation import Deviation, ProblemMap
 from conformance.deviations.edges import moved_causal
 from conformance.deviations.logits import (
     bias_times,
-    dead_rows_zero,
     filled_with,
+    fully_masked_rows_zero,
     limited,
     limited_after_bias,
     scaled_by,
@@ -62,7 +62,7 @@ class Measured:
             found = float(name[len(self.prefix) : len(name) - len(self.suffix)])
         except ValueError:
             return None
-        sound = abs(found) <= LARGEST and not (self.whole and (found % 1 or abs(found) > MOST_KEYS))
+        sound = abs(found) <= LARGEST and not (self.whole and (found % 1 or abs(found) > MAX_SHIFT))
         return found if sound else None
 
     def deviation(self, number: float) -> Deviation:
@@ -77,11 +77,11 @@ class Measured:
         )
 
 
+# The largest number in a name: its square, times those of a query and a key, is far from the end of float64.
 LARGEST = 1e60
-"""The largest number in a name: its square, times those of a query and a key, is far from the end of float64."""
 
-MOST_KEYS = 2**31
-"""By how many keys a shift may be at most."""
+# By how many keys a shift may be at most.
+MAX_SHIFT = 2**31
 
 
 def text(number: float) -> str:
@@ -122,7 +122,7 @@ def _masked(problem: Problem) -> bool:
     return any(group.allowed is not None for group in problem.groups)
 
 
-def _has_dead_row(problem: Problem) -> bool:
+def _has_fully_masked_row(problem: Problem) -> bool:
     return not problem.attended().any(axis=-1).all()
 
 
@@ -154,8 +154,8 @@ MEASURED: tuple[Measured, ...] = (
         "puts_",
         FILLS,
         -math.inf,
-        _has_dead_row,
-        steps=lambda number: dead_rows_zero(_puts(number)),
+        _has_fully_masked_row,
+        steps=lambda number: fully_masked_rows_zero(_puts(number)),
         suffix="_but_dead_rows",
     ),
     Measured("mask_fill", "adds_", FILLS, -math.inf, _masked, steps=lambda number: filled_with(_within(number))),

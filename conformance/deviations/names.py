@@ -7,20 +7,20 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+# Kind of mistake -> what it costs before anything is measured, in bits. `diagnosis.cost` adds what a condition costs.
+#
+# usual: plain code does it if its author did not think of the case.
+# common: people ship it every day.
+# framework: a released framework does it, or did (conformance/gate/known.yaml has the links).
+# kernel: only code that works on tiles or blocks can do it.
+# The numbers are chosen by argument, never fitted to a set of bugs.
 BITS = {"usual": 1.0, "common": 3.0, "framework": 5.0, "kernel": 8.0, "rare": 12.0}
-"""
-Kind of mistake -> what it costs before anything is measured, in bits. `judge.bits` adds what a condition costs.
-
-usual: plain code does it where nobody thought of it. common: people ship it every day. framework: a released framework
-does it, or did (conformance/gate/known.yaml has the links). kernel: only code that goes through tiles or blocks can.
-The numbers are chosen by argument, never fitted to a set of bugs.
-"""
 USUAL_BITS, COMMON_BITS, FRAMEWORK_BITS, KERNEL_BITS, RARE_BITS = BITS.values()
 
+# Numbers with a plain name, of either sign.
 PLAIN = frozenset({0.0, 1.0, 2.0, 0.5, 10.0, 100.0, *(10.0**n for n in range(-12, 10)), 65504.0})
-"""Numbers with a plain name, of either sign."""
+# What a plain number costs, any other, and the length of a tile or block.
 PLAIN_BITS, NUMBER_BITS, BLOCK_BITS = 4.0, 10.0, 3.0
-"""What a plain number costs, any other, and the length of a tile or block."""
 
 _SLOT = re.compile(r"(?P<family>\w+)\[(?P<slot>[^\]]+)\]")
 _NUMBER = re.compile(r"(?<![\d.])-?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -69,7 +69,7 @@ def line_of(decision: str, name: str) -> tuple[str, str | None] | None:
 def rank(decision: str, name: str) -> tuple[int, float]:
     """The place of a name among all, numbers of one line in their order."""
     line, number = line_of(decision, name) or ("", None)
-    return _PLACES.get(line, len(_PLACES)), float(number or 0.0)
+    return _ORDER.get(line, len(_ORDER)), float(number or 0.0)
 
 
 def prior(decision: str, name: str) -> float:
@@ -93,23 +93,23 @@ def _is_plain(number: float) -> bool:
 
 _FILE: dict[str, Any] = tomllib.loads((files(__package__) / "names.toml").read_text(encoding="utf-8"))
 
+# What canonical is called, for sentences; decisions that are absent are called canonical.
 CANONICAL_NAMES: dict[str, str] = _FILE["canonical"]
-"""What canonical is called, for sentences; decisions that are absent are called canonical."""
 
+# What canonical does, after "it", by the family of the decision.
 USUAL: dict[str, str] = _FILE["usual"]
-"""What canonical does, after "it", by the family of the decision."""
 
 TOPICS: dict[str, str] = _FILE["topics"]
+# How to begin a sentence about two ways of one decision, and `decision=name` -> a short name that follows.
 SHORT: dict[str, str] = _FILE["short"]
-"""How to begin a sentence about two ways of one decision, and `decision=name` -> a short name that follows."""
 
+# Deviations of an argument for a kind of mask that are canonical by nature -> why: no case can tell them apart.
 INVISIBLE: dict[str, str] = _FILE["invisible"]
-"""Deviations of an argument for a kind of mask that are canonical by nature -> why: no case can tell them apart."""
 
+# Dtypes -> what can be coarser in each: name, sentence, remedy, fields of the profile.
 ARITHMETIC_LINES: list[tuple[list[str], list[tuple[str, str, str, list[str]]]]] = _FILE["arithmetic"]["groups"]
-"""Dtypes -> what can be coarser in each: name, sentence, remedy, fields of the profile."""
 
+# `decision=name`, with N for a number -> kind, sentence and, where something helps, remedy.
 LINES: dict[str, list[str]] = _FILE["names"]
-"""`decision=name`, with N for a number -> kind, sentence and, where something helps, remedy."""
 
-_PLACES = {line: place for place, line in enumerate(LINES)}
+_ORDER = {line: place for place, line in enumerate(LINES)}

@@ -6,17 +6,17 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap, ProblemMap
 from conformance.reference.pipeline import Steps, StepsMap, following, replacing, wrapping
-from conformance.reference.state import State
+from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 from conformance.spec.rounding import largest
 
 DECISION = "attended_nonfinite"
 
+# Numbers and the dtype that holds them -> the same numbers, cleaned.
 Cleaning = Callable[[Array, str], Array]
-"""Numbers and the dtype that holds them -> the same numbers, cleaned."""
 
+# The step after which there is an output.
 LAST = {"sdpa": "answer", "mha": "residual"}
-"""The step after which there is an output."""
 
 
 def _zeroed(values: Array, _: str) -> Array:

@@ -7,16 +7,16 @@ import numpy as np
 from conformance.deviations.tiles import BLOCKS
 from conformance.spec.problem import Array
 
-Places = Callable[[Array], Array]
-"""Which places are meant, by what may be attended (batch, num_heads, seq_len_q, seq_len_k); broadcastable to that."""
+# Which places are meant, by what may be attended (batch, num_heads, seq_len_q, seq_len_k); broadcastable to that.
+PositionsOf = Callable[[Array], Array]
 
+# The same by positions of queries and keys, how many of each there are, and the lengths of blocks.
 Positions = Callable[..., Array]
-"""The same by positions of queries and keys, how many of each there are, and the lengths of blocks."""
 
 
-def named_places() -> Iterator[tuple[str, Places]]:
+def named_positions() -> Iterator[tuple[str, PositionsOf]]:
     """Every name with its places, the plainest first."""
-    yield from plain_places()
+    yield from plain_positions()
     for block in BLOCKS:
         yield from _named(OF_BLOCKS, block)
     for block in BLOCKS:
@@ -24,12 +24,12 @@ def named_places() -> Iterator[tuple[str, Places]]:
             yield from _named(OF_PARTS, block, part)
 
 
-def plain_places() -> Iterator[tuple[str, Places]]:
+def plain_positions() -> Iterator[tuple[str, PositionsOf]]:
     """The names that speak of no block."""
     return _named(PLAIN)
 
 
-def mask_tiles() -> Iterator[tuple[str, Places]]:
+def mask_tiles() -> Iterator[tuple[str, PositionsOf]]:
     """Tiles of queries and keys by what some query of them may attend."""
     for queries in BLOCKS:
         for keys in BLOCKS:
@@ -40,6 +40,7 @@ def mask_tiles() -> Iterator[tuple[str, Places]]:
                 yield f"{tile} the {which} query attends some key", _tiles(queries, keys, place, np.any, wanted=True)
 
 
+# Places by the positions q of queries (seq_len_q, 1) and k of keys (seq_len_k), and by how many of each there are.
 PLAIN: tuple[tuple[str, Positions], ...] = (
     ("every key", lambda _q, k, *_: k >= 0),
     ("the first key", lambda _q, k, *_: k == 0),
@@ -56,8 +57,8 @@ PLAIN: tuple[tuple[str, Positions], ...] = (
     ("every second key", lambda _q, k, *_: k % 2 == 1),
     ("every second key, starting with the first", lambda _q, k, *_: k % 2 == 0),
 )
-"""Places by the positions q of queries (seq_len_q, 1) and k of keys (seq_len_k), and by how many of each there are."""
 
+# The same, by the length n of a block.
 OF_BLOCKS: tuple[tuple[str, Positions], ...] = (
     ("the first {0} keys", lambda _q, k, _queries, _keys, n: k < n),
     ("keys after the first {0}", lambda _q, k, _queries, _keys, n: k >= n),
@@ -79,8 +80,8 @@ OF_BLOCKS: tuple[tuple[str, Positions], ...] = (
     ("the last key of each block of {0}", lambda _q, k, _queries, _keys, n: k % n == n - 1),
     ("every second block of {0} keys", lambda _q, k, _queries, _keys, n: k // n % 2 == 1),
 )
-"""The same, by the length n of a block."""
 
+# The same, by the length n of a block and that of a part of it.
 OF_PARTS: tuple[tuple[str, Positions], ...] = (
     (
         "keys of the query's own block of {0} after its first {1}",
@@ -95,14 +96,13 @@ OF_PARTS: tuple[tuple[str, Positions], ...] = (
         lambda q, k, _queries, _keys, n, part: k >= q // n * n + part,
     ),
 )
-"""The same, by the length n of a block and that of a part of it."""
 
 
-def _named(table: tuple[tuple[str, Positions], ...], *lengths: int) -> Iterator[tuple[str, Places]]:
+def _named(table: tuple[tuple[str, Positions], ...], *lengths: int) -> Iterator[tuple[str, PositionsOf]]:
     return ((words.format(*lengths), _at(chosen, *lengths)) for words, chosen in table)
 
 
-def _at(chosen: Positions, *lengths: int) -> Places:
+def _at(chosen: Positions, *lengths: int) -> PositionsOf:
     """Places by their position alone."""
 
     def places(attended: Array) -> Array:
@@ -113,7 +113,7 @@ def _at(chosen: Positions, *lengths: int) -> Places:
     return places
 
 
-def _tiles(queries: int, keys: int, place: int, of: Callable[..., Array], *, wanted: bool) -> Places:
+def _tiles(queries: int, keys: int, place: int, of: Callable[..., Array], *, wanted: bool) -> PositionsOf:
     """Tiles of which the first (0) or last (-1) query may attend any or all keys, or may not."""
 
     def places(attended: Array) -> Array:
@@ -128,8 +128,8 @@ def _tiles(queries: int, keys: int, place: int, of: Callable[..., Array], *, wan
     return places
 
 
+# Which rows are meant (batch, num_heads, seq_len_q), by what may be attended (the same, and seq_len_k).
 Rows = Callable[[Array], Array]
-"""Which rows are meant (batch, num_heads, seq_len_q), by what may be attended (the same, and seq_len_k)."""
 
 
 def named_rows() -> Iterator[tuple[str, Rows]]:
@@ -143,17 +143,17 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
     yield "in which the first key is masked", _first_hidden(1)
     yield "in which the last key is masked", lambda attended: ~attended[..., -1]
     yield "in which some key is masked", lambda attended: ~np.all(attended, axis=-1)
-    yield "of queries that are fully masked in some head", _beside_dead(1)
-    yield "of heads with a fully masked query", _beside_dead(2)
-    yield "of batch elements with a fully masked query", _beside_dead((1, 2))
+    yield "of queries that are fully masked in some head", _next_to_fully_masked(1)
+    yield "of heads with a fully masked query", _next_to_fully_masked(2)
+    yield "of batch elements with a fully masked query", _next_to_fully_masked((1, 2))
     yield "of queries after the first", _placed(2, lambda place, _: place > 0)
     for axis, what in ((0, "batch element"), (1, "head")):
         yield f"of the first {what}", _placed(axis, lambda place, _: place == 0)
         yield f"of the last {what}", _placed(axis, lambda place, count: place == count - 1)
         yield f"of {what}s after the first", _placed(axis, lambda place, _: place > 0)
         for block in (2, 4, 8):
-            yield f"of {what}s after the last full {block}", _behind_whole(axis, block)
-    yield "of queries after the last full 2", _behind_whole(2, 2)
+            yield f"of {what}s after the last full {block}", _after_whole(axis, block)
+    yield "of queries after the last full 2", _after_whole(2, 2)
     for axis, what in enumerate(("batch element", "head", "query")):
         yield f"of every second {what}", _placed(axis, lambda place, _: place % 2 == 1)
         yield f"of every second {what}, starting with the first", _placed(axis, lambda place, _: place % 2 == 0)
@@ -161,7 +161,7 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"in which the first {block} keys are masked", _first_hidden(block)
         yield f"of the first {block} queries", _placed(2, lambda place, _, n=block: place < n)
         yield f"of queries after the first {block}", _placed(2, lambda place, _, n=block: place >= n)
-        yield f"of queries after the last full block of {block}", _behind_whole(2, block)
+        yield f"of queries after the last full block of {block}", _after_whole(2, block)
 
 
 def _placed(axis: int, chosen: Callable[..., Array]) -> Rows:
@@ -174,7 +174,7 @@ def _placed(axis: int, chosen: Callable[..., Array]) -> Rows:
     return rows
 
 
-def _beside_dead(axes: int | tuple[int, ...]) -> Rows:
+def _next_to_fully_masked(axes: int | tuple[int, ...]) -> Rows:
     """Rows of which one, along these axes, attends nothing."""
 
     def rows(attended: Array) -> Array:
@@ -184,7 +184,7 @@ def _beside_dead(axes: int | tuple[int, ...]) -> Rows:
     return rows
 
 
-def _behind_whole(axis: int, block: int) -> Rows:
+def _after_whole(axis: int, block: int) -> Rows:
     """What is left where so many are taken at once."""
     return _placed(axis, lambda place, count: place >= count // block * block)
 

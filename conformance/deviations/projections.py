@@ -7,16 +7,15 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, ProblemMap, with_params, without_params
 from conformance.reference.pipeline import Steps, StepsMap, following, wrapping
-from conformance.reference.state import State
-from conformance.reference.steps import linear
+from conformance.reference.steps import State, linear
 from conformance.spec.problem import Array, Problem
 
 PACKED = ("q", "k", "v")
 NAMES = {"q": "query", "k": "key", "v": "value"}
 BIASES = ("bq", "bk", "bv", "bo")
 WEIGHTS = ("wq", "wk", "wv", "wo")
+# Parameter that is appended -> the letter of its projection.
 LEARNED = {"bias_k": "k", "bias_v": "v"}
-"""Parameter that is appended -> the letter of its projection."""
 
 
 def _interleaved_split(problem: Problem) -> Problem:

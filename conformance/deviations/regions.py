@@ -5,20 +5,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.deviations.deviation import Deviation, ProblemMap, each_group
+from conformance.deviations.deviation import Deviation, ProblemMap, each_operand
 from conformance.deviations.edges import CAUSAL, causal
 from conformance.deviations.tiles import of_each_block
 from conformance.spec.masks import as_bool, is_boolean
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest
 
+# What stands for the argument and the kind of a mask that nobody gave.
 UNGIVEN = "ungiven"
-"""What stands for the argument and the kind of a mask that nobody gave."""
 
 
 def _also(problem: Problem, attended: Array) -> Problem:
     """One more mask, broadcastable to the logits."""
-    return problem.but(groups=(*problem.groups, Group(UNGIVEN, (UNGIVEN,), "bool", attended)))
+    return problem.but(groups=(*problem.groups, MaskOperand(UNGIVEN, (UNGIVEN,), "bool", attended)))
 
 
 def _last_wins(problem: Problem) -> Problem:
@@ -35,17 +35,17 @@ def _any_allows(*, flags: bool) -> ProblemMap:
         values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(group).values for group in booleans)))
         kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
         others = [group for group in problem.groups if all(group is not one for one in booleans)]
-        return problem.but(groups=(Group(booleans[0].slot, kinds, "bool", values), *others))
+        return problem.but(groups=(MaskOperand(booleans[0].slot, kinds, "bool", values), *others))
 
     return either
 
 
-def _without_flag(problem: Problem) -> Problem:
+def _without_causal(problem: Problem) -> Problem:
     """No causal flag, whichever argument carries it."""
-    return each_group(lambda _, group: None if _is_causal(group) else group)(problem)
+    return each_operand(lambda _, group: None if _is_causal(group) else group)(problem)
 
 
-def _is_causal(group: Group) -> bool:
+def _is_causal(group: MaskOperand) -> bool:
     return group.offset is not None or group.moved == CAUSAL
 
 
@@ -58,16 +58,16 @@ def _causal_unasked(problem: Problem) -> Problem:
 def _always(position: Callable[[Problem], Array]) -> ProblemMap:
     """Let every mask attend where `position` says so, broadcastable to (seq_len_q, seq_len_k); finite biases stay."""
 
-    def shown(problem: Problem, group: Group) -> Group:
+    def shown(problem: Problem, group: MaskOperand) -> MaskOperand:
         seen = position(problem)
         if group.element == "float":
             return replace(group, values=np.where(seen & (group.values == -np.inf), 0.0, group.values))
         return replace(group, element="bool", values=(group.values != 0) | seen, offset=None, window=None)
 
-    return each_group(shown)
+    return each_operand(shown)
 
 
-def _lowest_masks(problem: Problem, group: Group) -> Group:
+def _lowest_masks(problem: Problem, group: MaskOperand) -> MaskOperand:
     """-inf where a float mask holds the most negative number of the dtype, which models hand over in its place."""
     lowest = group.values == -largest(problem.dtype)
     if group.element != "float" or not lowest.any():
@@ -116,7 +116,7 @@ def padded(problem: Problem) -> Array | None:
     return np.asarray(~np.logical_and.reduce([group.values != 0 for group in padding])) if padding else None
 
 
-def _is_padding(group: Group) -> bool:
+def _is_padding(group: MaskOperand) -> bool:
     """Whether it hides keys for all queries and heads of an item, and nothing else."""
     return group.kinds == ("key_padding",) and group.element != "float" and group.values.shape[1:3] == (1, 1)
 
@@ -149,9 +149,9 @@ ROWS: tuple[Deviation, ...] = (
     _row("mask_combination", "last_wins", _last_wins),
     _row("mask_combination", "or_of_arrays", _any_allows(flags=False)),
     _row("mask_combination", "or", _any_allows(flags=True)),
-    _row("lowest_bias", "masks", each_group(_lowest_masks)),
-    _row("causal_mask", "ignored", _without_flag),
-    _row("causal_mask", "ignored_beside_others", lambda p: _without_flag(p) if len(p.groups) > 1 else p),
+    _row("lowest_bias", "masks", each_operand(_lowest_masks)),
+    _row("causal_mask", "ignored", _without_causal),
+    _row("causal_mask", "ignored_beside_others", lambda p: _without_causal(p) if len(p.groups) > 1 else p),
     _row("causal_mask", "unasked", _causal_unasked),
     _row("always_attended", "first_key", _always(lambda p: np.arange(p.seq_len_k)[None, :] == 0)),
     _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),

@@ -7,14 +7,13 @@ import numpy as np
 
 from conformance.deviations.deviation import Deviation, HeadsMap
 from conformance.reference.pipeline import Steps, StepsMap, following, replace_step, replacing, wrapping
-from conformance.reference.state import State
-from conformance.reference.steps import softmax, widened
+from conformance.reference.steps import State, softmax, widened
 from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to, smallest_subnormal
 
+# The decision of how a backward pass gets the weights again.
 RECOMPUTED = "recomputed_weights"
-"""The decision of how a backward pass gets the weights again."""
 
 
 def _over(*axes: int) -> StepsMap:
@@ -112,7 +111,7 @@ def _peak_of_all(state: State) -> Array:
     return np.asarray(state.logits.max(keepdims=True))
 
 
-def _dead_rows(weights: Callable[[State], Array | float]) -> StepsMap:
+def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
     """Other weights in rows with nothing to attend, broadcastable to those of all rows."""
 
     def settle(state: State) -> State:
@@ -147,8 +146,8 @@ def _softmax(decision: str, name: str, steps: StepsMap) -> Deviation:
 
 ROWS: tuple[Deviation, ...] = (
     Deviation("fully_masked_row", "nan", steps=replacing("dead_rows", lambda state: state)),
-    Deviation("fully_masked_row", "uniform", steps=_dead_rows(lambda state: 1.0 / state.logits.shape[-1])),
-    Deviation("fully_masked_row", "uniform_unpadded", steps=_dead_rows(_unpadded)),
+    Deviation("fully_masked_row", "uniform", steps=_fully_masked_rows(lambda state: 1.0 / state.logits.shape[-1])),
+    Deviation("fully_masked_row", "uniform_unpadded", steps=_fully_masked_rows(_unpadded)),
     Deviation("softmax_axis", "queries", steps=_over(-2)),
     Deviation("softmax_axis", "heads", steps=_over(1)),
     Deviation("softmax_axis", "items", steps=_over(0)),

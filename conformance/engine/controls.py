@@ -16,19 +16,17 @@ from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, call_digest, make_cell
 from conformance.engine.job import Outcome
 from conformance.engine.second_look import Question
-from conformance.judge.exceptions import gist, root
-from conformance.judge.verdict import LOST
-from conformance.spec.case import Case
-from conformance.spec.counting import counted
-from conformance.spec.features import asked
+from conformance.spec.case import Case, asked
 from conformance.spec.materialise import materialise
+from conformance.spec.texts import counted
+from conformance.verdicts.verdict import LOST, gist, root
 
+# So many plainer calls are made of a subject that has no reply to any call.
 MAX_PLAIN = 12
-"""So many plainer calls are made of a subject that has no reply to any call."""
 
 
+# Kernels refuse widths that are no multiple of it.
 BLOCK = 8
-"""Kernels refuse widths that are no multiple of it."""
 
 
 @dataclass(eq=False)

@@ -14,18 +14,18 @@ from typing import Any, Literal
 from conformance.bridge.messages import PROTOCOL, Answer, Request, read_answer, request_message
 from conformance.bridge.wire import Message, WireError
 from conformance.engine.job import Job, Limits, Outcome, Usage
-from conformance.engine.process import HELD, Process
-from conformance.engine.replies import odd_answer, odd_hello
-from conformance.spec.texts import shown
+from conformance.engine.process import GRACE, Process
+from conformance.engine.replies import answer_fault, hello_fault
+from conformance.spec.texts import quoted
 
+# How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come.
 _LOOK_AGAIN = 50
-"""How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come."""
 
+# Seconds that an overdue process has to write where it hangs.
 _STACKS = 0.5
-"""Seconds that an overdue process has to write where it hangs."""
 
+# How many characters of stderr a record carries.
 EXCERPT = 8_000
-"""How many characters of stderr a record carries."""
 
 _QUEUE = 64
 
@@ -90,7 +90,7 @@ class Conversation:
         await asyncio.wait({exited}, timeout=self._limits.close)
         self._process.kill()
         await exited
-        await asyncio.wait({listening}, timeout=HELD)
+        await asyncio.wait({listening}, timeout=GRACE)
         listening.cancel()
         await self._messages.put(None)
 
@@ -114,7 +114,7 @@ class Conversation:
             raise StartFailure(self._process.steady(f"{message.fields.get('type')}: {message.fields.get('message')}"))
         if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
             raise StartFailure(f"does not speak version {PROTOCOL} of the protocol")
-        if said := odd_hello(message.fields):
+        if said := hello_fault(message.fields):
             raise StartFailure(f"broke the protocol: {said}")
         self._hello = message.fields
         return self._hello
@@ -199,13 +199,13 @@ class Conversation:
         if message.kind == "began":
             number = message.fields.get("number")
             if self._running is not None or type(number) is not int or number not in self._waiting:
-                raise WireError(f"began {shown(number)} out of turn")
+                raise WireError(f"began {quoted(number)} out of turn")
             self._running = number
             return None
         answer = read_answer(message)
         if answer.number != self._running:
             raise WireError(f"answered {answer.number} out of turn")
-        if said := odd_answer(answer, self._waiting[answer.number]):
+        if said := answer_fault(answer, self._waiting[answer.number]):
             raise WireError(said)
         job = self._waiting.pop(answer.number)
         self._running = None

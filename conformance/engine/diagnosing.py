@@ -6,30 +6,27 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from conformance.diagnosis.condition_fit import condition_of
+from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
+from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
-from conformance.judge.accounts import record_of
-from conformance.judge.evidence import Evidence
-from conformance.judge.exceptions import root
-from conformance.judge.expectation import expect
-from conformance.judge.guards import condition_of
-from conformance.judge.joint import Diagnosis, diagnose
-from conformance.judge.remembered import Shared
-from conformance.judge.verdict import CONFORMING, LOST
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import expect
+from conformance.verdicts.verdict import CONFORMING, LOST, root
 
 Record = dict[str, Any]
+# Among so many of the smallest cases that were not asked one is looked for that tells two causes apart.
 SEPARATING = 100
-"""Among so many of the smallest cases that were not asked one is looked for that tells two causes apart."""
 
+# Every case that there is, also those that were not chosen: looked at only where two causes are alike.
 Cases = Callable[[], Iterable[Case]]
-"""Every case that there is, also those that were not chosen: looked at only where two causes are alike."""
 
 
-class Diagnosing:
+class SubjectDiagnosis:
     """
     What the cells of a run say, subject by subject.
 

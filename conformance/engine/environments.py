@@ -1,4 +1,4 @@
-"""Interpreters that workers run in: our own, and those named with `--env NAME=PYTHON`."""
+"""What a reply depends on besides the call: the machine, its settings, and the interpreters that workers run in."""
 
 import functools
 import importlib.metadata
@@ -8,7 +8,8 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,21 +18,70 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from conformance.bridge import fingerprint
-from conformance.bridge.values import strict_json
+from conformance.bridge.strict_json import strict_json
 from conformance.spec.texts import cut, printable, reason
+
+# The instruction sets that change how dot products are rounded, or which library computes them.
+FEATURES = (
+    "sse4_2",
+    "avx",
+    "avx2",
+    "fma",
+    "avx_vnni",
+    "avx512f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx512_fp16",
+    "amx_bf16",
+    "asimd",
+    "bf16",
+    "sve",
+)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    Where a reply was computed.
+
+    cpu: those of FEATURES that it has; empty where the system does not say. libraries: what computes, by the name of
+    a framework, as an adapter's evidence says; environment: variables of the worker, likewise.
+    """
+
+    cpu: tuple[str, ...] = ()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, evidence: Mapping[str, Any]) -> "Machine":
+        """This machine, and what the evidence of a worker on it says."""
+        return cls(cpu_features(), dict(evidence.get("libraries", {})), dict(evidence.get("environment", {})))
+
+
+@cache
+def cpu_features() -> tuple[str, ...]:
+    """Which of FEATURES this machine has; empty where the system does not say."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ()
+    lines = (line for line in text.splitlines() if line.startswith(("flags", "Features")))
+    flags = set(next(lines, "").partition(":")[2].split())
+    return tuple(feature for feature in FEATURES if feature in flags)
+
 
 OLDEST_PYTHON = (3, 10)
 OLDEST_NUMPY = Version("1.26")
 
+# Before the release that an environment has in place of what is required.
 INSTALLED = " ("
-"""Before the release that an environment has in place of what is required."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# The longest path that a message tells in whole.
 MAX_PATH = 1000
-"""The longest path that a message tells in whole."""
 
+# Seconds that an interpreter has to list its distributions.
 _PATIENCE = 60.0
-"""Seconds that an interpreter has to list its distributions."""
 
 _LISTING = """
 import json, sys

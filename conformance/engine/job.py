@@ -1,13 +1,13 @@
-"""What a run asks of its workers, and what comes back."""
+"""What a run asks of its workers, what comes back, and who watches it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from conformance.bridge.contract import Call, Declaration
 from conformance.bridge.messages import Answer
 from conformance.bridge.tensor import Tensor
-from conformance.engine.plan import WorkerPlan, settings
+from conformance.engine.worker_plan import WorkerPlan, settings
 
 Status = Literal["reply", "unsupported", "error", "crash", "timeout", "not_run"]
 
@@ -142,3 +142,25 @@ class Report:
     plan: WorkerPlan
     usage: tuple[Usage, ...]
     failure: str = ""
+
+
+Record = dict[str, Any]
+
+
+class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
+    """A rejected cell ends the run."""
+
+
+@dataclass(frozen=True)
+class RunListener:
+    """
+    What a session tells while it goes on.
+
+    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run. total: how
+    many cells there are, told before the first.
+    """
+
+    cell: Callable[[Record], None] = lambda _: None
+    worker: Callable[[Started], None] = lambda _: None
+    stop: Callable[[Record], bool] = lambda _: False
+    total: Callable[[int], None] = lambda _: None

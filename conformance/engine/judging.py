@@ -3,7 +3,7 @@
 import hashlib
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -11,18 +11,45 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.contract import Declaration, Facts
 from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
-from conformance.engine.cells import Cell
-from conformance.engine.machine import Machine
-from conformance.judge.cell import Judgement, judge_against
-from conformance.judge.diagnose import Likely
-from conformance.judge.expectation import Expectation, expect
-from conformance.oracle.bounds import UnderivedBound
+from conformance.diagnosis.cell_cause import Likely
+from conformance.diagnosis.judgement import Judgement, judge_against
+from conformance.engine.cells import Cell, call_digest, outputs_digest
+from conformance.engine.environments import Machine
+from conformance.engine.job import Outcome
+from conformance.spec import refusals
 from conformance.spec.problem import Array, Problem
+from conformance.verdicts.expectation import Expectation, expect
+from conformance.verdicts.verdict import NOT_REFUSED
+
+# The key of the evidence: the devices, as in DEVICES, on which the call's operators ran.
+RAN_ON = "ran_on"
+
+
+def misplaced(asked: str, evidence: Mapping[str, Any]) -> str:
+    """
+    Why a reply does not count for the device that was asked for, or "".
+
+    The CPU needs no evidence: it is where everything runs that says nothing else.
+    """
+    ran = [str(device) for device in evidence.get(RAN_ON, ())]
+    if not ran:
+        silent = f"asked to run on {asked}, and the adapter's evidence does not say where it ran ({RAN_ON})"
+        return "" if asked == "cpu" else silent
+    if set(ran) == {asked}:
+        return ""
+    nodes = f"; nodes: {_listed(evidence['nodes'])}" if isinstance(evidence.get("nodes"), Mapping) else ""
+    return f"asked to run on {asked}, ran on {', '.join(ran)}{nodes}"
+
+
+def _listed(nodes: Mapping[str, Any]) -> str:
+    """Which operators each execution provider was given."""
+    return "; ".join(f"{provider} {', '.join(sorted(operators))}" for provider, operators in nodes.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +189,7 @@ def judge_digest() -> str:
     """sha256 of the code that decides what is right: a change of it changes every verdict's meaning."""
     package = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for folder in ("spec", "reference", "deviations", "oracle", "judge"):
+    for folder in ("spec", "reference", "deviations", "bounds", "verdicts", "diagnosis"):
         for path in sorted((package / folder).glob("*.py")):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"sha256:{digest.hexdigest()}"
@@ -175,3 +202,87 @@ def packed(arrays: Mapping[str, Array]) -> bytes:
     archive = BytesIO()
     np.savez_compressed(archive, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
     return archive.getvalue()
+
+
+Record = dict[str, Any]
+
+
+def judged_outcome(judge: Judge, cell: Cell, outcome: Outcome, versions: Mapping[str, str], doubt: str = "") -> Judged:
+    """
+    The verdict on what came back.
+
+    versions: of the distributions in the worker that answered. doubt: why a refusal says nothing about the mistake.
+    """
+    elsewhere = misplaced(cell.subject.device, outcome.evidence) if outcome.status == "reply" else ""
+    if elsewhere:
+        outcome = replace(outcome, status="error", reason=elsewhere)
+    shared = (cell.case.id, cell.subject.name, versions, cell.call.facts, cell.route.problem)
+    if cell.case.mistake is not None:
+        return Judged(*shared, **refusal(cell.case.mistake, outcome, doubt))
+    if outcome.status == "reply" and outcome.declaration is not None:
+        return judge.judge(cell, outcome.declaration, outcome.outputs, versions)
+    return Judged(*shared, outcome.status, outcome.reason)
+
+
+# They refuse nothing: memory or stack ran out, the interpreter failed, the framework lacks the operation.
+UNCLEAR = ("MemoryError", "RecursionError", "SystemError", "NotImplementedError")
+
+
+def is_refused(cell: Cell, outcome: Outcome) -> bool:
+    """Whether a call with a mistake was refused."""
+    return cell.case.mistake is not None and _left_framework(outcome)
+
+
+def _left_framework(outcome: Outcome) -> bool:
+    """Whether an exception that refuses something left the framework call."""
+    error = outcome.error or {}
+    return outcome.status == "error" and error.get("stage") == "framework" and error.get("type") not in UNCLEAR
+
+
+def refusal(mistake: refusals.Name, outcome: Outcome, doubt: str) -> dict[str, Any]:
+    """
+    Verdict, message and class of a call that must be refused.
+
+    doubt: why the exception may be about something else than the mistake.
+    """
+    if outcome.status == "reply":
+        shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in outcome.outputs.items())
+        message = f"{refusals.REFUSALS[mistake].sentence}: it returned {shapes}, where an error was due"
+        return {"verdict": "fail", "message": message, "klass": NOT_REFUSED}
+    if not _left_framework(outcome):
+        return {"verdict": outcome.status, "message": outcome.reason}
+    if doubt:
+        return {"verdict": "inconclusive", "message": f"refused, but {doubt}"}
+    return {"verdict": "pass", "message": f"refused, as it must be: {outcome.reason}"}
+
+
+def outcome_record(cell: Cell, outcome: Outcome, problem: str) -> Record:
+    """
+    What a record says whatever the verdict: route, declaration, evidence, exception, digests.
+
+    problem: the digest of the case's problem. Of a call that the adapter declined there is only the route.
+    """
+    if outcome.status == "unsupported":
+        return {"route": cell.route.record()}
+    record: Record = {"route": cell.route.record(), "digests": _digests(cell, outcome, problem)}
+    if cell.dropped:
+        record["dropped_outputs"] = list(cell.dropped)
+    if outcome.declaration is not None:
+        record["declared"] = declared_record(cell, outcome.declaration)
+    if outcome.evidence:
+        record["evidence"] = dict(outcome.evidence)
+    if cell.case.mistake is not None:
+        record["mistake"] = cell.case.mistake
+    if outcome.error is not None:
+        record["error"] = dict(outcome.error)
+    return record
+
+
+def _digests(cell: Cell, outcome: Outcome, problem: str) -> dict[str, str]:
+    digests = {
+        "problem": problem,
+        "call": call_digest(cell.call),
+        "adapter": cell.subject.adapter.digest,
+        "judge": judge_digest(),
+    }
+    return digests | ({"outputs": outputs_digest(outcome.outputs)} if outcome.outputs else {})

@@ -1,12 +1,23 @@
-"""What a run has found so far: its records, in the log and in memory, and the tensors of its cells."""
+"""What a run has found so far: its records in the log and in memory, and what a resumed run recalls of them."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from conformance.bridge.messages import read_declaration
+from conformance.bridge.tensor import Tensor
+from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.explanation import Way, way_of
 from conformance.disk import write_whole
+from conformance.engine.cells import Cell
+from conformance.engine.judging import Judge
 from conformance.engine.runlog import RunLog
+from conformance.spec.rounding import to_tensor
+from conformance.verdicts.repetition import CLASSES
+from conformance.verdicts.verdict import CONFORMING
 
 Key = tuple[str, str]
 Record = dict[str, Any]
@@ -60,3 +71,47 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, archive)
         return name
+
+
+# The class of a reply that conforms, while a changed call does not go with it.
+CALLS = "invariant"
+
+
+def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) -> Evidence | None:
+    """
+    The evidence of a cell that was judged before the run was cut; None where it says nothing of the numbers.
+
+    folder: of the run, with the reply of a failing cell.
+    """
+    klass = record.get("class")
+    conforms = record["verdict"] in CONFORMING or klass == CALLS
+    if (
+        "known" in record
+        or klass in CLASSES
+        or cell.case.mistake is not None
+        or not (conforms or record["verdict"] == "fail")
+    ):
+        return None
+    declaration = read_declaration(record["declared"])
+    evidence = Evidence(
+        cell.case.id, cell.call.facts, cell.route.problem, judge.declared(cell, declaration), declaration.profile
+    )
+    if conforms:
+        return evidence
+    return evidence.failing(_reply(record, folder), _recorded_ways(record))
+
+
+def _reply(record: Mapping[str, Any], folder: Path) -> dict[str, Tensor]:
+    """What came back, in the dtypes in which it came."""
+    with np.load(folder / record["tensors"]) as arrays:
+        return {
+            each["output"]: to_tensor(arrays[f"{each['output']}.actual"], each["dtype"]) for each in record["outputs"]
+        }
+
+
+def _recorded_ways(record: Mapping[str, Any]) -> tuple[Way, ...]:
+    if "explanation" not in record:
+        return ()
+    said = record["explanation"]
+    ties = (key.rpartition("=") for key in record["ties"])
+    return (way_of(said["decision"], said["name"]), *(way_of(decision, name) for decision, _, name in ties))

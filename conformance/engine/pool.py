@@ -1,21 +1,197 @@
-"""
-All workers of a run: at most so many alive, started before there is work for them, none left behind.
-
-    with Pool(plans, workers=3) as pool:              # the first processes start here
-        cases = read(...)
-        reports = pool.run(Hooks(jobs, judged, started))
-"""
+"""All workers of a run: one queue of jobs for each plan, at most so many processes alive, none left behind."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from conformance.bridge.messages import ANSWERS
 from conformance.disk import scratch
-from conformance.engine.job import Limits, Report
-from conformance.engine.lane import Hooks, Lane
-from conformance.engine.plan import WorkerPlan
+from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
+from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.process import Process, copy_bridge
+from conformance.engine.worker_plan import WorkerPlan
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """
+    What a run does on the way.
+
+    jobs: the calls for a plan, asked for once when its worker is ready and made one by one as they are needed.
+    judged: takes each outcome, and may return further jobs for the same plan (with `fresh`: alone in a new process).
+    started: told once of every process that is ready, and of a plan that is given up.
+    recalled: what the worker of a plan said of itself in an earlier run; then a process is started only when a job is
+    left for it.
+    """
+
+    jobs: Callable[[WorkerPlan, Started], Iterable[Job]]
+    judged: Callable[[Job, Outcome], Iterable[Job] | None]
+    started: Callable[[Started], None]
+    recalled: Callable[[WorkerPlan], Started | None] = lambda _: None
+
+
+class Backlog:
+    """The jobs that a plan still has to do."""
+
+    def __init__(self) -> None:
+        self._source: Iterator[Job] | None = None
+        self._next: deque[Job] = deque()
+        self._fresh: deque[Job] = deque()
+
+    @property
+    def opened(self) -> bool:
+        """Whether it has been told where its jobs come from."""
+        return self._source is not None
+
+    def open(self, jobs: Iterable[Job]) -> None:
+        """Take jobs from here from now on."""
+        self._source = iter(jobs)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Do these next, in this order; those that want a fresh process at the end."""
+        given = list(jobs)
+        self._next.extendleft(job for job in reversed(given) if not job.fresh)
+        self._fresh.extend(job for job in given if job.fresh)
+
+    def give_back(self, jobs: Iterable[Job]) -> None:
+        """Do these again, before all others of their kind."""
+        given = list(jobs)
+        self._next.extendleft(job for job in reversed(given) if not job.fresh)
+        self._fresh.extendleft(job for job in reversed(given) if job.fresh)
+
+    def take(self) -> Job | None:
+        """The next job that does not want a fresh process."""
+        if self._next:
+            return self._next.popleft()
+        for job in self._source or ():
+            if not job.fresh:
+                return job
+            self._fresh.append(job)
+        return None
+
+    def take_fresh(self) -> Job | None:
+        """The next job that does."""
+        return self._fresh.popleft() if self._fresh else None
+
+    def has_more(self) -> bool:
+        """Whether there is any job left."""
+        if (job := self.take()) is not None:
+            self.give_back([job])
+        return job is not None or bool(self._fresh)
+
+
+class WorkerQueue:
+    """Serves one plan; `launch` starts a process for it, `process` is one that was started before."""
+
+    def __init__(self, plan: WorkerPlan, limits: Limits, launch: Callable[[WorkerPlan], Process]) -> None:
+        self.plan = plan
+        self.process: Process | None = None
+        self._limits = limits
+        self._launch = launch
+        self._backlog = Backlog()
+        self._usage: list[Usage] = []
+        self._deaths = 0
+        self._failed_starts = 0
+        self._stderr = ""
+
+    async def run(self, hooks: Hooks) -> Report:
+        """Serve until nothing is left, or until the plan is given up."""
+        if self._is_done(hooks):
+            return Report(self.plan, ())
+        failure = ""
+        while not failure:
+            try:
+                more = await self._one_process(hooks)
+            except StartFailure as error:
+                self._failed_starts += 1
+                if error.worth_another and self._failed_starts < self._limits.starts:
+                    continue
+                failure = f"did not start: {error}{_where(self._stderr) if error.worth_another else ''}"
+            else:
+                if isinstance(more, Death) and self._deaths > self._limits.deaths:
+                    failure = f"died {self._deaths} times in a row; the last {more.reason}"
+                elif more is None:
+                    return Report(self.plan, tuple(self._usage))
+        self._give_up(hooks, failure)
+        return Report(self.plan, tuple(self._usage), failure)
+
+    def _is_done(self, hooks: Hooks) -> bool:
+        """Whether everything is known from an earlier run, so that no process is needed."""
+        recalled = hooks.recalled(self.plan) if self.process is None else None
+        if recalled is None:
+            return False
+        hooks.started(recalled)
+        self._backlog.open(hooks.jobs(self.plan, recalled))
+        return not self._backlog.has_more()
+
+    async def _one_process(self, hooks: Hooks) -> "Death | bool | None":
+        """Serve with one process: how it died, True where another one is wanted, None where all is done."""
+        process, self.process = self.process, None
+        if process is None:
+            try:
+                process = self._launch(self.plan)
+            except OSError as error:
+                raise StartFailure(f"{self.plan.python}: {error.strerror or error}") from None
+        conversation = Conversation(process, self._limits)
+        used = None
+        try:
+            await conversation.open()
+            await self._greet(conversation, process, hooks)
+            death = await conversation.serve(self._takes(), lambda job, outcome: self._judge(hooks, job, outcome))
+            if death is None:
+                used = await conversation.close()
+        finally:
+            used = used or await conversation.abort()
+            self._stderr = conversation.stderr[-EXCERPT:]
+            self._usage.append(replace(used, worker=self.plan.name))
+        if death is None:
+            return True if self._backlog.has_more() else None
+        self._deaths += 1
+        self._backlog.give_back(death.not_begun)
+        return death
+
+    async def _greet(self, conversation: Conversation, process: Process, hooks: Hooks) -> None:
+        hello = await conversation.greet()
+        self._failed_starts = 0
+        started = Started(
+            self.plan, "ready", hello, time.monotonic() - process.started, stderr=conversation.stderr[-EXCERPT:]
+        )
+        hooks.started(started)
+        if not self._backlog.opened:
+            self._backlog.open(hooks.jobs(self.plan, started))
+
+    def _takes(self) -> Callable[[], Job | None]:
+        """Where the jobs of the next process come from: all ordinary ones, or one that wants it for itself alone."""
+        first = self._backlog.take()
+        if first is None:
+            alone = iter([self._backlog.take_fresh()])
+            return lambda: next(alone, None)
+        self._backlog.give_back([first])
+        return self._backlog.take
+
+    def _judge(self, hooks: Hooks, job: Job, outcome: Outcome) -> None:
+        if outcome.status in ANSWERS:
+            self._deaths = 0
+        self._backlog.add(hooks.judged(job, outcome) or ())
+
+    def _give_up(self, hooks: Hooks, failure: str) -> None:
+        """Say so once, and that what is left will not be done."""
+        hooks.started(Started(self.plan, "failed", reason=failure, stderr=self._stderr))
+        while (job := self._backlog.take() or self._backlog.take_fresh()) is not None:
+            hooks.judged(job, Outcome("not_run", reason=f"its worker {failure}"))
+
+
+def _where(stderr: str) -> str:
+    """What was being imported when a process died, as Python's fault handler tells it, and what to do about it."""
+    imported = re.search(r'File "([^"]+)", line \d+ in <module>', stderr)
+    if imported is None:
+        return ""
+    return f", while it imported {imported[1]}: what is installed there is broken or does not fit together"
 
 
 class Pool:
@@ -32,7 +208,7 @@ class Pool:
         """Take the plans; waits: whether a plan's process is started only when a call is left for it."""
         self._workers = workers
         self._waits = waits
-        self._lanes = [Lane(plan, limits or Limits(), self._launch) for plan in plans]
+        self._lanes = [WorkerQueue(plan, limits or Limits(), self._launch) for plan in plans]
         self._folder = scratch()
         self._home = Path(self._folder.name) / "home"
         self._launched: list[Process] = []
@@ -65,7 +241,7 @@ class Pool:
     async def _serve(self, hooks: Hooks) -> list[Report]:
         slots = asyncio.Semaphore(self._workers)
 
-        async def in_turn(lane: Lane) -> Report:
+        async def in_turn(lane: WorkerQueue) -> Report:
             async with slots:
                 return await lane.run(hooks)
 

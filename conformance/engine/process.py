@@ -1,9 +1,4 @@
-"""
-One worker process: started, spoken to, listened to, and ended with everything that it started.
-
-It leads a process group of its own, so that nothing of it outlives it; what leaves the group is sought. Standard input
-and output carry the protocol; of standard error a tail is kept.
-"""
+"""One worker process: started, spoken to, listened to, and ended with everything that it started."""
 
 import asyncio
 import json
@@ -12,11 +7,12 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,17 +20,75 @@ from pathlib import Path
 
 from conformance import bridge
 from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
-from conformance.engine import leftovers
-from conformance.engine.plan import WorkerPlan, environ
+from conformance.engine.worker_plan import WorkerPlan, environ
 
+# The variable that holds the mark of a worker.
+MARK = "CONFORMANCE_WORKER"
+
+
+# When a process started, in clock ticks since the system did: tells it from a later one with the same id.
+Born = int
+
+
+def end(processes: Mapping[int, Born]) -> None:
+    """End processes; those that are gone are gone."""
+    for pid, born in processes.items():
+        with suppress(OSError):
+            if _parent_and_birth(pid)[1] == born:
+                os.kill(pid, signal.SIGKILL)
+
+
+def below(pid: int) -> dict[int, Born]:
+    """Every process that descends from one; empty where the system does not say."""
+    children: dict[int, dict[int, Born]] = defaultdict(dict)
+    for each in _pids():
+        with suppress(OSError):
+            parent, born = _parent_and_birth(each)
+            children[parent][each] = born
+    found: dict[int, Born] = {}
+    new = dict(children[pid])
+    while new:
+        found |= new
+        new = {each: born for parent in new for each, born in children[parent].items() if each not in found}
+    return found
+
+
+def marked(mark: str) -> dict[int, Born]:
+    """Every process of this user that was started with this mark; empty where the system does not say."""
+    wanted = f"{MARK}={mark}".encode()
+    found = {}
+    for pid in _pids():
+        with suppress(OSError):
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") and pid != os.getpid():
+                found[pid] = _parent_and_birth(pid)[1]
+    return found
+
+
+def _pids() -> Iterator[int]:
+    if sys.platform == "linux":
+        with suppress(OSError):
+            yield from (int(each.name) for each in Path("/proc").iterdir() if each.name.isdecimal())
+
+
+def _parent_and_birth(pid: int) -> tuple[int, Born]:
+    """
+    The parent of a process, and when it was started (proc(5), fields 4 and 22).
+
+    Raises:
+        OSError: it is gone.
+    """
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[1]), int(fields[19])
+
+
+# How many bytes of standard error are kept.
 STDERR_TAIL = 64 * 1024
-"""How many bytes of standard error are kept."""
 
-HELD = 0.5
-"""Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes."""
+# Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes.
+GRACE = 0.5
 
+# Stands in texts of a worker for its temporary folder, whose name is another in every run.
 TEMPORARY = "<temporary>"
-"""Stands in texts of a worker for its temporary folder, whose name is another in every run."""
 
 _START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; main()"
 
@@ -86,7 +140,7 @@ class Process:
         }
         self.started = time.monotonic()
         self._mark = uuid.uuid4().hex
-        self._below: dict[int, leftovers.Born] = {}
+        self._below: dict[int, Born] = {}
         self._temporary = [re.escape(each) for each in dict.fromkeys((str(home.parent), os.path.realpath(home.parent)))]
         self._popen = subprocess.Popen(
             [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
@@ -94,7 +148,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            env=environ(plan, home) | {leftovers.MARK: self._mark},
+            env=environ(plan, home) | {MARK: self._mark},
             cwd=home,
             start_new_session=True,
         )
@@ -117,7 +171,7 @@ class Process:
         with self._gone:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            leftovers.end(self._below | leftovers.marked(self._mark))
+            end(self._below | marked(self._mark))
             _pid, status, usage = os.wait4(self.pid, 0)
             self._reaped = True
             self._popen.returncode = os.waitstatus_to_exitcode(status)
@@ -127,10 +181,10 @@ class Process:
         """End the process, everything in its group, and what it started and has left the group."""
         with self._gone:
             if not self._reaped:
-                below = leftovers.below(self.pid)
+                started = below(self.pid)
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
-                leftovers.end(below)
+                end(started)
 
     def ask_where(self) -> None:
         """Make it write the stacks of its threads to stderr."""
@@ -190,7 +244,7 @@ class Process:
 
     def finish_input(self) -> None:
         """Say that nothing more will come: it exits, and what it started ends with it."""
-        self._below = leftovers.below(self.pid)
+        self._started = below(self.pid)
         self._requests.close()
 
     async def ended(self, patience: float | None = None) -> Exit | None:
@@ -206,7 +260,7 @@ class Process:
         if self._tail is not None:
             if not self._requests.is_closing() or self._requests.get_write_buffer_size():
                 self._requests.abort()
-            await asyncio.wait({self._tail}, timeout=HELD)
+            await asyncio.wait({self._tail}, timeout=GRACE)
             self._tail.cancel()
             await asyncio.wait({self._tail})
             for transport in self._transports:

@@ -17,18 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.bridge.values import strict_json
+from conformance.bridge.strict_json import strict_json
 
-Tell = Callable[[str], None]
-"""Told what happens, a line at a time."""
+# Told what happens, a line at a time.
+ReportLine = Callable[[str], None]
 
+# Written last: a folder without it was cut.
 _DONE = "environment.json"
-"""Written last: a folder without it was cut."""
 
+# Wheels alone: building an old release from source takes an hour, and runs what it brings.
 _PIP = ("install", "--no-input", "--progress-bar", "off", "--only-binary", ":all:")
-"""Wheels alone: building an old release from source takes an hour, and runs what it brings."""
 
-_MOST_LINES = 6
+_MAX_LINES = 6
 
 
 class ProvisionError(Exception):
@@ -73,7 +73,7 @@ class Provisioned:
         return any("yanked version" in line for line in self.warnings)
 
 
-def provision(recipe: Recipe, cache: Path, tell: Tell) -> Provisioned:
+def provision(recipe: Recipe, cache: Path, tell: ReportLine) -> Provisioned:
     """
     Make the environment in a folder of `cache`, or find it there.
 
@@ -136,7 +136,7 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _install(recipe: Recipe, folder: Path, tell: Tell) -> tuple[str, ...]:
+def _install(recipe: Recipe, folder: Path, tell: ReportLine) -> tuple[str, ...]:
     constraints = folder / "constraints.txt"
     constraints.unlink(missing_ok=True)
     constraints.write_text("".join(f"{line}\n" for line in recipe.constraints), encoding="utf-8")
@@ -145,7 +145,7 @@ def _install(recipe: Recipe, folder: Path, tell: Tell) -> tuple[str, ...]:
     return tuple(line for line in said if "yanked version" in line or ", but you have " in line)
 
 
-def _run(command: list[str], tell: Tell, failure: str) -> list[str]:
+def _run(command: list[str], tell: ReportLine, failure: str) -> list[str]:
     """
     What a command said.
 
@@ -166,7 +166,7 @@ def _run(command: list[str], tell: Tell, failure: str) -> list[str]:
             raise
     if process.returncode:
         errors = [line for line in said if line.startswith("ERROR:")] or said
-        raise ProvisionError("\n  ".join([f"{failure}:", *errors[-_MOST_LINES:]]))
+        raise ProvisionError("\n  ".join([f"{failure}:", *errors[-_MAX_LINES:]]))
     return said
 
 

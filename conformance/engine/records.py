@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, field_validator
 
-from conformance.bridge.values import real
+from conformance.bridge.strict_json import real
 from conformance.engine.environments import install_command
-from conformance.engine.evidence import odd_evidence
-from conformance.judge.verdict import Verdict
+from conformance.engine.replies import evidence_fault
 from conformance.spec import refusals
+from conformance.verdicts.verdict import Verdict
 
 Number = Annotated[float, BeforeValidator(real)]
 
+# A cell's place: case and subject.
 Key = tuple[str, str]
-"""A cell's place: case and subject."""
 
 
 def native(subject: str) -> str:
@@ -129,7 +129,7 @@ class Worker(_Record):
     @field_validator("evidence")
     @classmethod
     def _readable(cls, evidence: Mapping[str, Any]) -> Mapping[str, Any]:
-        if said := odd_evidence(evidence):
+        if said := evidence_fault(evidence):
             raise ValueError(said)
         return evidence
 

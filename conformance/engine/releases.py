@@ -1,16 +1,56 @@
-"""Which versions of a distribution were released, as pip finds them where it is configured to look."""
+"""Which versions of a distribution were released, and which of them is the first that differs."""
 
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from conformance.engine.provision import ProvisionError, pip_environment
 
-SHOWN = 3
-"""Releases that are named where one is absent."""
+# Like the first release, like the last one, or not to be judged.
+State = Literal["before", "after", "skip"]
+
+
+@dataclass(frozen=True)
+class FirstDifference:
+    """
+    Between which two releases something changed.
+
+    last, first: the last release like the one before, the first like the one after. skipped: releases between the two
+    that could not be judged: any of them may be the first.
+    """
+
+    last: str
+    first: str
+    skipped: tuple[str, ...]
+
+
+def bisect(releases: Sequence[str], state: Callable[[str], State]) -> FirstDifference:
+    """
+    Search the releases from the first, which is as before, to the last, which is not.
+
+    `state` is asked for those between, at most once each: about log2 of their number, and more where some are skipped.
+    """
+    low, high = 0, len(releases) - 1
+    skipped: set[int] = set()
+    while open_ones := [place for place in range(low + 1, high) if place not in skipped]:
+        middle = min(open_ones, key=lambda place: abs(2 * place - low - high))
+        found = state(releases[middle])
+        if found == "skip":
+            skipped.add(middle)
+        elif found == "before":
+            low = middle
+        else:
+            high = middle
+    return FirstDifference(releases[low], releases[high], tuple(releases[place] for place in range(low + 1, high)))
+
+
+# Releases that are named where one is absent.
+MAX_NAMED = 3
 
 
 def released(python: str, package: str) -> list[str]:
@@ -34,7 +74,7 @@ def absent(python: str, package: str, version: str) -> str | None:
     if any(SpecifierSet(f"=={version}").contains(text, prereleases=True) for text in every):
         return None
     final = [text for text in every if _final(text)] or every
-    newest = final[: -SHOWN - 1 : -1]
+    newest = final[: -MAX_NAMED - 1 : -1]
     near = [text for text in _nearest(final, version) if text not in newest]
     also = f"; near it are {', '.join(near)}" if near else ""
     return f"there is no {package} {version} that pip can install here; the newest are {', '.join(newest)}{also}"
@@ -88,7 +128,7 @@ def between(releases: Sequence[str], one: str, other: str) -> list[str]:
 
 
 def _nearest(releases: Sequence[str], version: str) -> list[str]:
-    return sorted(releases, key=lambda text: _distance(releases, text, version))[:SHOWN]
+    return sorted(releases, key=lambda text: _distance(releases, text, version))[:MAX_NAMED]
 
 
 def _distance(releases: Sequence[str], text: str, version: str) -> int:

@@ -1,29 +1,58 @@
-"""
-What a worker said, held against what was asked: the one place at which a reply is believed or not.
-
-A frame may be sound and say nonsense: outputs that nobody asked for, no declaration, evidence that no reader of the run
-log takes. What is found here costs the call that was running, as any other break of the protocol.
-"""
+"""What a worker said, held against what was asked: the one place at which a reply is believed or not."""
 
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from conformance.bridge.messages import Answer
-from conformance.engine.evidence import odd_evidence, unlike
 from conformance.engine.job import Job
-from conformance.spec.texts import shown
+from conformance.spec.model_faults import faults
+from conformance.spec.texts import quoted
 
+
+class Evidence(BaseModel):
+    """
+    The keys of evidence that something here reads; beside them it may hold any JSON value.
+
+    environment: variables of the worker, None where one is not set. nodes: execution provider -> its operators.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    versions: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+    environment: dict[str, str | None] = {}
+    ran_on: list[str] = []
+    nodes: dict[str, dict[str, Any] | list[str]] = {}
+    device: str | None = None
+    threads: int | str | None = None
+
+
+def evidence_fault(evidence: Mapping[str, Any]) -> str:
+    """What is wrong with evidence, in words; "" where nothing is."""
+    said = unlike(Evidence, evidence)
+    return f"odd evidence: {said}" if said else ""
+
+
+def unlike(model: type[BaseModel], value: Mapping[str, Any]) -> str:
+    """The first thing in which a value is not what the model says, in words; "" where there is none."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        return faults(error, dict(value), lambda _: ())[0].message
+    return ""
+
+
+# Where an exception can come from.
 STAGES = ("declare", "adapter", "framework")
-"""Where an exception can come from."""
 
+# What a worker measures of a call, in seconds.
 CLOCKS = ("call", "cpu")
-"""What a worker measures of a call, in seconds."""
 
-MOST_NESTED = 16
-"""How deep evidence may be nested."""
+# How deep evidence may be nested.
+MAX_NESTING = 16
 
 
 class Hello(BaseModel):
@@ -40,12 +69,12 @@ class Hello(BaseModel):
     peak: int
 
 
-def odd_hello(fields: Mapping[str, Any]) -> str:
+def hello_fault(fields: Mapping[str, Any]) -> str:
     """What is wrong with a greeting, in words; "" where nothing is."""
-    return unlike(Hello, fields) or odd_text(fields) or odd_evidence(fields["evidence"])
+    return unlike(Hello, fields) or text_fault(fields) or evidence_fault(fields["evidence"])
 
 
-def odd_answer(answer: Answer, job: Job) -> str:
+def answer_fault(answer: Answer, job: Job) -> str:
     """Why an answer cannot be one to the job, in words; "" where it can."""
     return next((said for said in _faults(answer, job) if said), "")
 
@@ -60,10 +89,10 @@ def _faults(answer: Answer, job: Job) -> Iterator[str]:
     if answer.status == "unsupported":
         yield "" if answer.reason else "declined without a reason"
     if answer.status == "error":
-        yield _odd_error(answer.error or {})
-    yield _odd_numbers(answer)
-    yield odd_text({"reason": answer.reason, "error": answer.error, "declaration": _texts(answer)})
-    yield odd_text(answer.evidence) or odd_evidence(answer.evidence)
+        yield _error_fault(answer.error or {})
+    yield _numbers_fault(answer)
+    yield text_fault({"reason": answer.reason, "error": answer.error, "declaration": _texts(answer)})
+    yield text_fault(answer.evidence) or evidence_fault(answer.evidence)
 
 
 def _other_outputs(answer: Answer, job: Job) -> str:
@@ -71,21 +100,21 @@ def _other_outputs(answer: Answer, job: Job) -> str:
     missing = [name for name in asked if name not in answer.outputs]
     extra = [name for name in answer.outputs if name not in asked]
     parts = [f"without {', '.join(missing)}"] if missing else []
-    parts += [f"with {', '.join(map(shown, extra))}, which nobody asked for"] if extra else []
+    parts += [f"with {', '.join(map(quoted, extra))}, which nobody asked for"] if extra else []
     return f"replied {' and '.join(parts)}; the call asks for {', '.join(asked)}" if parts else ""
 
 
-def _odd_error(error: Mapping[str, str]) -> str:
+def _error_fault(error: Mapping[str, str]) -> str:
     missing = [name for name in ("type", "message", "traceback", "stage") if name not in error]
     if missing:
         return f"told an error without its {', '.join(missing)}"
-    return "" if error["stage"] in STAGES else f"told an error of the stage {shown(error['stage'])}"
+    return "" if error["stage"] in STAGES else f"told an error of the stage {quoted(error['stage'])}"
 
 
-def _odd_numbers(answer: Answer) -> str:
+def _numbers_fault(answer: Answer) -> str:
     for name, number in answer.seconds.items():
         if name not in CLOCKS or not (math.isfinite(number) and number >= 0):
-            return f"measured {shown(name)} as {number:g} seconds; it measures {' and '.join(CLOCKS)}"
+            return f"measured {quoted(name)} as {number:g} seconds; it measures {' and '.join(CLOCKS)}"
     return "" if answer.peak >= 0 else f"has a peak of {answer.peak} bytes"
 
 
@@ -96,15 +125,15 @@ def _texts(answer: Answer) -> list[str]:
     return [answer.declaration.evidence, *dialect]
 
 
-def odd_text(value: Any, depth: int = 0) -> str:
+def text_fault(value: Any, depth: int = 0) -> str:
     """Which text in a JSON value is none that can be written, or how deep it is nested, in words; "" where neither."""
-    if depth > MOST_NESTED:
-        return f"sent a value that is nested deeper than {MOST_NESTED}"
+    if depth > MAX_NESTING:
+        return f"sent a value that is nested deeper than {MAX_NESTING}"
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return f"sent a text with half a character, \\u{ord(value[error.start]):04x}: {shown(value)}"
+            return f"sent a text with half a character, \\u{ord(value[error.start]):04x}: {quoted(value)}"
         return ""
     inner = [*value, *value.values()] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next((said for each in inner if (said := odd_text(each, depth + 1))), "")
+    return next((said for each in inner if (said := text_fault(each, depth + 1))), "")

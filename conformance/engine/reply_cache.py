@@ -1,17 +1,11 @@
-"""
-ReplyCache that the result cache knows: a call that was made before in the same surroundings is not made again.
-
-A reply is known by the bytes of its request and by everything that it depends on: adapter, bridge, interpreter, every
-installed file, environment variables and CPU. The same request asked again in one run is another entry, so that a call
-whose reply changes is seen as such. Crashes, timeouts, and errors that say nothing of the call are never kept.
-"""
+"""Replies that the result cache knows, one call or a whole worker at a time: what did not change is not run again."""
 
 import hashlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,18 +13,19 @@ from typing import Any
 from conformance import bridge
 from conformance.bridge.loading import digest
 from conformance.bridge.messages import ANSWERS, Answer, Request, answer_message, read_answer, request_message
-from conformance.bridge.values import plain
+from conformance.bridge.strict_json import plain_data
 from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
-from conformance.engine.plan import WorkerPlan, settings
 from conformance.engine.result_cache import ResultCache
+from conformance.engine.worker_plan import WorkerPlan, settings
+from conformance.verdicts.repetition import CLASSES
 
+# Of the entries: another format is another key.
 FORMAT = 1
-"""Of the entries: another format is another key."""
 
+# Exceptions that may be gone the next time.
 PASSING = ("MemoryError", "SystemError", "OSError", "BlockingIOError", "TimeoutError", "ConnectionError")
-"""Exceptions that may be gone the next time."""
 
 
 class ReplyCache:
@@ -68,7 +63,7 @@ class ReplyCache:
     def greet(self, started: Started) -> None:
         """Remember what a worker said of itself."""
         if started.status == "ready" and not started.cached:
-            self._put(_key("hello", self.worker(started.plan)), json.dumps(plain(dict(started.hello))).encode())
+            self._put(_key("hello", self.worker(started.plan)), json.dumps(plain_data(dict(started.hello))).encode())
 
     def recall(self, plan: WorkerPlan, job: Job) -> Outcome | None:
         """What a call came to before, or None where it has to be made."""
@@ -182,3 +177,80 @@ def _read(stored: bytes | None) -> Outcome | None:
     except WireError:
         return None
     return replace(Outcome.of(answer), cached=True)
+
+
+Record = dict[str, Any]
+
+# Verdicts that may be others the next time.
+LOST = ("crash", "timeout")
+
+
+@dataclass(frozen=True)
+class WorkerResult:
+    """
+    What a run said of the subjects of one worker.
+
+    cells, diagnoses: their records. tensors: the bytes of the archives that cells name.
+    """
+
+    cells: tuple[Record, ...]
+    diagnoses: tuple[Record, ...]
+    tensors: Mapping[str, bytes]
+
+
+class WorkerResults:
+    """What earlier runs know of whole workers; without a cache nothing is."""
+
+    def __init__(self, cache: ResultCache | None = None, replies: ReplyCache | None = None, about: Any = None) -> None:
+        """
+        Begin a run.
+
+        replies: tells what the replies of a worker depend on. about: JSON values, everything that records depend on
+        beside the replies.
+        """
+        self._cache = cache
+        self._replies = replies
+        self._about = hashlib.sha256(json.dumps([_code(), plain_data(about)], sort_keys=True).encode()).hexdigest()
+
+    def recall(self, plan: WorkerPlan) -> WorkerResult | None:
+        """The records of a worker, or None where one of its calls may be another one now."""
+        if self._cache is None or not (key := self._key(plan)) or (stored := self._cache.get(key)) is None:
+            return None
+        known = json.loads(stored)
+        tensors = {name: self._cache.get(_part(key, name)) for name in known["tensors"]}
+        whole = {name: value for name, value in tensors.items() if value is not None}
+        if len(whole) < len(tensors):  # removed to keep the cache small
+            return None
+        return WorkerResult(tuple(known["cells"]), tuple(known["diagnoses"]), whole)
+
+    def keep(self, plan: WorkerPlan, cells: Sequence[Record], diagnoses: Iterable[Record], folder: Path) -> None:
+        """Remember the records of a worker that answered every call; folder: of the run, with the tensors."""
+        if self._cache is None or not (key := self._key(plan)) or not cells or any(map(_may_change, cells)):
+            return
+        names = [record["tensors"] for record in cells if "tensors" in record]
+        for name in names:
+            self._cache.put(_part(key, name), (folder / name).read_bytes())
+        known = {"cells": list(cells), "diagnoses": list(diagnoses), "tensors": names}
+        self._cache.put(key, json.dumps(plain_data(known)).encode())
+
+    def _key(self, plan: WorkerPlan) -> str:
+        worker = self._replies.worker(plan) if self._replies is not None and plan.parts == 1 else ""
+        return _part(worker, json.dumps([self._about, plan.subjects])) if worker else ""
+
+
+def _may_change(record: Record) -> bool:
+    return record["verdict"] in LOST or record.get("class") in CLASSES
+
+
+def _part(key: str, name: str) -> str:
+    return hashlib.sha256(f"{key} {name}".encode()).hexdigest()
+
+
+@cache
+def _code() -> str:
+    """sha256 of all of our code: any of it may change what a record says."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()

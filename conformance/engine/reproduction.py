@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bounds.bound import Bound
 from conformance.bridge.loading import sources
 from conformance.bridge.messages import Request, request_message
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
-from conformance.bridge.values import plain
+from conformance.bridge.strict_json import plain_data
 from conformance.engine.cells import Cell
 from conformance.engine.process import copy_bridge
-from conformance.judge.compare import RMS_LIMIT, averages, counted_variance, has_rms_gate
-from conformance.judge.expectation import Expectation
-from conformance.oracle.bound import Bound
 from conformance.spec.problem import Array
 from conformance.spec.texts import printable
+from conformance.verdicts.compare import RMS_LIMIT, averages, counted_variance, has_rms_gate
+from conformance.verdicts.expectation import Expectation
 
 SCRIPT = '''\
 """
@@ -87,7 +87,9 @@ def write_reproduction(
             for name, each in expectation.reply.items()
         }
     np.savez_compressed(folder / "call.npz", **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
-    (folder / "facts.json").write_text(json.dumps(plain(facts), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    (folder / "facts.json").write_text(
+        json.dumps(plain_data(facts), indent=2, allow_nan=False) + "\n", encoding="utf-8"
+    )
     told = {"CASE": cell.case.id, "SUBJECT": cell.subject.name, "ADAPTER": adapter}
     script = re.sub("|".join(told), lambda word: _in_docstring(told[word[0]]), SCRIPT)
     (folder / "repro.py").write_text(script, encoding="utf-8")

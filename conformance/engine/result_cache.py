@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Self
 
 FILE = "results.sqlite"
+# The largest size of the file in bytes; beyond it the entries that were not used for longest are removed.
 LIMIT = 1 << 30
-"""The largest size of the file in bytes; beyond it the entries that were not used for longest are removed."""
 
+# The part of the limit that stays when entries are removed.
 KEPT = 0.8
-"""The part of the limit that stays when entries are removed."""
 
+# Seconds to wait while another run writes.
 PATIENCE = 10.0
-"""Seconds to wait while another run writes."""
 
+# So many entries are written together.
 BATCH = 256
-"""So many entries are written together."""
 
+# Bytes of SHA-256 before each value.
 CHECKSUM = 16
-"""Bytes of SHA-256 before each value."""
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB NOT NULL, used INTEGER NOT NULL) STRICT",

@@ -13,17 +13,25 @@ import numpy as np
 
 from conformance.bridge.contract import MaskFacts
 from conformance.bridge.tensor import Tensor
-from conformance.engine.lengths import LENGTHS, lengths_of
-from conformance.engine.placing import Declined, Slots, element_of, fold_leftovers, form_of, place
+from conformance.engine.mask_placing import (
+    LENGTHS,
+    Declined,
+    Slots,
+    element_of,
+    fold_leftovers,
+    form_of,
+    lengths_of,
+    place_masks,
+)
 from conformance.engine.slots import Slot
 from conformance.spec.masks import Inexpressible, as_bool, as_float, fold, lay_out
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import to_tensor
 
 __all__ = ["Declined", "Route", "route", "route_dense"]
 
+# What a call can be asked to use, in words.
 ROLES = {"causal": "a causal flag", "window": "a window", "lengths": "lengths", "short": "a mask of fewer keys"}
-"""What a call can be asked to use, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,13 +71,13 @@ def route(problem: Problem, slots: Slots) -> Route:
     Raises:
         Declined: some mask cannot be expressed.
     """
-    placed, hints = place(problem, slots)
+    placed, hints = place_masks(problem, slots)
     if lacking := [ROLES[role] for role in problem.native if role not in _used(problem, slots, placed)]:
         raise Declined(f"the call is asked as it stands, and no argument takes {' and '.join(lacking)}")
     return _finish(problem, slots, placed, hints)
 
 
-def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]]) -> set[str]:
+def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]]) -> set[str]:
     """Roles that are filled, and flags at their default, which the subject has; also whether a mask is shortened."""
     asked = {kind for group in problem.groups for kind in group.kinds}
     found = {slots[name].role for name in placed}
@@ -77,7 +85,7 @@ def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]])
     return found | {"short" for name, groups in placed.items() if slots[name].short and _left_out(groups)}
 
 
-def _left_out(groups: Sequence[Group]) -> int:
+def _left_out(groups: Sequence[MaskOperand]) -> int:
     """How many keys, the last, the array of these masks need not have: one mask says so, and they are masked."""
     short = groups[0].short if len(groups) == 1 else 0
     last = groups[0].values[..., groups[0].values.shape[-1] - short :]
@@ -94,7 +102,7 @@ def route_dense(problem: Problem, slots: Slots) -> Route | None:
     if not problem.groups or problem.native or any(group.verbatim for group in problem.groups):
         return None
     try:
-        placed: dict[str, list[Group]] = {}
+        placed: dict[str, list[MaskOperand]] = {}
         fold_leftovers(problem, slots, placed, list(problem.groups))
         dense = _finish(problem, slots, placed, ())
     except Declined:
@@ -110,7 +118,7 @@ def _same(one: Route, other: Route) -> bool:
     return {(m.slot, m.element) for m in one.masks} == {(m.slot, m.element) for m in other.masks}
 
 
-def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]], hints: Sequence[str]) -> Route:
+def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> Route:
     groups = {name: _handed_over(slots[name], fold(members, name)) for name, members in placed.items()}
     groups = _agree(slots, groups)
     groups |= _hinted(slots, placed, hints)
@@ -130,7 +138,7 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[Group]
     )
 
 
-def _handed_over(slot: Slot, group: Group) -> Group:
+def _handed_over(slot: Slot, group: MaskOperand) -> MaskOperand:
     """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
     if slot.role != "mask":
         return replace(as_bool(group), element="flag")
@@ -145,7 +153,7 @@ def _handed_over(slot: Slot, group: Group) -> Group:
     return replace(as_bool(group), element=element if element == "int" else "bool")
 
 
-def _agree(slots: Slots, groups: dict[str, Group]) -> dict[str, Group]:
+def _agree(slots: Slots, groups: dict[str, MaskOperand]) -> dict[str, MaskOperand]:
     """Arguments that must have the same element type are all handed over as numbers if one of them is."""
     agreed = dict(groups)
     for name, group in groups.items():
@@ -158,7 +166,7 @@ def _agree(slots: Slots, groups: dict[str, Group]) -> dict[str, Group]:
     return agreed
 
 
-def _hinted(slots: Slots, placed: Mapping[str, Sequence[Group]], hints: Sequence[str]) -> dict[str, Group]:
+def _hinted(slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> dict[str, MaskOperand]:
     """Set a hint where the argument that it speaks of carries the causal mask and nothing else."""
     hinted = {}
     for name in hints:
@@ -168,7 +176,7 @@ def _hinted(slots: Slots, placed: Mapping[str, Sequence[Group]], hints: Sequence
     return hinted
 
 
-def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[str, ...]]:
+def _argument(problem: Problem, slot: Slot, group: MaskOperand) -> tuple[Any, tuple[str, ...]]:
     if slot.role == "causal":
         return True, ()
     if slot.role == "window":
@@ -189,13 +197,13 @@ def _argument(problem: Problem, slot: Slot, group: Group) -> tuple[Any, tuple[st
     return _tensor(problem, slot, group, array), form
 
 
-def _sides(group: Group, past: int) -> tuple[int | None, int | None]:
+def _sides(group: MaskOperand, past: int) -> tuple[int | None, int | None]:
     """How many keys to either side, counted from where the argument counts: by the query's place after a past."""
     left, right = group.window or (None, None)
     return (None if left is None else left + past), (None if right is None else right - past)
 
 
-def _tensor(problem: Problem, slot: Slot, group: Group, array: Array) -> Tensor:
+def _tensor(problem: Problem, slot: Slot, group: MaskOperand, array: Array) -> Tensor:
     """Write the canonical reading in the polarity that the argument documents; verbatim masks as they are."""
     if group.element == "float":
         return to_tensor(array, problem.dtype)
@@ -208,7 +216,7 @@ def _tensor(problem: Problem, slot: Slot, group: Group, array: Array) -> Tensor:
     return Tensor.of(array.astype(dtype))
 
 
-def _documented(slots: Slots, groups: Mapping[str, Group]) -> dict[str, str]:
+def _documented(slots: Slots, groups: Mapping[str, MaskOperand]) -> dict[str, str]:
     """How the documented reading of verbatim masks differs from the canonical one."""
     names = {
         ("bool", "ignore"): ("polarity", "ignore"),

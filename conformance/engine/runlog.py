@@ -19,30 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from conformance.bridge.values import plain, strict_json
+from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.disk import remove_parts, write_whole
-from conformance.spec.harmless import harmless
-from conformance.spec.texts import shown
+from conformance.spec.texts import harmless, quoted
 
+# Its name in a run folder.
 LOG = "run.jsonl"
-"""Its name in a run folder."""
 
+# Who holds the log: a file beside it, there while the run lives.
 OWNER = "owner.json"
-"""Who holds the log: a file beside it, there while the run lives."""
 
 SCHEMA = 1
+# The largest record in bytes; the header of a run has the text of all its cases.
 LONGEST = 1 << 26
-"""The largest record in bytes; the header of a run has the text of all its cases."""
 
 TYPES = ("header", "worker", "cell", "diagnosis", "footer")
+# How every log begins.
 BEGINNING = b'{"type": "header", "schema": 1, '
-"""How every log begins."""
 
+# Errors of file systems that have no locks.
 UNLOCKABLE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""Errors of file systems that have no locks."""
 
+# A line of JSON without any of these has no text that `harmless` would change.
 SUSPECT = re.compile(rb"\\[urbf]|::|##|[\x7f-\xff]")
-"""A line of JSON without any of these has no text that `harmless` would change."""
 
 Record = dict[str, Any]
 
@@ -219,7 +218,7 @@ def as_logged(record: Mapping[str, Any]) -> Record:
     Raises:
         TypeError: something in it is no JSON value.
     """
-    found: Record = harmless(plain({"type": record["type"], "schema": SCHEMA, **record}))
+    found: Record = harmless(plain_data({"type": record["type"], "schema": SCHEMA, **record}))
     return found
 
 
@@ -252,7 +251,7 @@ def _record(place: str, line: bytes, *, first: bool) -> Record:
         raise RunLogError(f"{place}: {error}") from None
     if not isinstance(record, dict) or record.get("type") not in TYPES:
         found = record.get("type") if isinstance(record, dict) else record
-        raise RunLogError(f"{place}: not a record of a run log: {shown(found)}")
+        raise RunLogError(f"{place}: not a record of a run log: {quoted(found)}")
     if record.get("schema") != SCHEMA:
         raise RunLogError(f"{place}: schema {record.get('schema')!r}; this version reads schema {SCHEMA}")
     if (record["type"] == "header") is not first:

@@ -10,33 +10,33 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from conformance.diagnosis import attention_matrix
 from conformance.engine.cells import Cell, call_digest, make_cell
-from conformance.engine.held import Held
 from conformance.engine.job import Outcome
-from conformance.judge import effective
-from conformance.judge.changes import is_changeable
-from conformance.judge.invariants import INVARIANTS
-from conformance.judge.repetition import CLASSES, IN_A_ROW, ORDER_DEPENDENT
+from conformance.engine.pending import PendingCell
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
+from conformance.verdicts.invariants import INVARIANTS
+from conformance.verdicts.problem_changes import is_changeable
+from conformance.verdicts.repetition import CLASSES, IN_A_ROW, ORDER_DEPENDENT
 
+# Verdicts that are asked again; a crash takes the worker with it, and a timeout would take the time once more.
 REPEATED = ("fail", "error", "inconclusive")
-"""Verdicts that are asked again; a crash takes the worker with it, and a timeout would take the time once more."""
 
+# The dtype in which passing cells are looked at.
 BASIS = "float32"
-"""The dtype in which passing cells are looked at."""
 
+# Of a kind of rejected cells that nothing explains, the patterns of so many are read, each of another suite.
 UNEXPLAINED = 3
-"""Of a kind of rejected cells that nothing explains, the patterns of so many are read, each of another suite."""
 
+# What is wrong from block to block shows with more queries or keys than this.
 BLOCK = 8
-"""What is wrong from block to block shows with more queries or keys than this."""
 
+# So many more times a call is repeated that was the same where another was not: dropout may spare a few weights.
 MORE = 4
-"""So many more times a call is repeated that was the same where another was not: dropout may spare a few weights."""
 
+# Half precision says little of weights.
 SHARP = ("float32", "float64")
-"""Half precision says little of weights."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class SecondLook:
         """Begin; called: the signatures that a subject has been called with, by its name."""
         self.waiting = 0
         self.exhausted = False
-        self.held: list[Held] = []
+        self.held: list[PendingCell] = []
         self._closeness = closeness
         self._called = called
         self._waves = iter((self._first_wave, self._second_wave, self._third_wave))
@@ -104,7 +104,7 @@ class SecondLook:
 
     def _first_wave(self) -> Iterator[Question]:
         """Repeat the chosen failures, relate and read them and the passing cells."""
-        by_subject: dict[str, list[Held]] = {}
+        by_subject: dict[str, list[PendingCell]] = {}
         for held in sorted(self.held, key=lambda each: each.size):
             by_subject.setdefault(held.cell.subject.name, []).append(held)
         for cells in by_subject.values():
@@ -141,15 +141,15 @@ class SecondLook:
                 for _ in range(1 if alone else MORE):
                     yield from _repeats(held, alone=alone)
 
-    def _kinds(self, cells: Sequence[Held]) -> list[list[Held]]:
+    def _kinds(self, cells: Sequence[PendingCell]) -> list[list[PendingCell]]:
         """The rejected cells by kind, the most frequent kinds, smallest cells first."""
-        kinds: dict[tuple[str, ...], list[Held]] = {}
+        kinds: dict[tuple[str, ...], list[PendingCell]] = {}
         for held in cells:
             if held.red:
                 kinds.setdefault(held.kind, []).append(held)
         return sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
 
-    def _relations(self, held: Held) -> Iterator[Question]:
+    def _relations(self, held: PendingCell) -> Iterator[Question]:
         if held.judged.declared is None or not is_changeable(held.problem):
             return
         for invariant in INVARIANTS:
@@ -159,10 +159,10 @@ class SecondLook:
             if cell is not None:
                 yield Question("invariants", cell, held.relates(invariant, cell))
 
-    def _pieces(self, held: Held) -> Iterator[Question]:
+    def _pieces(self, held: PendingCell) -> Iterator[Question]:
         if held.judged.declared is None or held.problem.differentiated:
             return
-        found = effective.pieces(held.judged.problem)
+        found = attention_matrix.pieces(held.judged.problem)
         if isinstance(found, str):
             held.not_read = found
             return
@@ -173,7 +173,7 @@ class SecondLook:
                 return
             yield Question("patterns", cell, held.reads(piece, cell))
 
-    def _changed(self, held: Held, problem: Problem | None, name: str) -> Cell | None:
+    def _changed(self, held: PendingCell, problem: Problem | None, name: str) -> Cell | None:
         """The changed call, or None where there is none, nothing has changed, or it would have to be compiled."""
         if problem is None:
             return None
@@ -185,28 +185,28 @@ class SecondLook:
         return made if free else None
 
 
-def _to_read(same: Sequence[Held]) -> list[Held]:
+def _to_read(same: Sequence[PendingCell]) -> list[PendingCell]:
     """Of rejected cells of one kind, the smallest first: the most legible one, of unexplained ones a few."""
     ranked = sorted(same, key=_legibility, reverse=True)
     if not ranked[0].is_unexplained:
         return ranked[:1]
-    suites: dict[str, Held] = {}
+    suites: dict[str, PendingCell] = {}
     for held in ranked:
         suites.setdefault(held.cell.case.suite, held)
     return list(suites.values())[:UNEXPLAINED]
 
 
-def _legibility(held: Held) -> tuple[int, bool]:
+def _legibility(held: PendingCell) -> tuple[int, bool]:
     """How well a pattern can be seen: not at all, in one row or column, as a picture, with blocks; and how sharp."""
     problem = held.judged.problem
-    if isinstance(effective.pieces(problem), str):
+    if isinstance(attention_matrix.pieces(problem), str):
         return 0, False
     lengths = problem.logits_shape[-2:]
     blocks = held.is_unexplained and max(lengths) > BLOCK
     return 1 if 1 in lengths else 2 + blocks, problem.dtype in SHARP
 
 
-def _repeats(held: Held, *, alone: bool) -> Iterator[Question]:
+def _repeats(held: PendingCell, *, alone: bool) -> Iterator[Question]:
     if held.judged.verdict not in REPEATED:
         return
     for _ in range(IN_A_ROW):

@@ -16,33 +16,36 @@ from typing import Any
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls, RefusedCall
-from conformance.engine.diagnosing import Cases, Diagnosing
-from conformance.engine.held import Accepts, Held
-from conformance.engine.job import Job, Outcome, Report, Started
-from conformance.engine.judging import Judge, Judged, judgement_record, packed
-from conformance.engine.lane import Hooks
-from conformance.engine.ledger import Ledger
-from conformance.engine.machine import Machine
-from conformance.engine.plan import WorkerPlan
-from conformance.engine.pool import Pool
-from conformance.engine.recording import is_refused, judged_outcome, outcome_record
-from conformance.engine.reply_cache import ReplyCache
-from conformance.engine.resuming import recalled
+from conformance.engine.diagnosing import Cases, SubjectDiagnosis
+from conformance.engine.environments import Machine
+from conformance.engine.job import Job, Outcome, Report, RunListener, Started, StopRun
+from conformance.engine.judging import (
+    Judge,
+    Judged,
+    is_refused,
+    judged_outcome,
+    judgement_record,
+    outcome_record,
+    packed,
+)
+from conformance.engine.ledger import Ledger, recalled
+from conformance.engine.pending import Accepts, PendingCell
+from conformance.engine.pool import Hooks, Pool
+from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, Question, SecondLook, subset_of
-from conformance.engine.watch import StopRun, Watch
-from conformance.engine.worker_results import WorkerResult, WorkerResults
-from conformance.judge.published import Finding, published_findings
-from conformance.judge.verdict import CONFORMING, LOST, is_green
+from conformance.engine.worker_plan import WorkerPlan
 from conformance.spec.case import Case
-from conformance.spec.digest import problem_digest
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
+from conformance.spec.problem_digest import problem_digest
+from conformance.verdicts.published_numbers import Finding, published_findings
+from conformance.verdicts.verdict import CONFORMING, LOST, is_green
 
 Key = tuple[str, str]
 Record = dict[str, Any]
+# Told of a judged cell; what it returns is added to the record (`known`, `covered_by`).
 Review = Callable[[Judged], Mapping[str, Any]]
-"""Told of a judged cell; what it returns is added to the record (`known`, `covered_by`)."""
 
 
 def accepts_nothing(_: Judged) -> Mapping[str, Any]:
@@ -83,7 +86,7 @@ class Session:
     replies: ReplyCache = field(default_factory=ReplyCache)
     results: WorkerResults = field(default_factory=WorkerResults)
     restore: Callable[[Record], None] = lambda _: None
-    watch: Watch = field(default_factory=Watch)
+    watch: RunListener = field(default_factory=RunListener)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
     done: Mapping[Key, Record] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self.suite = cache(self.suite)
-        self._diagnosing = Diagnosing(self.suite, lambda case: self.problem(case)[0])
+        self._diagnosing = SubjectDiagnosis(self.suite, lambda case: self.problem(case)[0])
         self._problems: dict[str, tuple[Problem, str]] = {}
         self._pending: dict[int, Cell] = {}
         self._questions: dict[int, Question] = {}
@@ -363,14 +366,14 @@ class Session:
         if outcome.cached:
             record["cached"] = True
         red = not is_green(record)
-        held = Held(cell, outcome, judged, record, self.problem(cell.case)[0], red)
+        held = PendingCell(cell, outcome, judged, record, self.problem(cell.case)[0], red)
         if self._waits(held):
             look.held.append(held)
         else:
             self._diagnosing.add(judged, record)
             self._write(held.cell.key, record, packed(judged.arrays))
 
-    def _waits(self, held: Held) -> bool:
+    def _waits(self, held: PendingCell) -> bool:
         """Whether a cell gets a second look; one that ends the run does not."""
         if held.red:
             return not self.watch.stop(held.record)

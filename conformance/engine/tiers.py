@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from conformance.bridge.contract import SECOND_CALL
+from conformance.diagnosis.detectability import FORMS, SHARP, distinguished
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
-from conformance.judge.power import FORMS, SHARP, told_apart
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 
+# What the routed problem of a case depends on: which masks lie together, as what, and the outputs.
 Shape: TypeAlias = tuple[object, ...]
-"""What the routed problem of a case depends on: which masks lie together, as what, and the outputs."""
 
 
 @dataclass(frozen=True)
-class RouteSights:
+class RouteDetections:
     """
     What the calls of subjects with the same route tell apart.
 
@@ -38,7 +38,9 @@ class RouteSights:
         return set().union(*sharp)
 
 
-def routes(cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Iterable[Subject]) -> list[RouteSights]:
+def routes(
+    cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Iterable[Subject]
+) -> list[RouteDetections]:
     """
     Look at every call that the subjects are asked, once for each form; no framework is needed.
 
@@ -54,11 +56,11 @@ def routes(cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Ite
         for case, problem in _calls(cases, problems, subject):
             key = (case.id, _shape(problem))
             if key not in seen:
-                seen[key] = frozenset(told_apart(_numbered(problem)).keys() - FORMS)
+                seen[key] = frozenset(distinguished(_numbered(problem)).keys() - FORMS)
             keys[key] = seen[key]
         names, _ = grouped.setdefault(frozenset(keys), ([], {key[0]: sights for key, sights in keys.items()}))
         names.append(subject.name)
-    return [RouteSights(tuple(names), sights) for names, sights in grouped.values()]
+    return [RouteDetections(tuple(names), sights) for names, sights in grouped.values()]
 
 
 def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subject) -> Iterator[tuple[Case, Problem]]:
@@ -80,7 +82,7 @@ def _numbered(problem: Problem) -> Problem:
     return problem.but(groups=groups)
 
 
-def lost(found: Iterable[RouteSights], cases: Sequence[Case]) -> dict[str, tuple[str, ...]]:
+def lost(found: Iterable[RouteDetections], cases: Sequence[Case]) -> dict[str, tuple[str, ...]]:
     """Subjects with the same route, joined -> the deviations that only their thorough cases pin down."""
     default = [case for case in cases if not case.thorough]
     gone = {", ".join(each.subjects): each.pinned(cases) - each.pinned(default) for each in found}

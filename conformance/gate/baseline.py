@@ -1,9 +1,4 @@
-"""
-Baselines: what a run showed, in a small file that is committed beside the code.
-
-A baseline is memory, never a licence: it makes nothing green. One line per cell, in a fixed order, so that a change of
-behaviour is a changed line in a review.
-"""
+"""Baselines: what a run showed, in a small file that is committed beside the code; its format, reading and writing."""
 
 import json
 from collections import Counter
@@ -11,17 +6,145 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from math import isfinite, isnan
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from conformance.bridge.strict_json import strict_json
+from conformance.disk import write_asked
 from conformance.engine.records import Key
-from conformance.gate.baseline_file import SCHEMA, BaselineFile, Budget, Entry, Place
-from conformance.gate.side import Circumstances, Observed, Side
+from conformance.gate.observations import Circumstances, ComparedRun, Observed
+from conformance.verdicts.verdict import Verdict
 
+SCHEMA = 1
+Budget = float | Literal["inf", "nan"]
+
+
+class CellKey(BaseModel):
+    """An environment: versions of distributions, what output bits depend on beside them, the judging code."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    versions: dict[str, str]
+    machine: dict[str, str | int | None]
+    judge: str
+
+
+class Entry(BaseModel):
+    """One cell, see `Observed`; keys that do not apply are absent. environment: where it is not the subject's."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+    verdict: Verdict
+    klass: str = Field("", alias="class")
+    ways: list[str] = Field(default_factory=list)
+    declared: dict[str, str] = Field(default_factory=dict)
+    error: str = ""
+    root: str = ""
+    uncalibrated: bool = False
+    looked: bool = False
+    budget: Budget | None = None
+    bits: str = ""
+    environment: str = ""
+
+
+class Subject(BaseModel):
+    """What one subject showed, by case."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    environment: str
+    adapter: str
+    cells: dict[str, Entry]
+
+
+class BaselineFile(BaseModel):
+    """The format of a baseline."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["baseline"]
+    schema_: Annotated[Literal[1], Field(alias="schema")]
+    environments: dict[str, CellKey]
+    cases: dict[str, str]
+    subjects: dict[str, Subject]
+
+
+class BaselineError(ValueError):
+    """A file that is no baseline of this version: where, what is wrong, and what to do."""
+
+
+def read_baseline(path: Path) -> BaselineFile:
+    """
+    Read a baseline.
+
+    Raises:
+        BaselineError: it is cut, of another schema, or no baseline. OSError: it cannot be read.
+    """
+    again = f"write it again with conformance run --baseline {path} --update-baseline"
+    try:
+        content = strict_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        why = f"{path}: not JSON, perhaps cut off ({error})"
+        raise BaselineError(f"{why}: restore it from version control, or delete it and {again}") from None
+    if not isinstance(content, dict) or content.get("type") != "baseline":
+        raise BaselineError(f"{path}: not a baseline: give the file that conformance run --update-baseline wrote")
+    if content.get("schema") != SCHEMA:
+        why = f"{path}: schema {content.get('schema')!r}; this version reads schema {SCHEMA}"
+        raise BaselineError(f"{why}: use the version that wrote it, or delete it and {again}")
+    try:
+        found = BaselineFile.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        why = f"{path}: {place}: {first['msg']}"
+        raise BaselineError(f"{why}: restore it from version control, or delete it and {again}") from None
+    _check_environments(found, path, again)
+    return found
+
+
+def _check_environments(found: BaselineFile, path: Path, again: str) -> None:
+    named = {(name, subject.environment) for name, subject in found.subjects.items()}
+    for name, subject in found.subjects.items():
+        named |= {(name, cell.environment) for cell in subject.cells.values() if cell.environment}
+    for name, environment in sorted(named):
+        if environment not in found.environments:
+            why = f"{path}: subjects.{name}: there is no environment {environment!r} in the file"
+            raise BaselineError(f"{why}: restore it from version control, or delete it and {again}")
+
+
+def text_of(content: Mapping[str, Any]) -> str:
+    """The file: a line for each cell, so that a change is a changed line."""
+    lines = ["{", f' "type": "baseline", "schema": {content["schema"]},', ' "environments": {']
+    lines += _lines(content["environments"], 2)
+    lines += [" },", ' "cases": {', *_lines(content["cases"], 2), " },", ' "subjects": {']
+    for number, (name, subject) in enumerate(content["subjects"].items(), 1):
+        head = f'  {json.dumps(name)}: {{"environment": {json.dumps(subject["environment"])}, '
+        lines.append(f'{head}"adapter": {json.dumps(subject["adapter"])}, "cells": {{')
+        lines += _lines(subject["cells"], 3)
+        lines.append("  }}" + ("," if number < len(content["subjects"]) else ""))
+    return "\n".join([*lines, " }", "}"]) + "\n"
+
+
+def _lines(mapping: Mapping[str, Any], indent: int) -> list[str]:
+    last = len(mapping)
+    return [
+        f"{' ' * indent}{json.dumps(name)}: {json.dumps(value, allow_nan=False)}{',' if number < last else ''}"
+        for number, (name, value) in enumerate(mapping.items(), 1)
+    ]
+
+
+def write_baseline(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a baseline, whole or not at all."""
+    write_asked(path, text_of(content))
+
+
+# Significant digits of a budget: enough to see it drift, few enough to stay where it is.
 DIGITS = 3
-"""Significant digits of a budget: enough to see it drift, few enough to stay where it is."""
 
 
-def side_of_baseline(baseline: BaselineFile, name: str) -> Side:
+def side_of_baseline(baseline: BaselineFile, name: str) -> ComparedRun:
     """What a baseline remembers, as a side of a comparison."""
     cells: dict[Key, Observed] = {}
     asked = {}
@@ -31,10 +154,10 @@ def side_of_baseline(baseline: BaselineFile, name: str) -> Side:
             place = baseline.environments[entry.environment or about.environment]
             where = _circumstances(place, about.adapter) if entry.environment else None
             cells[case, subject] = _observed(entry, baseline.cases.get(case, ""), place.judge, where)
-    return Side(name, baseline.cases, asked, cells)
+    return ComparedRun(name, baseline.cases, asked, cells)
 
 
-def _circumstances(place: Place, adapter: str) -> Circumstances:
+def _circumstances(place: CellKey, adapter: str) -> Circumstances:
     return Circumstances(place.versions, place.machine, adapter)
 
 
@@ -56,7 +179,7 @@ def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | Non
     )
 
 
-def within(base: Side, candidate: Side, *, whole: bool, left_out: Collection[str] = ()) -> Side:
+def within(base: ComparedRun, candidate: ComparedRun, *, whole: bool, left_out: Collection[str] = ()) -> ComparedRun:
     """
     What a run can be compared with: of a part of the cases or subjects, only what was asked for.
 
@@ -71,7 +194,9 @@ def within(base: Side, candidate: Side, *, whole: bool, left_out: Collection[str
     return replace(base, cells=kept)
 
 
-def updated(baseline: BaselineFile | None, run: Side, *, whole: bool, left_out: Collection[str] = ()) -> dict[str, Any]:
+def updated(
+    baseline: BaselineFile | None, run: ComparedRun, *, whole: bool, left_out: Collection[str] = ()
+) -> dict[str, Any]:
     """
     The content of a baseline after a run: cells that were judged replace what stood there, all others stay.
 
@@ -83,7 +208,7 @@ def updated(baseline: BaselineFile | None, run: Side, *, whole: bool, left_out: 
     subjects: dict[str, Any] = {}
     for name in sorted({*old.get("subjects", {}), *(subject for _, subject in run.cells)}):
         before = old.get("subjects", {}).get(name, {})
-        cells = {case: _placed(cell, before) for case, cell in before.get("cells", {}).items()}
+        cells = {case: _by_place(cell, before) for case, cell in before.get("cells", {}).items()}
         if whole and name in run.asked:
             cells = {case: cell for case, cell in cells.items() if case in run.cases or case in left_out}
         cells |= _entries(run, name, places)
@@ -101,11 +226,11 @@ def updated(baseline: BaselineFile | None, run: Side, *, whole: bool, left_out: 
     }
 
 
-def _placed(cell: Mapping[str, Any], subject: Mapping[str, Any]) -> dict[str, Any]:
+def _by_place(cell: Mapping[str, Any], subject: Mapping[str, Any]) -> dict[str, Any]:
     return {"environment": subject["environment"], **cell}
 
 
-def _entries(run: Side, subject: str, places: dict[str, Any]) -> dict[str, Any]:
+def _entries(run: ComparedRun, subject: str, places: dict[str, Any]) -> dict[str, Any]:
     """The cells of one subject in a run; their environments are added to `places`."""
     found = {}
     for (case, name), cell in run.cells.items():

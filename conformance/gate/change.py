@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from conformance.gate.side import INVARIANT, Observed
-from conformance.judge.repetition import CLASSES as UNSTEADY
-from conformance.judge.verdict import LOST
+from conformance.gate.observations import INVARIANT, Observed
+from conformance.verdicts.repetition import CLASSES as UNSTEADY
+from conformance.verdicts.verdict import LOST
 
+# Every kind of change, the gravest first, with what it says.
 KINDS: dict[str, str] = {
     "regressed": "conformed, and does no longer",
     "fails_otherwise": "failed, and fails in another way",
@@ -24,19 +25,18 @@ KINDS: dict[str, str] = {
     "case_changed": "another problem under the same id: not compared",
     "judge_changed": "differs, and the judging code differs: not compared",
 }
-"""Every kind of change, the gravest first, with what it says."""
 
+# Kinds that the gate rejects; the others are reported only.
 FAILING = ("regressed", "fails_otherwise", "dialect_changed", "support_lost")
-"""Kinds that the gate rejects; the others are reported only."""
 
+# The factor by which a budget has to move to be worth a line.
 DRIFT = 2.0
-"""The factor by which a budget has to move to be worth a line."""
 
+# Budgets below this part of the bound are noise: they move by factors without meaning anything.
 FLOOR = 0.1
-"""Budgets below this part of the bound are noise: they move by factors without meaning anything."""
 
+# The factor by which errors differ where the reply was computed in another dtype: float16 to float32 is 8,192.
 PRECISION = 1000.0
-"""The factor by which errors differ where the reply was computed in another dtype: float16 to float32 is 8,192."""
 
 DECLINED = "unsupported"
 

@@ -7,17 +7,17 @@ from typing import Any
 
 from conformance.engine.records import Key
 from conformance.gate.change import DECLINED, DRIFT, FAILING, FLOOR, KINDS, Change, change_of
-from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
-from conformance.gate.groups import Group, group
+from conformance.gate.change_groups import ChangeGroup, group_changes
+from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
 from conformance.gate.known import versions_hold
-from conformance.gate.side import Circumstances, Observed, Side
-from conformance.spec.counting import are, counted
+from conformance.gate.observations import Circumstances, ComparedRun, Observed
+from conformance.spec.texts import are, counted
 
+# Of comparison.json (docs/comparing.md).
 SCHEMA = 1
-"""Of comparison.json (docs/comparing.md)."""
 
+# Kinds of changes of which nothing was compared.
 ONE_SIDED = ("added", "deleted", "case_changed", "judge_changed")
-"""Kinds of changes of which nothing was compared."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Comparison:
     what a reader has to know, each once. skip_budget: how many cells may lose their support.
     """
 
-    base: Side
-    candidate: Side
-    groups: tuple[Group, ...]
+    base: ComparedRun
+    candidate: ComparedRun
+    groups: tuple[ChangeGroup, ...]
     compared: int
     unchanged: int
     incomplete: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Comparison:
         return {kind: tally[kind] for kind in KINDS if tally[kind]}
 
     @property
-    def rejected(self) -> tuple[Group, ...]:
+    def rejected(self) -> tuple[ChangeGroup, ...]:
         """The groups that the gate does not accept."""
         spared = {"support_lost"} if self.counts.get("support_lost", 0) <= self.skip_budget else set()
         return tuple(found for found in self.groups if found.kind in FAILING and found.kind not in spared)
@@ -133,7 +133,7 @@ def title(kind: str) -> str:
     return {"fails_otherwise": "Fails in another way"}.get(kind, kind.replace("_", " ").capitalize())
 
 
-def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
+def compare(base: ComparedRun, candidate: ComparedRun, *, skip_budget: int = 0) -> Comparison:
     """Compare two sides, cell by cell."""
     changes: list[Change] = []
     compared = judged = unchanged = red = 0
@@ -160,7 +160,7 @@ def compare(base: Side, candidate: Side, *, skip_budget: int = 0) -> Comparison:
     return Comparison(
         base,
         candidate,
-        group(changes, base, candidate),
+        group_changes(changes, base, candidate),
         compared,
         unchanged,
         (*base.missing, *candidate.missing, *_absent(base, candidate), *_absent(candidate, base)),
@@ -176,7 +176,7 @@ def _red(observed: Observed) -> bool:
     return not (observed.conforms or observed.known or observed.verdict == "unsupported")
 
 
-def _announced(subject: str, before: Observed, now: Observed, base: Side) -> bool:
+def _announced(subject: str, before: Observed, now: Observed, base: ComparedRun) -> bool:
     """Whether a known deviation accepts the candidate whose versions begin after the base: it says what changes."""
     there = base.circumstances(subject, before)
     return bool(now.since) and there is not None and not versions_hold(now.since, there.versions)
@@ -198,7 +198,7 @@ def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, 
 
 
 def _one_sided(
-    key: Key, before: Observed | None, now: Observed | None, base: Side, candidate: Side
+    key: Key, before: Observed | None, now: Observed | None, base: ComparedRun, candidate: ComparedRun
 ) -> Iterable[Change]:
     """
     A cell that one side lacks: added or deleted.
@@ -216,7 +216,7 @@ def _one_sided(
     return [Change("deleted" if now is None else "added", case, subject, before, now)]
 
 
-def _absent(side: Side, other: Side) -> list[str]:
+def _absent(side: ComparedRun, other: ComparedRun) -> list[str]:
     """What `side` owes: cells that `other` has, and that were asked for here."""
     owed = [key for key in other.cells if key not in side.cells and key[0] in side.cases and key[1] in side.asked]
     owed = [key for key in owed if not key[1].removesuffix("]").endswith("dense")]  # these depend on the route
@@ -226,12 +226,12 @@ def _absent(side: Side, other: Side) -> list[str]:
     return [f"{side.name}: {are(len(owed), 'verdict')} missing, first {case} on {subject}: run it again"]
 
 
-def _same_machine(subject: str, before: Observed | None, base: Side, candidate: Side) -> bool:
+def _same_machine(subject: str, before: Observed | None, base: ComparedRun, candidate: ComparedRun) -> bool:
     there, here = base.circumstances(subject, before), candidate.asked.get(subject)
     return there is not None and here is not None and there.machine == here.machine
 
 
-def _notes(base: Side, candidate: Side) -> Iterable[str]:
+def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     both = base.cells.keys() & candidate.cells.keys()
     if any(base.cells[key].judge != candidate.cells[key].judge for key in both):
         yield "the judging code differs: verdicts that differ are not compared; judge both sides with one version"
@@ -257,10 +257,10 @@ def _settings(base: Circumstances, candidate: Circumstances) -> Iterator[str]:
             yield f"the environment differs: {name} is {now}, was {before}"
 
 
-def _about(side: Side) -> dict[str, Any]:
+def _about(side: ComparedRun) -> dict[str, Any]:
     versions = {name: dict(about.versions) for name, about in side.asked.items()}
     return {"name": side.name, "subjects": dict(sorted(versions.items()))}
 
 
-def _subjects(side: Side) -> set[str]:
+def _subjects(side: ComparedRun) -> set[str]:
     return {subject for _, subject in side.cells}

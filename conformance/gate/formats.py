@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.gate.baseline_file import BaselineFile
-from conformance.spec.schema import DIALECT
+from conformance.gate.baseline import BaselineFile
+from conformance.spec.document import DIALECT
 
 Number = float | Literal["inf", "-inf", "nan"]
 ExitCode = Literal[0, 1, 2, 3, 4, 5, 7]
@@ -161,12 +161,12 @@ class ComparisonFile(_Object):
     groups: list[ChangeGroup]
 
 
+# The formats that `conformance schema` prints, beside that of case files.
 FORMATS: dict[str, type[BaseModel]] = {
     "verdict": VerdictFile,
     "comparison": ComparisonFile,
     "baseline": BaselineFile,
 }
-"""The formats that `conformance schema` prints, beside that of case files."""
 
 
 def schema_text(name: str) -> str:

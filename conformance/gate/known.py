@@ -14,19 +14,18 @@ from typing import Any, TypeAlias
 
 from packaging.specifiers import SpecifierSet
 
+from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.engine.judging import Judged
-from conformance.gate.known_entry import Accept, Entry
-from conformance.judge.cell import compare_all
-from conformance.judge.expectation import Expectation, expect
-from conformance.judge.verdict import CONFORMING
-from conformance.oracle.bounds import UnderivedBound
-from conformance.spec.glob import matches
+from conformance.gate.known_file import Accept, Entry
+from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import Expectation, compare_all, expect
+from conformance.verdicts.verdict import CONFORMING
 
+# Gives what is expected of a case's routed problem under a dialect and a profile.
 Expecting: TypeAlias = Callable[[str, Problem, Dialect, Profile], Expectation]
-"""Gives what is expected of a case's routed problem under a dialect and a profile."""
 
 
 @dataclass

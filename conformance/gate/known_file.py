@@ -1,18 +1,181 @@
-"""Reading files of known deviations: every mistake with its line and column, entries with where they stand."""
+"""The format of a file of known deviations (docs/known-deviations.md), and reading it."""
 
+import dataclasses
+import datetime as dt
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ValidationError
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from conformance.gate.known_entry import Accept, Delta, Entry, KnownFile
-from conformance.judge.conditions import Condition
-from conformance.spec import syntax
-from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes
-from conformance.spec.wording import faults
+from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import find
+from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.conditions import Condition, always
+from conformance.engine.environments import FEATURES, Machine
+from conformance.spec import yaml_syntax
+from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes, matches, nearest
+from conformance.spec.model_faults import faults
 
+# A name or glob, or a list of them, of which any may match.
+Globs = Annotated[
+    tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given), Field(min_length=1)
+]
+
+
+class Delta(BaseModel):
+    """What is done otherwise than declared: decisions by name, and fields of the profile."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    decisions: dict[str, str] = Field(default_factory=dict)
+    profile: dict[str, str | float | bool | None] = Field(default_factory=dict)
+
+    @field_validator("decisions")
+    @classmethod
+    def _known_decisions(cls, decisions: dict[str, str]) -> dict[str, str]:
+        for decision, name in decisions.items():
+            if name != "canonical":
+                try:
+                    find(decision, name)
+                except KeyError as error:
+                    raise ValueError(str(error.args[0])) from None
+        return decisions
+
+    @field_validator("profile")
+    @classmethod
+    def _known_fields(cls, fields: dict[str, Any]) -> dict[str, Any]:
+        valid = [each.name for each in dataclasses.fields(Profile)]
+        for name in fields:
+            if name not in valid:
+                raise ValueError(f"no field {name!r} of a profile{nearest(name, valid)}")
+        try:
+            Profile.uniform("float32").but(**fields)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"no such profile: {error}") from None
+        return fields
+
+    def applied_to(self, dialect: Dialect) -> dict[str, str]:
+        """The declared dialect with the delta's decisions over it."""
+        merged = {**dialect, **self.decisions}
+        return {decision: name for decision, name in merged.items() if name != "canonical"}
+
+
+class Accept(BaseModel):
+    """
+    A verdict that is not about numbers, accepted by its message (a regular expression, searched).
+
+    A fail is one where a call that must be refused has a reply.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    verdict: Literal["error", "crash", "timeout", "inconclusive", "fail"]
+    message: str = ""
+
+    @field_validator("message")
+    @classmethod
+    def _is_pattern(cls, message: str) -> str:
+        try:
+            re.compile(message)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ValueError(f"no regular expression: {error}") from None
+        return message
+
+
+class MachineCondition(BaseModel):
+    """
+    What the machine must be like; every field that is given must hold.
+
+    cpu, without_cpu: instruction sets that the CPU has, or lacks, in the words of /proc/cpuinfo. libraries: what
+    computes, as the adapter reports it (`libraries` of its evidence). environment: variables of the worker as the
+    adapter reports them (`environment` of its evidence); null: not set.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cpu: list[str] = Field(default_factory=list)
+    without_cpu: list[str] = Field(default_factory=list)
+    libraries: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str | None] = Field(default_factory=dict)
+
+    @field_validator("cpu", "without_cpu")
+    @classmethod
+    def _known_features(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if name not in FEATURES:
+                raise ValueError(f"no instruction set {name!r} that is recorded{nearest(name, FEATURES)}")
+        return names
+
+    def holds(self, machine: Machine) -> bool:
+        """Whether a cell was computed on such a machine; what is not known does not hold."""
+        return (
+            set(machine.cpu).issuperset(self.cpu)
+            and (not self.without_cpu or bool(machine.cpu))
+            and set(machine.cpu).isdisjoint(self.without_cpu)
+            and all(machine.libraries.get(name) == library for name, library in self.libraries.items())
+            and all(
+                name in machine.environment and machine.environment[name] == value
+                for name, value in self.environment.items()
+            )
+        )
+
+
+class Entry(BaseModel):
+    """One known deviation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subject: Globs
+    cases: Globs = ("*",)
+    versions: dict[str, str] = Field(default_factory=dict)
+    platform: str = "*"
+    machine: MachineCondition = MachineCondition()
+    when: Condition = Field(default_factory=always)
+    delta: Delta | None = None
+    accept: Accept | None = None
+    reason: str = Field(min_length=10)
+    link: str = Field(pattern=r"^https://")
+    expires: dt.date | None = None
+
+    @field_validator("versions")
+    @classmethod
+    def _specifiers(cls, versions: dict[str, str]) -> dict[str, str]:
+        for package, text in versions.items():
+            try:
+                SpecifierSet(text)
+            except InvalidSpecifier:
+                raise ValueError(f"{package}: {text!r} is no version condition such as '>=3.14,<4'") from None
+        return versions
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.delta is None) == (self.accept is None):
+            raise ValueError("an entry has either a delta or accept")
+        return self
+
+    def concerns(self, subject: str, case: str) -> bool:
+        """Whether the entry is about this subject and this case."""
+        return self.names(subject) and any(matches(glob, case) for glob in self.cases)
+
+    def names(self, subject: str) -> bool:
+        """Whether the entry is about this subject."""
+        return any(matches(glob, subject) for glob in self.subject)
+
+
+class KnownFile(BaseModel):
+    """The format of a file of known deviations."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal[1]
+    deviations: list[Entry]
+
+
+# The known deviations of today's frameworks, shipped with the package.
 PACKAGED = Path(__file__).with_name("known.yaml")
-"""The known deviations of today's frameworks, shipped with the package."""
 
 _KEYS = {
     0: tuple(KnownFile.model_fields),
@@ -33,8 +196,8 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
     entries: list[tuple[Entry, str]] = []
     mistakes: list[Mistake] = []
     for path in paths:
-        name = shown(path)
-        document = syntax.read_file(path, name)
+        name = shown_entry(path)
+        document = yaml_syntax.read_file(path, name)
         mistakes += document.mistakes
         if document.mistakes:
             continue
@@ -46,19 +209,19 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
         except ValidationError as error:
             found = Mistakes(name)
             for fault in faults(error, document.data, _names):
-                place = syntax.find([document.node], fault.path, at_key=fault.at_key)
+                place = yaml_syntax.find([document.node], fault.path, at_key=fault.at_key)
                 found.note(*place, fault.message, fault.count)
-            mistakes += found.told(syntax.last_line(document.node))
+            mistakes += found.told(yaml_syntax.last_line(document.node))
             continue
         for number, entry in enumerate(checked.deviations):
-            line, _ = syntax.find([document.node], ("deviations", number))
+            line, _ = yaml_syntax.find([document.node], ("deviations", number))
             entries.append((entry, f"{name}:{line}"))
     if mistakes:
         raise CaseFileErrors(mistakes)
     return entries
 
 
-def shown(path: Path) -> str:
+def shown_entry(path: Path) -> str:
     """A file's name in messages and origins: the packaged one by its name alone, others as they were given."""
     return path.name if path == PACKAGED else str(path)
 

@@ -4,23 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from conformance.reference.state import State, begin
 from conformance.reference.steps import (
+    State,
     activate,
     add_bias,
     add_residual,
     answer_context,
     answer_weights,
     append,
+    begin,
     cap,
-    group,
+    group_heads,
     mask,
     merge,
     multiply,
     project,
     project_out,
     scale,
-    settle_dead_rows,
+    settle_fully_masked_rows,
     softmax,
     split,
     weigh,
@@ -39,14 +40,14 @@ class Step:
 Steps = tuple[Step, ...]
 
 CORE: Steps = (
-    Step("group", group),
+    Step("group", group_heads),
     Step("multiply", multiply),
     Step("scale", scale),
     Step("softcap", cap),
     Step("bias", add_bias),
     Step("mask", mask),
     Step("softmax", softmax),
-    Step("dead_rows", settle_dead_rows),
+    Step("dead_rows", settle_fully_masked_rows),
     Step("weigh", weigh),
     Step("weights", answer_weights),
 )
@@ -61,8 +62,8 @@ MHA: Steps = (
     Step("project_out", project_out),
     Step("residual", add_residual),
 )
+# The steps of each operator, in order.
 STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
-"""The steps of each operator, in order."""
 
 
 def run(problem: Problem, steps: Steps) -> State:
@@ -106,8 +107,8 @@ def insert_after(steps: Steps, name: str, step: Step) -> Steps:
     return (*steps[: index + 1], step, *steps[index + 1 :])
 
 
+# Steps and the dtype of the logits -> other steps.
 StepsMap = Callable[[Steps, str], Steps]
-"""Steps and the dtype of the logits -> other steps."""
 
 
 def replacing(name: str, apply: Callable[[State], State]) -> StepsMap:

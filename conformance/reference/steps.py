@@ -1,15 +1,86 @@
-"""
-Attention in float64, as short named steps on one record.
+"""Attention in float64, as short named steps on one record of everything that is computed on the way."""
 
-There is no option in here: a different way of doing attention is a different problem, a different tuple
-of steps or a different reply (see `deviation`). Formulas: Vaswani et al. 2017, section 3.2, with the mask, bias and
-fully masked row of the ONNX `Attention` operator (opset 23 and later).
-"""
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from conformance.reference.state import State
-from conformance.spec.problem import Array
+from conformance.spec.problem import Array, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """
+    Everything an attention call computes on its way; any field may be looked at.
+
+    query, key, value: after projection, head split and repetition of grouped heads, (batch, num_heads, seq_len,
+    head_dim or value_dim). scale: what the products are multiplied by. allowed: True = attend, shape of the logits.
+    bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
+    cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
+    softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
+    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. normalises:
+    whether a backward pass still divides by the sum of a row whose logits swallow its logarithm. context: probs .
+    value. output, weights: the reply.
+    """
+
+    problem: Problem
+    query: Array
+    key: Array
+    value: Array
+    scale: float
+    allowed: Array
+    bias: Array | None
+    products: Array
+    scaled: Array
+    capped: Array
+    logits: Array
+    probs: Array
+    dead: Array
+    absorbed: Array
+    passes: bool
+    normalises: bool
+    context: Array
+    output: Array
+    weights: Array
+
+    def but(self, **fields: Any) -> "State":
+        """
+        The same state except for `fields`; `dataclasses.replace` takes most of the time of a small problem.
+
+        Raises:
+            TypeError: a state has no such field.
+        """
+        changed = object.__new__(State)
+        vars(changed).update(vars(self), **fields)
+        if len(vars(changed)) > len(vars(self)):
+            raise TypeError(f"a state has no {' or '.join(fields.keys() - vars(self).keys())}")
+        return changed
+
+
+def begin(problem: Problem) -> State:
+    """A state in which nothing has been computed."""
+    nothing = np.empty(0)
+    return State(
+        problem=problem,
+        query=problem.query,
+        key=problem.key,
+        value=problem.value,
+        scale=problem.applied_scale,
+        allowed=problem.allowed(),
+        bias=problem.bias(),
+        products=nothing,
+        scaled=nothing,
+        capped=nothing,
+        logits=nothing,
+        probs=nothing,
+        dead=nothing,
+        absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
+        passes=False,
+        normalises=True,
+        context=nothing,
+        output=nothing,
+        weights=nothing,
+    )
 
 
 def linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -91,7 +162,7 @@ def whole_rows(values: Array, keys: int) -> Array:
     return np.broadcast_to(values, (*values.shape[:-1], keys))
 
 
-def group(state: State) -> State:
+def group_heads(state: State) -> State:
     """Share each key and value head among consecutive query heads."""
     repeats = state.problem.num_heads // state.problem.num_kv_heads
     if repeats == 1:
@@ -148,7 +219,7 @@ def softmax(state: State) -> State:
     return state.but(probs=probs, dead=dead)
 
 
-def settle_dead_rows(state: State) -> State:
+def settle_fully_masked_rows(state: State) -> State:
     """A row with nothing to attend has no weights: zeros (ONNX Attention since 1.23, torch SDPA)."""
     return state.but(probs=np.where(state.dead[..., None], 0.0, state.probs))
 

@@ -6,10 +6,10 @@ Everything here is a function of a run folder; nothing decides anything.
 
 from pathlib import Path
 
-from conformance.engine.run import Run, load_run
+from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import RunLogError
-from conformance.report.html import write_page
 from conformance.report.junit import write_junit
+from conformance.report.run_page import write_page
 from conformance.report.summary import write_summary
 from conformance.report.terminal import print_summary
 

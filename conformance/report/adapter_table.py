@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.bridge.loading import sources
+from conformance.engine.adapter_facts import CHOICES
 from conformance.engine.adapters import Adapter, Subject
-from conformance.engine.facts import CHOICES
 from conformance.engine.slots import Slot
 from conformance.spec.masks import KINDS
 
+# Outputs and capabilities that only one operator can be asked for.
 OF_ONE_OPERATOR = {
     **dict.fromkeys(("scale", "present", "scaled", "capped", "logits"), "sdpa"),
     **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout"), "mha"),
 }
-"""Outputs and capabilities that only one operator can be asked for."""
 
 HEADINGS = (
     "entry point",

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from conformance.engine.run import Run
-from conformance.report.comparison import example, heading
+from conformance.engine.run_folder import Run
+from conformance.report.comparison_report import example, heading
 from conformance.report.conclusion import LOG_NOTE, gate_notes
 from conformance.report.findings import findings
-from conformance.spec.counting import counted
+from conformance.spec.texts import counted
 
 
 def run_annotations(run: Run, root: Path) -> Iterator[str]:
@@ -45,12 +45,12 @@ def comparison_annotations(record: Mapping[str, Any], root: Path) -> Iterator[st
 
 def command(level: str, message: str, title: str, source: str = "", root: Path = Path()) -> str:
     """One workflow command; `source` is `file:line`, left out where there is no such file in the working folder."""
-    properties = {**_place(source, root), "title": title}
+    properties = {**_location(source, root), "title": title}
     given = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{level} {given}::{_data(message)}"
 
 
-def _place(source: str, root: Path) -> dict[str, str]:
+def _location(source: str, root: Path) -> dict[str, str]:
     file, _, line = source.rpartition(":")
     path, here = (root / file).absolute(), Path.cwd()
     if not (file and line.isdigit() and path.is_file() and path.is_relative_to(here)):

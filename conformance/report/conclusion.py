@@ -1,17 +1,41 @@
-"""What to tell first: whether the run conforms, what the gate held against it, and one line per subject."""
+"""What to report first: whether the run conforms, what the gate held against it, and one line per subject."""
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.engine.records import Cell, Subject
-from conformance.engine.run import Run
-from conformance.judge.verdict import CONFORMING
-from conformance.report.verdicts import verdict_counts
-from conformance.spec.counting import are, counted
+from conformance.engine.records import Cell, Known, Subject
+from conformance.engine.run_folder import Run
+from conformance.report.counts import verdict_counts
+from conformance.spec.texts import are, counted
+from conformance.verdicts.verdict import CONFORMING
 
+
+@dataclass(frozen=True)
+class KnownGroup:
+    """The verdicts that one known deviation accepts."""
+
+    known: Known
+    cells: tuple[Cell, ...]
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Who deviates."""
+        return tuple(dict.fromkeys(cell.subject for cell in self.cells))
+
+
+def known_groups(run: Run) -> list[KnownGroup]:
+    """The accepted verdicts by the known deviation that accepts them, the widest first."""
+    groups: dict[Known, list[Cell]] = {}
+    for cell in run.cells.values():
+        if cell.known is not None:
+            groups.setdefault(cell.known, []).append(cell)
+    known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
+    return sorted(known, key=lambda group: -len(group.cells))
+
+
+# Verdicts that say nothing about the subject's numbers.
 UNJUDGED = ("unsupported", "inconclusive")
-"""Verdicts that say nothing about the subject's numbers."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +51,8 @@ class SubjectLine:
     worst: float | None
 
 
+# The kind of a note that is about the log and held against nobody.
 LOG_NOTE = "run log"
-"""The kind of a note that is about the log and held against nobody."""
 
 
 def headline(run: Run) -> str:
@@ -88,7 +112,7 @@ def replies_note(run: Run) -> str:
 
 def gate_notes(run: Run) -> list[tuple[str, str]]:
     """What the gate holds against the run besides verdicts, and what is wrong with its log: (kind, text)."""
-    return [*_log_notes(run), *_held_against(run)]
+    return [*_log_notes(run), *_objections(run)]
 
 
 def _log_notes(run: Run) -> list[tuple[str, str]]:
@@ -100,7 +124,7 @@ def _log_notes(run: Run) -> list[tuple[str, str]]:
     return [(LOG_NOTE, f"two processes wrote this run at once: {said}")]
 
 
-def _held_against(run: Run) -> list[tuple[str, str]]:
+def _objections(run: Run) -> list[tuple[str, str]]:
     if run.footer is None:
         return []
     gate = run.footer.gate

@@ -1,34 +1,100 @@
-"""
-Why a run does not conform: its rejected verdicts by their causes.
-
-Every report is written from these records, so they all say the same.
-"""
+"""Why a run does not conform: its rejected verdicts by their causes, each cause in words."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from conformance.deviations.catalogue import find
+from conformance.diagnosis.cell_cause import fewest
+from conformance.diagnosis.explanation import NON_REPRODUCIBLE
 from conformance.engine.records import Cell, Diagnosis, Key, Tie, native
-from conformance.engine.run import Run
-from conformance.judge.causes import fewest
-from conformance.judge.exceptions import root
-from conformance.judge.telling import UNSTEADY
-from conformance.judge.verdict import LOST, NOT_REFUSED
-from conformance.report.finding import Finding
-from conformance.report.most_said import most_said
-from conformance.report.verdicts import first_line, kind_of, what_happened
-from conformance.spec.counting import counted
+from conformance.engine.run_folder import Run
+from conformance.report.counts import first_line, kind_of, what_happened
 from conformance.spec.refusals import REFUSALS
+from conformance.spec.texts import counted
+from conformance.verdicts.verdict import LOST, NOT_REFUSED, root
 
+
+@dataclass(frozen=True)
+class Finding:
+    """
+    One cause of rejected verdicts of one subject, in words, and what to change.
+
+    explained: whether a cause is named. cells: the verdicts, the simplest call first where a diagnosis explains them.
+    ambiguous: other causes that explain them as well, in sentences. seen: how replies to the example differed, of a
+    cause that is told by repetition.
+    """
+
+    subject: str
+    kind: str
+    sentence: str
+    remedy: str
+    explained: bool
+    cells: tuple[Key, ...]
+    ambiguous: tuple[str, ...] = ()
+    seen: str = ""
+
+    @property
+    def count(self) -> int:
+        """How many verdicts it explains."""
+        return len(self.cells)
+
+    @property
+    def example(self) -> Key:
+        """The simplest of them."""
+        return self.cells[0]
+
+    @property
+    def said(self) -> str:
+        """The sentence, with what was seen in the example."""
+        return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
+
+
+def finding_text(finding: Finding) -> str:
+    """A finding in one sentence."""
+    verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}"
+    fix = f"; fix: {finding.remedy}" if finding.remedy else ""
+    if not finding.explained:
+        return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
+    return f"1 cause explains {verdicts}: {finding.said}{fix}"
+
+
+def unexplained_kind(finding: Finding) -> str:
+    """The kind of a finding without a cause; of numbers it is said that nothing explains them."""
+    told = not finding.kind.startswith("fail") or finding.kind.endswith(NOT_REFUSED)
+    return finding.kind if told else f"{finding.kind}, unexplained"
+
+
+# They depend on the sizes of a call: what differs in them alone is the same.
+FIGURES = re.compile(r"\d+ of \d+|-?\d+\.\d+(?:e-?\d+)?|1/\d+")
+
+
+def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
+    """
+    The phrase that most calls have, with the figures of each, and how many have it; "" where no phrase is in most.
+
+    read: of each call that has been read all that is certain, the plainest first.
+    """
+    calls = [{FIGURES.sub("#", phrase): phrase for phrase in reversed(phrases)} for phrases in read]
+    ranks = [{said: rank for rank, said in enumerate(reversed(call))} for call in calls]
+    common = {said: [call[said] for call in calls if said in call] for call in calls for said in call}
+    often = [said for said, phrases in common.items() if 2 * len(phrases) > len(calls)]
+    if not often:
+        return "", 0
+    best = min(often, key=lambda said: (-len(common[said]), sum(rank.get(said, 0) for rank in ranks)))
+    figures = zip(*(FIGURES.findall(phrase) for phrase in common[best]), strict=True)
+    filled = iter([" or ".join(dict.fromkeys(each)) for each in figures])
+    return FIGURES.sub(lambda _: next(filled), common[best][0]), len(common[best])
+
+
+# Class of a fail that is told by repetition -> what to change.
 LOOK_FOR = {
     "nondeterministic": "switch dropout off, as in inference; else look for a race or memory that nobody wrote",
     "order_dependent": "look for a cache whose key leaves something out, as what a mask holds; "
     "else for a buffer that one call leaves to the next",
 }
-"""Class of a fail that is told by repetition -> what to change."""
 
 
 def findings(run: Run) -> list[Finding]:
@@ -51,9 +117,9 @@ def findings(run: Run) -> list[Finding]:
         for lost in each.errors
         for case in lost.cells
     }
-    found += _unsteady([cell for cell in left if cell.fail_class in UNSTEADY])
-    left = [cell for cell in left if cell.fail_class not in UNSTEADY]
-    found += _undiagnosed([cell for cell in left if cell.key not in where], _told(run.diagnoses.values()))
+    found += _non_reproducible([cell for cell in left if cell.fail_class in NON_REPRODUCIBLE])
+    left = [cell for cell in left if cell.fail_class not in NON_REPRODUCIBLE]
+    found += _undiagnosed([cell for cell in left if cell.key not in where], _reported(run.diagnoses.values()))
     found += _unexplained([cell for cell in left if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
 
@@ -109,7 +175,7 @@ def _ambiguity(tie: Tie) -> str:
     return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {told}"
 
 
-def _told(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+def _reported(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """Subject -> the causes of its diagnosis that are one decision, `decision=name` -> sentence and remedy."""
     return {
         each.subject: {
@@ -142,7 +208,7 @@ def _undiagnosed(cells: list[Cell], told: Mapping[str, Mapping[str, tuple[str, s
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
 
 
-def _unsteady(cells: list[Cell]) -> Iterator[Finding]:
+def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
     """
     What is told by repetition: one finding for each subject and class.
 
@@ -160,7 +226,7 @@ def _unsteady(cells: list[Cell]) -> Iterator[Finding]:
         yield Finding(
             subject=subject,
             kind=kind_of(first),
-            sentence=f"{UNSTEADY[klass]} ({klass.replace('_', ' ')})",
+            sentence=f"{NON_REPRODUCIBLE[klass]} ({klass.replace('_', ' ')})",
             remedy=LOOK_FOR[klass],
             explained=True,
             cells=(first.key, *(cell.key for cell in some if cell is not first)),
@@ -178,7 +244,7 @@ def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType(
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
     """With what is known besides: where it lies, what its weights are, and what explains each by itself."""
-    odd, calls = most_said(cell.odd_weights for cell in cells if cell.odd_weights is not None)
+    odd, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
     weights = f"its weights, read in {counted(calls, 'call')}, {odd}" if odd else ""
     alone = _by_itself(cells) if finding.example in where else ""
     told = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)

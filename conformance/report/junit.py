@@ -15,20 +15,19 @@ from xml.etree import ElementTree as ET
 
 from conformance.disk import write_whole
 from conformance.engine.records import Case, Cell, Key, Subject
-from conformance.engine.run import Run
+from conformance.engine.run_folder import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
-from conformance.report.finding import Finding, finding_text
-from conformance.report.findings import finding_of
-from conformance.report.verdicts import kind_of, what_happened
+from conformance.report.counts import kind_of, what_happened
+from conformance.report.findings import Finding, finding_of, finding_text
 
+# The finding to which a rejected verdict belongs.
 Findings = Mapping[Key, Finding]
-"""The finding to which a rejected verdict belongs."""
 
+# What XML 1.0 cannot carry, not even escaped.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot carry, not even escaped."""
 
+# Verdicts that are JUnit errors: the test could not be carried out.
 BROKEN = frozenset({"error", "timeout", "crash"})
-"""Verdicts that are JUnit errors: the test could not be carried out."""
 
 
 def write_junit(run: Run, path: Path) -> None:

@@ -34,7 +34,7 @@ attend = np.ones((batch, seq_len), dtype=bool)  # key padding: True attends
 attend[1, -2:] = False
 """
 
-SHOWN = """
+PRINTED = """
 print(output.shape, float(np.abs(output).sum()))
 if len(sys.argv) > 1:
     np.save(sys.argv[1], output)
@@ -144,9 +144,10 @@ mask = np.tril(np.ones((seq_len, seq_len), dtype=bool)) & attend[:, None, None, 
 output = np.asarray(layer.apply({"params": params}, query, key, value, mask=mask))
 """
 
+# What every program of an operator begins with.
 INPUTS = {"sdpa": SDPA, "mha": MHA}
-"""What every program of an operator begins with."""
 
+# Adapter -> its operator, and the lines that call it.
 LINES: dict[str, tuple[str, str]] = {
     "torch.sdpa": ("sdpa", _TORCH_SDPA),
     "jax.sdpa": ("sdpa", _JAX_SDPA),
@@ -156,10 +157,9 @@ LINES: dict[str, tuple[str, str]] = {
     "keras.mha": ("mha", _KERAS_MHA),
     "flax.mha": ("mha", _FLAX_MHA),
 }
-"""Adapter -> its operator, and the lines that call it."""
 
+# Variants of the subjects of Keras; without one it is the first.
 BACKENDS = ("torch", "jax", "tensorflow")
-"""Variants of the subjects of Keras; without one it is the first."""
 
 
 class NoCodeError(Exception):
@@ -179,7 +179,7 @@ def program(name: str) -> str:
     operator, lines = LINES[adapter]
     words = [word for word in variant.rstrip("]").split(",") if word in BACKENDS]
     called = lines.replace("{backend}", words[0] if words else BACKENDS[0])
-    return f'"""One call of {name}: a padded batch under a causal mask."""\n\n{INPUTS[operator]}{called}{SHOWN}'
+    return f'"""One call of {name}: a padded batch under a causal mask."""\n\n{INPUTS[operator]}{called}{PRINTED}'
 
 
 def before_and_after(here: str, there: str) -> Mapping[str, str]:

@@ -1,24 +1,68 @@
 """Advice for moving calls from one subject to another, for terminals and as JSON."""
 
+import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.slots import Slot
-from conformance.report.calls import is_told, side_by_side
-from conformance.report.conventions import conventions
+from conformance.report.call_site_advice import argument_changes
 from conformance.report.port_code import NoCodeError, before_and_after
-from conformance.report.porting import Argument, Difference, Port, Refusal, Side
+from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, Refusal
 from conformance.report.summary import code, words
-from conformance.report.wording import argument_changes
 
+# What is told of an entry point, in this order; functions have no constructor and no parameters.
+CALL_TOPICS = ("constructor", "call", "weights", "dropout", "gradients", "parameters")
+
+# Adapter -> topic -> text, and under `defaults` the defaults that the texts speak of, by callable and argument.
+CALLS: dict[str, dict[str, Any]] = tomllib.loads((files(__package__) / "calls.toml").read_text(encoding="utf-8"))
+
+
+def side_by_side(here: str, there: str) -> list[dict[str, str]]:
+    """For every topic that one of two adapters has a text about, the texts of both; "" where one has none."""
+    mine, yours = _texts(here), _texts(there)
+    return [
+        {"topic": topic, "from": mine.get(topic, ""), "to": yours.get(topic, "")}
+        for topic in CALL_TOPICS
+        if topic in mine or topic in yours
+    ]
+
+
+def is_described(adapter: str) -> bool:
+    """Whether there are texts about an adapter."""
+    return adapter in CALLS
+
+
+def _texts(adapter: str) -> Mapping[str, str]:
+    return CALLS.get(adapter, {})
+
+
+# How the points begin that somebody needs who writes the call; the others are about masks, which SLOTS hold, or us.
+ARRAY_TOPICS = ("arrays", "weights")
+
+
+def conventions(path: Path) -> tuple[str, ...]:
+    """The points about arrays and weights from the docstring of an adapter file, each on one line; () without any."""
+    text = ast.get_docstring(ast.parse(path.read_bytes(), str(path))) or ""
+    points: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("* "):
+            points.append(line.removeprefix("* ").strip())
+        elif points and line.startswith("  "):
+            points[-1] += f" {line.strip()}"
+    return tuple(point for point in points if point.startswith(ARRAY_TOPICS))
+
+
+# Where the record stands in the run folder.
 FILE = "port.json"
-"""Where the record stands in the run folder."""
 
+# Where the same stands as Markdown.
 PAGE = "port.md"
-"""Where the same stands as Markdown."""
 
 Record = Mapping[str, Any]
 
@@ -38,13 +82,13 @@ MEANINGS = {
     ("float", "add"): "floats are added",
     ("float", "attend"): "floats are cast to bool",
 }
-OURS = frozenset({"layout"})
-"""Capabilities of adapters: whether arrays can be handed over in a memory layout of our choice."""
+# Capabilities of adapters: whether arrays can be handed over in a memory layout of our choice.
+HARNESS_CAPABILITIES = frozenset({"layout"})
 
-NOT_THEIRS = frozenset(f"does not honour: {name}" for name in OURS)
+HARNESS_REASONS = frozenset(f"does not honour: {name}" for name in HARNESS_CAPABILITIES)
 
-NOT_TOLD = "-"
-"""Where one of two has nothing of the kind."""
+# Where one of two has nothing of the kind.
+NOTHING_SAID = "-"
 
 VERBS = {"unsupported": "declines", "error": "raises", "crash": "crashes", "timeout": "hangs"}
 
@@ -85,7 +129,7 @@ def _called(told: Record) -> Iterator[str]:
         yield "How each is called:"
         for each in told["calls"]:
             yield f"  {each['topic']}"
-            yield from (f"    {told[side]}: {each[side] or NOT_TOLD}" for side in ("from", "to"))
+            yield from (f"    {told[side]}: {each[side] or NOTHING_SAID}" for side in ("from", "to"))
         yield ""
 
 
@@ -113,7 +157,7 @@ def markdown(told: Record) -> Iterator[str]:
     yield from _table(
         "How each is called",
         ("", told["from"], told["to"]),
-        ((each["topic"], each["from"] or NOT_TOLD, each["to"] or NOT_TOLD) for each in told["calls"]),
+        ((each["topic"], each["from"] or NOTHING_SAID, each["to"] or NOTHING_SAID) for each in told["calls"]),
     )
     yield from _table(
         "Arguments",
@@ -167,7 +211,7 @@ def described(slot: Slot | None) -> str:
 def _notes(found: Port) -> Iterator[str]:
     """What only one of them has, and what another variant of the other one has as well."""
     for side, other, has in ((found.here, found.there, found.lost), (found.there, found.here, found.gained)):
-        missing = _of_theirs(has)
+        missing = _of_reason(has)
         variants = [each for each in subjects_of([other.subject.adapter]) if not each.dense]
         for values, names in _by_variant(missing, variants).items():
             if not names:
@@ -192,9 +236,9 @@ def _by_variant(missing: Mapping[str, tuple[str, ...]], variants: Sequence[Subje
     }
 
 
-def _of_theirs(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _of_reason(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Without what says how we hand arrays over, not what a framework can do."""
-    return {name: tuple(value for value in values if value not in OURS) for name, values in has.items()}
+    return {name: tuple(value for value in values if value not in HARNESS_CAPABILITIES) for name, values in has.items()}
 
 
 def _refusal(found: Port, refusal: Refusal) -> str:
@@ -237,15 +281,15 @@ def record(found: Port, versions: Mapping[str, str]) -> dict[str, Any]:
                 "command": command(found, each.case),
             }
             for each in found.refusals
-            if each.reason not in NOT_THEIRS
+            if each.reason not in HARNESS_REASONS
         ],
     }
 
 
-def _conventions(side: Side) -> list[str]:
+def _conventions(side: PortedSubject) -> list[str]:
     """How the adapter hands arrays over, of an entry point whose call is not told."""
     adapter = side.subject.adapter
-    return [] if is_told(adapter.name) else list(conventions(adapter.path))
+    return [] if is_described(adapter.name) else list(conventions(adapter.path))
 
 
 def _argument_record(each: Argument, found: Port) -> dict[str, Any]:

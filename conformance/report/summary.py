@@ -10,23 +10,28 @@ from pathlib import Path
 
 from conformance.disk import write_whole
 from conformance.engine.records import Cell
-from conformance.engine.run import Run
-from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
-from conformance.report.finding import Finding, unexplained_kind
-from conformance.report.findings import findings, rejected_cells
-from conformance.report.known_groups import known_groups
-from conformance.report.numbers import budget_text, share_text
-from conformance.report.verdicts import COUNTED, kind_of, what_happened
-from conformance.spec.counting import counted
+from conformance.engine.run_folder import Run
+from conformance.report.conclusion import (
+    SubjectLine,
+    gate_notes,
+    headline,
+    known_groups,
+    left_out_note,
+    replies_note,
+    subject_lines,
+)
+from conformance.report.counts import COUNTED, budget_text, kind_of, share_text, what_happened
+from conformance.report.findings import Finding, findings, rejected_cells, unexplained_kind
+from conformance.spec.texts import counted
 
-SHOWN_CELLS = 20
-SHOWN_FINDINGS = 20
+MAX_CELLS = 20
+MAX_FINDINGS = 20
+# Characters of one reason; the page has the whole.
 LONGEST = 300
-"""Characters of one reason; the page has the whole."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# What means something inside a line; no text of the run begins one.
 MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
-"""What means something inside a line; no text of the run begins one."""
 
 ADDRESS = re.compile(r"https?://[^\s<>`|\\\"]+")
 
@@ -96,13 +101,13 @@ def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
         return
     yield "## Findings"
     yield ""
-    for finding in found[:SHOWN_FINDINGS]:
+    for finding in found[:MAX_FINDINGS]:
         yield f"- {_finding(finding)}"
         yield from (f"  - ambiguous: {words(other)}" for other in finding.ambiguous)
         if finding.explained and (rerun := run.cells[finding.example].rerun):
             yield f"  - simplest: {code(rerun)}"
-    if len(found) > SHOWN_FINDINGS:
-        yield f"- … and {len(found) - SHOWN_FINDINGS} more in the report"
+    if len(found) > MAX_FINDINGS:
+        yield f"- … and {len(found) - MAX_FINDINGS} more in the report"
     yield ""
 
 
@@ -135,10 +140,10 @@ def _rejected(cells: list[Cell], found: list[Finding]) -> Iterator[str]:
     if not cells:
         return
     sentences = {key: finding.sentence for finding in found if finding.explained for key in finding.cells}
-    first = "the first " if len(cells) > SHOWN_CELLS else ""
-    yield f"## Rejected: {first}{min(len(cells), SHOWN_CELLS)} of {len(cells)}"
+    first = "the first " if len(cells) > MAX_CELLS else ""
+    yield f"## Rejected: {first}{min(len(cells), MAX_CELLS)} of {len(cells)}"
     yield ""
-    for cell in cells[:SHOWN_CELLS]:
+    for cell in cells[:MAX_CELLS]:
         why = words(sentences.get(cell.key) or what_happened(cell))
         yield f"**{words(kind_of(cell))}** {code(cell.case)} on {code(cell.subject)}: {why}"
         yield ""

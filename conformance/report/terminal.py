@@ -10,17 +10,14 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from conformance.engine.run import Run
+from conformance.engine.run_folder import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, headline, left_out_note, replies_note, subject_lines
-from conformance.report.finding import Finding, finding_text
-from conformance.report.findings import findings
-from conformance.report.numbers import budget_text, share_text
-from conformance.report.verdicts import COUNTED
-from conformance.spec.counting import counted
-from conformance.spec.texts import printable
+from conformance.report.counts import COUNTED, budget_text, share_text
+from conformance.report.findings import Finding, finding_text, findings
+from conformance.spec.texts import counted, printable
 
-SHOWN_FINDINGS = 12
-SHOWN_TIES = 3
+MAX_FINDINGS = 12
+MAX_TIES = 3
 STYLES = {
     "pass": "green",
     "dialect": "blue",
@@ -79,13 +76,13 @@ def _subject(line: SubjectLine, width: int) -> Text:
 
 def _findings(run: Run, found: list[Finding]) -> list[Text]:
     shown = []
-    for finding in found[:SHOWN_FINDINGS]:
+    for finding in found[:MAX_FINDINGS]:
         shown.append(Text(plain(finding_text(finding))))
-        shown += [Text(f"  ambiguous: {plain(other)}") for other in finding.ambiguous[:SHOWN_TIES]]
+        shown += [Text(f"  ambiguous: {plain(other)}") for other in finding.ambiguous[:MAX_TIES]]
         if rerun := run.cells[finding.example].rerun:
             shown.append(Text(f"  rerun: {plain(rerun)}", style="dim"))
-    if len(found) > SHOWN_FINDINGS:
-        shown.append(Text(f"… and {counted(len(found) - SHOWN_FINDINGS, 'more finding')} in the report"))
+    if len(found) > MAX_FINDINGS:
+        shown.append(Text(f"… and {counted(len(found) - MAX_FINDINGS, 'more finding')} in the report"))
     return shown
 
 

@@ -1,11 +1,9 @@
-"""
-A case: one attention call in a vocabulary that names no framework, with every size resolved.
+"""A case: one attention call in a vocabulary that names no framework, with every size resolved, and its features."""
 
-Nothing here holds an array; `materialise` makes a problem of it.
-"""
-
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,24 +12,24 @@ from conformance.spec import refusals
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
+# A literal array: tuples in tuples of bools, ints and floats.
 Nested = tuple[Any, ...]
-"""A literal array: tuples in tuples of bools, ints and floats."""
 
 Element = Literal["bool", "int", "float"]
 
+# Of query, key, value and output, as in wq and bq.
 Projection = Literal["q", "k", "v", "o"]
-"""Of query, key, value and output, as in wq and bq."""
 
 PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
+# Roles of arguments, and a mask that leaves out keys.
 Native = Literal["causal", "window", "lengths", "short"]
-"""Roles of arguments, and a mask that leaves out keys."""
 
+# Numbers that are none in all keys, or values, that nobody attends.
 Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
-"""Numbers that are none in all keys, or values, that nobody attends."""
 
+# One such number in a key, or value, that is attended, or in a query that attends.
 Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value", "nan_query"]
-"""One such number in a key, or value, that is attended, or in a query that attends."""
 
 Poison = Literal[Hidden, Attended]
 
@@ -259,3 +257,54 @@ class Case:
             "mistaken_heads": self.mistake == "num_heads",
         }
         return tuple(name for name, holds in needed.items() if holds)
+
+
+SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
+# Sizes of mha alone.
+WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
+
+
+def features(case: Case) -> frozenset[str]:
+    """
+    Name everything that a case has: operator, dtype, outputs, alias, requirements, masks, relations of sizes.
+
+    A mask has its kind, how it is handed over, and whether as it stands; two sizes are equal or one is the smaller.
+    """
+    plain = (f"operator {case.operator}", f"dtype {case.dtype}", f"alias {case.inputs.alias}")
+    outputs = (f"output {name}" for name in case.outputs)
+    wrong = () if case.mistake is None else (f"mistake {case.mistake}",)
+    needed = (f"requirement {name}" for name in case.requirements())
+    return frozenset((*plain, *wrong, *outputs, *needed, *_masks(case), *_relations(case)))
+
+
+def asked(case: Case) -> tuple[str, ...]:
+    """What a case asks of a subject beyond its operator, in order: features without the relations of sizes."""
+    ordinary = {f"operator {case.operator}", "alias none", *_relations(case)}
+    return tuple(sorted(features(case) - ordinary))
+
+
+def _masks(case: Case) -> Iterator[str]:
+    for mask in case.masks:
+        yield f"mask {mask.kind}"
+        yield f"mask {mask.kind} as {mask.element}"
+        if isinstance(mask, ArrayMask) and mask.verbatim:
+            yield f"mask {mask.kind} verbatim as {mask.element}"
+        if isinstance(mask, ArrayMask) and mask.attached:
+            yield f"mask {mask.kind} attached"
+
+
+def _relations(case: Case) -> Iterator[str]:
+    names = SIZES if case.operator == "sdpa" else (*SIZES, *WIDTHS)
+    for name in names:
+        if getattr(case, name) == 1:
+            yield f"{name} = 1"
+    for one, other in combinations(names, 2):
+        first, second = getattr(case, one), getattr(case, other)
+        yield f"{one} {'=' if first == second else '<' if first < second else '>'} {other}"
+
+
+def ordinary(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Cases of which every feature is also that of another."""
+    known = {case.id: (case, features(case)) for case in cases}
+    counted = Counter(feature for _, having in known.values() for feature in having)
+    return tuple(case for case, having in known.values() if all(counted[feature] > 1 for feature in having))

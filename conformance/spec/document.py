@@ -1,10 +1,6 @@
-"""
-The file format as pydantic models: what may stand in a suite, field by field.
+"""The file format as pydantic models, field by field, and the same as JSON Schema for editors."""
 
-A model says what a field alone may be; what fields must be to each other is in `checks`. Sizes that are absent
-stay None here and are resolved in `loader`.
-"""
-
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -19,8 +15,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=100)]
 Shift = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Width = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
+# Its square, times those of a query and a key, is far from the end of float64, in which bounds are derived.
 Factor = Annotated[float, Field(ge=-1e60, le=1e60, allow_inf_nan=False)]
-"""Its square, times those of a query and a key, is far from the end of float64, in which bounds are derived."""
 
 Element = Literal["bool", "int", "float"]
 TrueMeans = Literal["attend", "ignore"]
@@ -203,3 +199,61 @@ def fields(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
     elif path[:1] == ("masks",) and isinstance(kind, str) and kind in MASKS:
         model = MASKS[kind]
     return (*model.model_fields, "matrix") if model is Entry else tuple(model.model_fields)
+
+
+METADATA = {"^x-": {"description": "Metadata, read by nobody."}}
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema() -> dict[str, Any]:
+    """
+    Give the schema of a suite file.
+
+    It is wider than the loader: what a matrix or the defaults may still supply is not required, and sizes
+    are not compared.
+    """
+    suite, entry = Suite.model_json_schema(), Entry.model_json_schema()
+    definitions = entry.pop("$defs") | {"Fields": _fields(entry)}
+    fields = {"$ref": "#/$defs/Fields"}
+    suite["properties"]["defaults"] = {
+        **fields,
+        "propertyNames": {"not": {"const": "name"}},
+        "description": "Fields for every case that does not write them.",
+    }
+    suite["properties"]["cases"]["items"] = {**fields, "required": ["name"]}
+    for definition in (suite, *definitions.values()):
+        if definition.get("additionalProperties") is False:
+            definition["patternProperties"] = METADATA
+    return {"$schema": DIALECT, **_tidy(suite), "$defs": _tidy(definitions)}
+
+
+def text() -> str:
+    """Write the schema as it lies beside the cases."""
+    return json.dumps(json_schema(), indent=1) + "\n"
+
+
+def _fields(entry: dict[str, Any]) -> dict[str, Any]:
+    """Give what may stand in a case or in the defaults: an entry and a matrix, nothing required."""
+    matrix = {
+        "description": "Field paths (dtype, inputs.seed, masks.0.true_means) to lists of values; the case "
+        "expands to their product.",
+        "type": "object",
+        "additionalProperties": {"type": "array", "minItems": 1},
+        "patternProperties": METADATA,
+    }
+    fields = {key: value for key, value in entry.items() if key not in ("required", "description")}
+    return {**fields, "properties": {**entry["properties"], "matrix": matrix}}
+
+
+def _tidy(schema: Any) -> Any:
+    """Drop titles made of field names, which an editor shows anyway, and what only some versions of pydantic write."""
+    if isinstance(schema, list):
+        return [_tidy(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if len(schema.get("allOf", ())) == 1:
+        schema = {**schema["allOf"][0], **{key: value for key, value in schema.items() if key != "allOf"}}
+    dropped = {"title"} if isinstance(schema.get("title"), str) else set()
+    dropped |= {"enum"} if "const" in schema else set()
+    return {key: _tidy(value) for key, value in schema.items() if key not in dropped}

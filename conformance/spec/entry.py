@@ -6,13 +6,31 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from conformance.spec import document, files, published_checks, wording
+from conformance.spec import array_files, document, model_faults
 from conformance.spec.case import PROJECTIONS, ArrayMask, Case, CausalMask, Inputs, Mask, Projection, WindowMask
-from conformance.spec.checks import SIZES, WIDTHS, check, faulty_fields
+from conformance.spec.entry_checks import SIZES, WIDTHS, check, faulty_fields
 from conformance.spec.mask_checks import check_mask, nested, not_a_number
 from conformance.spec.mistakes import Fault
-from conformance.spec.published import frozen, published
+from conformance.spec.published import LITERALS, NAMES, PublishedFields, frozen, published
 
+
+def faults(
+    model: PublishedFields, shapes: Mapping[str, tuple[int, ...]] | None, suite: Path, root: Path
+) -> Iterator[Fault]:
+    """What is wrong with published numbers; `shapes` are those of the outputs, None where sizes are faulty."""
+    if (model.digits is None) == (model.rtol is None and model.atol is None):
+        yield Fault(("published",), "expected either digits, or rtol and atol: how exactly the numbers are printed")
+    given = [name for name in LITERALS if getattr(model, name) is not None]
+    if not given and model.file is None:
+        yield Fault(("published",), f"no numbers: expected some of {', '.join(LITERALS)}, or file")
+    for name in given if shapes is not None else ():
+        values = frozen(getattr(model, name))
+        yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))
+    if model.file is not None:
+        yield from array_files.faults(("published", "file"), model.file, NAMES, shapes, suite, root)
+
+
+# What a required field is taken for where it is faulty, so that the rest can be looked at.
 STAND_INS: dict[str, Any] = {
     "name": "stand_in",
     "operator": "mha",
@@ -22,7 +40,6 @@ STAND_INS: dict[str, Any] = {
     "seq_len_k": 1,
     "head_dim": 1,
 }
-"""What a required field is taken for where it is faulty, so that the rest can be looked at."""
 
 MASK_STAND_IN = {"kind": "causal"}
 
@@ -36,8 +53,8 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
     try:
         entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
     except ValidationError as error:
-        found = wording.of_entry(error, plain)
-        faulty, broken = _faulty(wording.paths(error, plain))
+        found = model_faults.of_entry(error, plain)
+        faulty, broken = _faulty(model_faults.paths(error, plain))
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
     case = _resolved(entry, suite)
     faulty = faulty_fields(faulty, entry)
@@ -49,7 +66,7 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
         found += _input_faults(case, entry, suite, root, faulty)
     if entry.published is not None and "published" not in faulty:
         shapes = None if faulty & {"operator", *SIZES, *WIDTHS} else case.output_shapes
-        found += published_checks.faults(entry.published, shapes, suite, root)
+        found += faults(entry.published, shapes, suite, root)
     return (None, found) if faulty or broken else (case, found)
 
 
@@ -57,7 +74,7 @@ def _inside(fault: Fault, number: int) -> Fault:
     return Fault(("masks", number, *fault.path), fault.message, at_key=fault.at_key)
 
 
-def _faulty(paths: Iterable[wording.Path]) -> tuple[set[str], set[int]]:
+def _faulty(paths: Iterable[model_faults.Path]) -> tuple[set[str], set[int]]:
     """Which fields, and which masks by number, have faults; an unknown key spoils only the mask it is in."""
     faulty: set[str] = set()
     masks: set[int] = set()
@@ -180,4 +197,4 @@ def _input_faults(case: Case, entry: document.Entry, suite: Path, root: Path, fa
     if entry.inputs.file is not None:
         expected = case.input_shapes | case.parameter_shapes
         at = ("inputs", "file")
-        yield from files.faults(at, entry.inputs.file, list(expected), expected if sized else None, suite, root)
+        yield from array_files.faults(at, entry.inputs.file, list(expected), expected if sized else None, suite, root)

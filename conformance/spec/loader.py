@@ -12,19 +12,18 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from conformance.spec import syntax
+from conformance.spec import yaml_syntax
 from conformance.spec.case import Case
 from conformance.spec.document import Suite
 from conformance.spec.entry import read_entry
 from conformance.spec.matrix import Expansion, expand, merge, without_metadata
 from conformance.spec.mistakes import CaseFileErrors, Fault, Mistake, Mistakes
-from conformance.spec.suites import SuiteFile, find_suites
-from conformance.spec.texts import shown
-from conformance.spec.thorough import marked
-from conformance.spec.wording import faults
+from conformance.spec.model_faults import faults
+from conformance.spec.suites import SuiteFile, find_suites, marked
+from conformance.spec.texts import quoted
 
+# The largest number of cases of one suite, its matrices expanded.
 MAX_CASES = 4096
-"""The largest number of cases of one suite, its matrices expanded."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
 
 
 def _load(file: SuiteFile) -> Loaded:
-    document = syntax.read_file(file.path, file.place)
+    document = yaml_syntax.read_file(file.path, file.place)
     if document.node is None:
         empty = Mistake(file.place, 1, 1, "the file is empty; expected format, suite, summary and cases")
         return Loaded(None, file, (), document.mistakes or (empty,))
@@ -70,12 +69,12 @@ def _load(file: SuiteFile) -> Loaded:
 class _Reader:
     """One file on its way to cases; collects mistakes with their places."""
 
-    def __init__(self, file: SuiteFile, document: syntax.Document) -> None:
+    def __init__(self, file: SuiteFile, document: yaml_syntax.Document) -> None:
         assert document.node is not None  # noqa: S101 - for the type checker: _load has seen to it
         self.file, self.root_node, self.data = file, document.node, document.data
         self.mistakes = Mistakes(file.place, document.mistakes)
         self.summary = ""
-        found = [syntax.child(self.root_node, name) for name in ("cases", "defaults")]
+        found = [yaml_syntax.child(self.root_node, name) for name in ("cases", "defaults")]
         self.cases_node, self.defaults_node = (pair and pair[1] for pair in found)
         self.names: dict[str, int] = {}
         self.made = 0
@@ -88,7 +87,7 @@ class _Reader:
             cases += self.variants(read)
             read += 1
         unread = f"{count - read} of {count} entries were not looked at" if read < count else ""
-        return Loaded(suite, self.file, tuple(cases), self.mistakes.told(syntax.last_line(self.root_node), unread))
+        return Loaded(suite, self.file, tuple(cases), self.mistakes.told(yaml_syntax.last_line(self.root_node), unread))
 
     def envelope(self) -> str | None:
         """Check what surrounds the cases, and give the suite's name where there is one."""
@@ -127,7 +126,7 @@ class _Reader:
         seen: dict[Case, str] = {}
         for expansion in expansions:
             case, wrong = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
-            self.note(layers, [_placed(fault, expansion) for fault in wrong])
+            self.note(layers, [_with_place(fault, expansion) for fault in wrong])
             if case is not None and not wrong:
                 name = f"{self.file.suite}/{case.name}{expansion.suffix}"
                 self.twice(seen, case, name, layers)
@@ -141,7 +140,7 @@ class _Reader:
             self.note(layers, [Fault(("matrix",), message)])
 
     def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
-        line, _ = syntax.position(layers[0])
+        line, _ = yaml_syntax.position(layers[0])
         return replace(
             case,
             id=name,
@@ -153,7 +152,7 @@ class _Reader:
 
     def layers(self, number: int) -> list[yaml.Node]:
         """The nodes of an entry and of the defaults that it lies on."""
-        entry = syntax.child(self.cases_node, number) if self.cases_node else None
+        entry = yaml_syntax.child(self.cases_node, number) if self.cases_node else None
         return [*([entry[1]] if entry else []), *([self.defaults_node] if self.defaults_node else [])]
 
     def name(self, number: int, entry: dict[str, Any]) -> None:
@@ -163,19 +162,19 @@ class _Reader:
             self.note(self.layers(number)[1:], [Fault(("name",), "a name belongs to one case", at_key=True)])
         if not isinstance(name := entry.get("name"), str):
             return
-        line, _ = syntax.position(self.layers(number)[0])
+        line, _ = yaml_syntax.position(self.layers(number)[0])
         if name in self.names:
-            message = f"name {shown(name)} is already taken, on line {self.names[name]}"
+            message = f"name {quoted(name)} is already taken, on line {self.names[name]}"
             self.note(self.layers(number), [Fault(("name",), message)])
         self.names.setdefault(name, line)
 
     def note(self, layers: Sequence[yaml.Node], found: Iterable[Fault]) -> None:
         for fault in found:
-            line, column = syntax.find(layers, fault.path, at_key=fault.at_key)
+            line, column = yaml_syntax.find(layers, fault.path, at_key=fault.at_key)
             self.mistakes.note(line, column, fault.message, fault.count)
 
 
-def _placed(fault: Fault, expansion: Expansion) -> Fault:
+def _with_place(fault: Fault, expansion: Expansion) -> Fault:
     """Point a fault of an expanded entry at the value of the matrix that it came from, if it did."""
     setting = max(
         (one for one in expansion.settings if fault.path[: len(one.path)] == one.path),

@@ -7,12 +7,12 @@ import numpy as np
 
 from conformance.spec import patterns
 from conformance.spec.case import ArrayMask, Case, Mask, WindowMask
-from conformance.spec.checks import MAX_ELEMENTS
-from conformance.spec.groups import group
+from conformance.spec.entry_checks import MAX_ELEMENTS
+from conformance.spec.masks import mask_operand
 from conformance.spec.mistakes import Fault
 from conformance.spec.problem import AXES
 from conformance.spec.rounding import round_to
-from conformance.spec.texts import shown
+from conformance.spec.texts import quoted
 
 Path = tuple[str | int, ...]
 
@@ -33,7 +33,7 @@ def _short(mask: ArrayMask, case: Case) -> Iterator[Fault]:
     if mask.short >= case.seq_len_k or "k" not in mask.axes or mask.verbatim:
         yield Fault(("short",), f"short {mask.short}: of a mask over keys that is not verbatim, fewer than seq_len_k")
     elif prod(case.axes[axis] for axis in mask.axes) <= MAX_ELEMENTS:
-        last = group(case, mask, "").values[..., -mask.short :]
+        last = mask_operand(case, mask, "").values[..., -mask.short :]
         if np.any(last != (-np.inf if mask.kind == "additive" else 0)):
             yield Fault(("short",), f"short {mask.short}: so many keys, the last, must be masked")
 
@@ -161,10 +161,10 @@ def nested(
     if not shape:
         expected = "a number, not a list" if isinstance(values, tuple) else wrong(values)
         if expected:
-            yield Fault(path, f"expected {expected}, got {shown(values)}")
+            yield Fault(path, f"expected {expected}, got {quoted(values)}")
         return
     if not isinstance(values, tuple):
-        yield Fault(path, f"expected a list of {shape[0]} items, got {shown(values)}")
+        yield Fault(path, f"expected a list of {shape[0]} items, got {quoted(values)}")
     elif len(values) != shape[0]:
         yield Fault(path, f"expected {shape[0]} items, got {len(values)} (the shape is {shape} from here on)")
     else:

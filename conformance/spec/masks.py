@@ -1,18 +1,17 @@
-"""
-The algebra of masks: reading and writing conventions, combination, and layout on the axes of an argument.
-
-Conventions are pairs of element type and meaning: what True or a non-zero integer says (attend, ignore), and whether
-floats are added to the logits or read as booleans.
-"""
+"""The algebra of masks: conventions, combination, layout on the axes of an argument, and the operands of a case."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from conformance.spec.problem import AXES, Array, Group
+from conformance.spec import patterns, streams
+from conformance.spec.case import ArrayMask, Case, CausalMask, Mask, WindowMask
+from conformance.spec.problem import AXES, SLOTLESS, Array, MaskOperand
+from conformance.spec.rounding import round_to
 
 KINDS = ("key_padding", "attention", "causal", "window", "additive")
+# Every element type and meaning that can carry a boolean mask without loss.
 CONVENTIONS = (
     ("bool", "attend"),
     ("bool", "ignore"),
@@ -21,21 +20,20 @@ CONVENTIONS = (
     ("float", "add"),
     ("float", "attend"),
 )
-"""Every element type and meaning that can carry a boolean mask without loss."""
 
 
 class Inexpressible(ValueError):  # noqa: N818 - an answer, not an error
     """A mask cannot be written in the asked form without changing what it means."""
 
 
-def is_boolean(group: Group) -> bool:
+def is_boolean(group: MaskOperand) -> bool:
     """Whether the group only allows or forbids: no finite number is added."""
     if group.element != "float":
         return True
     return bool(np.all((group.values == 0) | (group.values == -np.inf)))
 
 
-def as_bool(group: Group) -> Group:
+def as_bool(group: MaskOperand) -> MaskOperand:
     """
     The same mask as booleans, True = attend.
 
@@ -50,7 +48,7 @@ def as_bool(group: Group) -> Group:
     return replace(group, element="bool", values=values)
 
 
-def as_float(group: Group) -> Group:
+def as_float(group: MaskOperand) -> MaskOperand:
     """The same mask as numbers added to the logits: 0 = attend, -inf = not."""
     if group.element == "float":
         return group
@@ -81,7 +79,7 @@ def read(array: Array, element: str, meaning: str) -> Array:
     return np.asarray(array == 0 if meaning == "ignore" else array != 0)
 
 
-def fold(groups: Sequence[Group], slot: str) -> Group:
+def fold(groups: Sequence[MaskOperand], slot: str) -> MaskOperand:
     """
     One group that means what all of them mean together: AND of booleans, plus the sum of what is added.
 
@@ -95,11 +93,11 @@ def fold(groups: Sequence[Group], slot: str) -> Group:
         values = groups[0].values != 0
         for group in groups[1:]:
             values = values & (group.values != 0)
-        return Group(slot, kinds, elements.pop() if len(elements) == 1 else "bool", values)
+        return MaskOperand(slot, kinds, elements.pop() if len(elements) == 1 else "bool", values)
     if all(is_boolean(group) for group in groups) and elements != {"float"}:
         return fold([as_bool(group) for group in groups], slot)
     added = [as_float(group).values for group in groups]
-    return Group(slot, kinds, "float", np.asarray(sum(added[1:], start=added[0])))
+    return MaskOperand(slot, kinds, "float", np.asarray(sum(added[1:], start=added[0])))
 
 
 def spanned(values: Array) -> tuple[str, ...]:
@@ -135,3 +133,100 @@ def lay_out(
     lengths = dict(zip(AXES, full, strict=True)) | {"1": 1}
     shape = [int(np.prod([lengths[part] for part in axis.split("*")])) for axis in axes]
     return np.broadcast_to(values, full).reshape(shape)
+
+
+def mask_operand(case: Case, mask: Mask, stream: str) -> MaskOperand:
+    """
+    One mask as a group that no argument has taken yet; `stream` names its random numbers.
+
+    values has size one on the axes that the mask does not span.
+    """
+    if isinstance(mask, ArrayMask):
+        values = _spread(_written(case, mask, stream), mask.axes)
+        written = MaskOperand(SLOTLESS, (mask.kind,), mask.element, values, verbatim=mask.verbatim, short=mask.short)
+        return replace(written, attached=mask.attached)
+    if mask.offset == "lengths":
+        return _moved(case, mask)
+    query, key = np.arange(case.seq_len_q)[:, None], np.arange(case.seq_len_k)[None, :]
+    if isinstance(mask, CausalMask):
+        offset = _offset(case, mask)
+        attended = key <= query + offset
+        return MaskOperand(SLOTLESS, ("causal",), mask.element, _flat(attended, mask), offset=offset)
+    offset = _offset(case, mask)
+    left = None if mask.left is None else mask.left - offset
+    right = None if mask.right is None else mask.right + offset
+    attended = _in_window(left, right, query, key)
+    return MaskOperand(SLOTLESS, ("window",), mask.element, _flat(attended, mask), window=(left, right))
+
+
+def _moved(case: Case, mask: CausalMask | WindowMask) -> MaskOperand:
+    """A causal mask or window that moves with the keys which padding leaves of each item."""
+    left, right = (None, 0) if isinstance(mask, CausalMask) else (mask.left, mask.right)
+    place = np.arange(case.seq_len_q)[:, None] + np.array(padding_lengths(case))[:, None, None] - case.seq_len_q
+    attended = _as_element(_in_window(left, right, place, np.arange(case.seq_len_k)), mask.element, verbatim=False)
+    return MaskOperand(SLOTLESS, (mask.kind,), mask.element, _spread(attended, ("b", "q", "k")), moved=(left, right))
+
+
+def padding_lengths(case: Case) -> tuple[int, ...] | None:
+    """How many keys key_padding leaves of each item, from the first; None unless one such mask says so by lengths."""
+    found = [m.lengths for m in case.masks if isinstance(m, ArrayMask) and m.kind == "key_padding" and not m.pattern]
+    return found[0] if len(found) == 1 else None
+
+
+def _offset(case: Case, mask: CausalMask | WindowMask) -> int:
+    named: dict[str, int] = {"start": 0, "end": case.seq_len_k - case.seq_len_q, "past": case.past}
+    return named[mask.offset] if isinstance(mask.offset, str) else mask.offset
+
+
+def _in_window(left: int | None, right: int | None, query: Array, key: Array) -> Array:
+    attended = np.ones(np.broadcast_shapes(query.shape, key.shape), dtype=bool)
+    if left is not None:
+        attended &= key >= query - left
+    if right is not None:
+        attended &= key <= query + right
+    return attended
+
+
+def _flat(attended: Array, mask: CausalMask | WindowMask) -> Array:
+    """(q, k) to (1, 1, q, k) in the mask's element."""
+    return _spread(_as_element(attended, mask.element, verbatim=False), ("q", "k"))
+
+
+def _spread(values: Array, axes: tuple[str, ...]) -> Array:
+    """Give an array over `axes` the four axes of the logits, size one where it does not span them."""
+    sizes = dict(zip(axes, values.shape, strict=True))
+    return values.reshape([sizes.get(axis, 1) for axis in AXES])
+
+
+def _written(case: Case, mask: ArrayMask, stream: str) -> Array:
+    """What the mask holds, over its axes, as `Group.values` describes it."""
+    sizes = {axis: case.axes[axis] for axis in mask.axes}
+    if mask.distribution is not None:
+        return round_to(streams.draw(mask.distribution, mask.seed, stream, patterns.shape(sizes)), case.dtype)
+    if mask.values is not None and (mask.verbatim or mask.kind == "additive"):
+        return _literal(mask, case.dtype)
+    attended = _attended(mask, sizes, stream)
+    if mask.verbatim and mask.true_means == "ignore":
+        attended = ~attended
+    return _as_element(attended, mask.element, verbatim=mask.verbatim)
+
+
+def _attended(mask: ArrayMask, sizes: patterns.Sizes, stream: str) -> Array:
+    if mask.values is not None:
+        literal = np.array(mask.values) != 0
+        return np.asarray(~literal if mask.true_means == "ignore" else literal)
+    if mask.lengths is not None:
+        return patterns.from_lengths(sizes, mask.lengths, mask.lengths_q, leading=mask.pattern == patterns.LEADING)
+    return patterns.make(mask.pattern or "all", sizes, mask.seed, stream)
+
+
+def _literal(mask: ArrayMask, dtype: str) -> Array:
+    if mask.element == "float":
+        return round_to(np.array(mask.values, dtype=np.float64), dtype)
+    return np.array(mask.values).astype(np.int64 if mask.element == "int" else bool)
+
+
+def _as_element(attended: Array, element: str, *, verbatim: bool) -> Array:
+    if element == "float":
+        return np.where(attended, 0.0, -np.inf)
+    return attended.astype(np.int64) if verbatim and element == "int" else attended

@@ -10,26 +10,26 @@ from typing import get_args
 import numpy as np
 
 from conformance.spec import streams
+from conformance.spec.array_files import arrays
 from conformance.spec.case import Case, Hidden
-from conformance.spec.files import arrays
-from conformance.spec.groups import group
+from conformance.spec.masks import mask_operand
 from conformance.spec.problem import GRADIENTS, Array, Problem
 from conformance.spec.rounding import round_to
 
 HALF = ("float16", "bfloat16")
 
+# What keys and values that nobody attends are multiplied by, so that a leak is visible.
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
-"""What keys and values that nobody attends are multiplied by, so that a leak is visible."""
 
 
 def materialise(case: Case) -> Problem:
     """Make the problem of a case; its groups are not routed yet (slot "")."""
     given = _literals(case)
     problem = _poisoned(case, _large(case, _problem(case, given), given))
-    return _first_item(problem) if case.inputs.layout == "expanded" else problem
+    return _first_batch_element(problem) if case.inputs.layout == "expanded" else problem
 
 
-def _first_item(problem: Problem) -> Problem:
+def _first_batch_element(problem: Problem) -> Problem:
     """Make every item of query, key and value the first: it lies in memory once."""
     query, key, value = (
         np.repeat(array[:1], problem.batch, axis=0) for array in (problem.query, problem.key, problem.value)
@@ -66,7 +66,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         key=key,
         value=value,
         params=params,
-        groups=tuple(group(case, mask, f"masks.{number}") for number, mask in enumerate(case.masks)),
+        groups=tuple(mask_operand(case, mask, f"masks.{number}") for number, mask in enumerate(case.masks)),
         scale=case.scale,
         outputs=case.reply_names(case.outputs),
         alias=case.inputs.alias,

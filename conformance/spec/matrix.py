@@ -9,12 +9,12 @@ from typing import Any
 from conformance.spec.mistakes import Fault
 
 MAX_EXPANSIONS = 1024
+# The largest number of keys and values that a matrix may copy.
 MAX_PARTS = 2**17
-"""The largest number of keys and values that a matrix may copy."""
 
 MAX_LABEL = 40
+# What a matrix may not vary.
 FIXED = ("name", "matrix")
-"""What a matrix may not vary."""
 
 Path = tuple[str | int, ...]
 
@@ -93,7 +93,7 @@ def _product(base: dict[str, Any], axes: dict[str, list[Any]]) -> Iterator[Expan
         entry, settings, words = base, [], []
         for (key, values), number in zip(axes.items(), numbers, strict=True):
             path = _split(key)
-            entry = put(entry, path, values[number])
+            entry = set_value(entry, path, values[number])
             settings.append(Setting(path, key, number))
             words.append(f"{key}={names[key][number]}")
         yield Expansion(f"[{','.join(words)}]" if words else "", entry, tuple(settings))
@@ -132,16 +132,16 @@ def _missing(base: Mapping[str, Any], path: Path) -> str | None:
     return None
 
 
-def put(data: Any, path: Path, value: Any) -> Any:
+def set_value(data: Any, path: Path, value: Any) -> Any:
     """Copy `data` with the field at `path` replaced; what is not on the way is shared."""
     if not path:
         return value
     part, rest = path[0], path[1:]
     if isinstance(data, list):
-        return [put(item, rest, value) if number == part else item for number, item in enumerate(data)]
+        return [set_value(item, rest, value) if number == part else item for number, item in enumerate(data)]
     if not isinstance(data, dict):
         return data  # another key of the matrix took the way away; what it put here is refused where it is read
-    return {**data, part: put(data.get(part, {}), rest, value)}
+    return {**data, part: set_value(data.get(part, {}), rest, value)}
 
 
 def labels(values: Iterable[Any]) -> list[str]:

@@ -14,11 +14,11 @@ import numpy as np
 from conformance.spec.problem import PRESENT, PRESENTS, Array
 
 SOURCE = "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py"
+# What onnx's own runner allows at least in bfloat16: onnx/backend/test/runner/__init__.py.
 BFLOAT16_RTOL = 2.0**-6
-"""What onnx's own runner allows at least in bfloat16: onnx/backend/test/runner/__init__.py."""
 NONPAD = "nonpad_kv_seqlen"
+# What qk_matmul_output holds, by its mode.
 MODES = ("scaled", "capped", "logits", "weights")
-"""What qk_matmul_output holds, by its mode."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from conformance.spec import streams
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int]
 
+# Every pattern. `leading` is padding at the start: it is made of lengths, the others of sizes alone.
 Name = Literal[
     "all",
     "none",
@@ -30,7 +31,6 @@ Name = Literal[
     "one_dead_item",
     "all_dead",
 ]
-"""Every pattern. `leading` is padding at the start: it is made of lengths, the others of sizes alone."""
 
 LEADING = "leading"
 NAMES: tuple[str, ...] = get_args(Name)

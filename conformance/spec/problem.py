@@ -13,30 +13,30 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
+# The axes of the logits in their order, and the size of each by name.
 AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
-"""The axes of the logits in their order, and the size of each by name."""
 
+# The output that stands for a gradient by every input and parameter.
 GRADIENTS = "gradients"
-"""The output that stands for a gradient by every input and parameter."""
 
+# How each of them is called, before the name of what it is a gradient by.
 GRADIENT = "grad_"
-"""How each of them is called, before the name of what it is a gradient by."""
 
+# The output that stands for all keys and values, those of the past first.
 PRESENT = "present"
-"""The output that stands for all keys and values, those of the past first."""
 
+# What it is made of.
 PRESENTS = ("present_key", "present_value")
-"""What it is made of."""
 
+# Outputs on the way to the softmax: query . key times the scale, after the softcap, after bias and masks.
 SCORES = ("scaled", "capped", "logits")
-"""Outputs on the way to the softmax: query . key times the scale, after the softcap, after bias and masks."""
 
+# The slot of a mask that has not been routed to an argument yet.
 SLOTLESS = ""
-"""The slot of a mask that has not been routed to an argument yet."""
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class MaskOperand:
     """
     What one mask argument or flag of a call carries, in the canonical reading.
 
@@ -106,7 +106,7 @@ class Problem:
     key: Array
     value: Array
     params: Mapping[str, Array] = field(default_factory=dict)
-    groups: tuple[Group, ...] = ()
+    groups: tuple[MaskOperand, ...] = ()
     scale: float | None = None
     outputs: tuple[str, ...] = ("output",)
     alias: str = "none"

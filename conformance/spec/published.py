@@ -11,15 +11,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from conformance.spec import files
+from conformance.spec import array_files
 from conformance.spec.model import Model
 from conformance.spec.problem import PRESENTS, SCORES, Array
 
+# Outputs whose numbers may stand in a suite.
 LITERALS = ("output", "weights", "weights_mean")
-"""Outputs whose numbers may stand in a suite."""
 
+# Outputs whose numbers may stand in a file.
 NAMES = (*LITERALS, *SCORES, *PRESENTS)
-"""Outputs whose numbers may stand in a file."""
 
 Literals = Annotated[list[Any], Field(min_length=1)]
 Tolerance = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
@@ -66,7 +66,7 @@ class Published:
     def arrays(self) -> dict[str, Array]:
         """The numbers by the name of the output, float64."""
         literal = {name: np.array(values, dtype=np.float64) for name, values in self.literals}
-        return literal if self.file is None else literal | files.arrays(self.file)
+        return literal if self.file is None else literal | array_files.arrays(self.file)
 
     def allowed(self, numbers: Array) -> Array:
         """How far the truth may be from each published number by the way it is printed."""

@@ -72,5 +72,5 @@ REFUSALS: dict[Name, Refusal] = {
     ),
 }
 
-FEWEST_ITEMS = 3
-"""Of so many items one can be taken away, and what is left is not broadcast."""
+# Of so many items one can be taken away, and what is left is not broadcast.
+MIN_BATCH = 3

@@ -18,14 +18,14 @@ Array = np.ndarray[Any, Any]
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
+# Smallest and largest exponent of two in the wide distribution.
 WIDE = (-8, 4)
-"""Smallest and largest exponent of two in the wide distribution."""
 
 Distribution = Literal["bell", "uniform", "large", "equal", "wide", "alternating", "ramp"]
 DISTRIBUTIONS: tuple[str, ...] = get_args(Distribution)
 
+# The magnitude that no number of a distribution exceeds.
 BOUNDS = {"bell": 4.0, "uniform": 1.0, "large": 64.0, "equal": 4.0, "wide": 64.0, "alternating": 4.0625, "ramp": 4.0}
-"""The magnitude that no number of a distribution exceeds."""
 
 
 def splitmix(key: int, count: int) -> Array:

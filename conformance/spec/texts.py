@@ -1,15 +1,72 @@
-"""Text files of users: looked at before they are read, and refused with the place at which they are no text."""
+"""Text: numbers with their noun, text from elsewhere made safe to store and to show, and the text files of users."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-MAX_SHOWN = 60
 
+def counted(number: int, noun: str) -> str:
+    """Say 1 verdict, 2,000 verdicts."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def are(number: int, noun: str) -> str:
+    """Say 1 verdict is, 2,000 verdicts are."""
+    return f"{counted(number, noun)} {'is' if number == 1 else 'are'}"
+
+
+# What a terminal takes for a command (ECMA-48).
+SEQUENCE = re.compile(
+    r"(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC: titles, links, clipboard
+    r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c]*(?:\x1b\\|\x9c)"  # DCS, SOS, PM, APC
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|\x1b[ -/]+[0-~]"  # character sets
+)
+
+LINE_END = re.compile(r"\r\n?")
+
+UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, but for tab and newline
+    r"\u2028-\u202e\u2066-\u2069"  # other ends of lines, and what turns the direction of writing
+    r"\ud800-\udfff\ufffe\uffff]"  # half a character, and what is none: neither UTF-8 nor XML has them
+)
+
+# Where a CI system would begin to read a command: `::error::`, `##[error]`, `##vso[...]`, `##teamcity[...]`.
+WORKFLOW = re.compile(r"^([^\S\n]*)(?=::)|(?<=#)(?=#(?:vso|teamcity)?\[)", re.MULTILINE)
+
+UNSAFE_IN_LINE = re.compile(f"{UNSAFE.pattern}|::|##")
+
+
+def harmless(value: Any) -> Any:
+    r"""
+    A JSON value in which every text, names of keys included, is safe: applied twice it changes nothing more.
+
+    Sequences for terminals are left out. Other control characters and lone surrogates are written as escapes, such as
+    `\x00` and `\udce9`. A backslash stands before what would be a command to a CI system.
+    """
+    if isinstance(value, str):
+        return _text(value) if UNSAFE_IN_LINE.search(value) else value
+    if isinstance(value, Mapping):
+        return {harmless(key): harmless(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [harmless(entry) for entry in value]
+    return value
+
+
+def _text(text: str) -> str:
+    plain = LINE_END.sub("\n", SEQUENCE.sub("", text))
+    escaped = UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), plain)
+    return WORKFLOW.sub(lambda found: f"{found[1] or ''}\\", escaped)
+
+
+MAX_QUOTED = 60
+
+# Control characters, other ends of lines, what turns the direction of writing, halves of characters.
 UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
-"""Control characters, other ends of lines, what turns the direction of writing, halves of characters."""
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Say a value as it stands in YAML, shortened; texts are quoted."""
     words = {True: "true", False: "false", None: "null"}
     return cut(words[value] if value is None or isinstance(value, bool) else repr(value))
@@ -17,7 +74,7 @@ def shown(value: object) -> str:
 
 def cut(text: str) -> str:
     """A text as it stands, shortened."""
-    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
+    return text if len(text) <= MAX_QUOTED else text[:MAX_QUOTED] + "..."
 
 
 def printable(text: str) -> str:
@@ -64,4 +121,4 @@ def read_text(path: Path, most: int) -> str:
 
 def reason(error: OSError | ValueError) -> str:
     """Why a path cannot be opened, without the path: it is named where the message stands, and may be long."""
-    return (error.strerror if isinstance(error, OSError) else None) or shown(str(error))
+    return (error.strerror if isinstance(error, OSError) else None) or quoted(str(error))

@@ -109,8 +109,8 @@ def test_imports_of_helpers_are_seen() -> None:
     assert "ml_dtypes" in imported(FOLDER / "published_tf_mha.py")
 
 
+# Frameworks that require ml_dtypes themselves.
 BRING_ML_DTYPES = {"jax", "keras", "tensorflow", "tf_keras", "flax", "equinox"}
-"""Frameworks that require ml_dtypes themselves."""
 
 
 def test_what_imports_ml_dtypes_asks_for_it_or_for_a_framework_that_brings_it() -> None:

@@ -66,6 +66,7 @@ FIRST_ROW = {"sdpa/causal_and_padding": "causal_alignment=first_row"}
 NO_FLOAT16 = "F16_F16_F32' is not supported by dot_general on CPU"
 COMPILED = {**FINITE_FILL, "sdpa/plain[dtype=float16]": NO_FLOAT16, "sdpa/additive[dtype=float16]": NO_FLOAT16}
 NO_BFLOAT16 = {"sdpa/plain[dtype=bfloat16]": "NOT_IMPLEMENTED"}
+# What today's frameworks do without documenting it, or refuse in these words: all that may fail here.
 DEVIATIONS: dict[str, dict[str, str]] = {
     "flax.mha[linen]": DEAD_ITEM,
     "flax.mha[nnx]": {
@@ -106,7 +107,6 @@ DEVIATIONS: dict[str, dict[str, str]] = {
     "torch.mha[train]": WITH_WEIGHTS,
     "torch.mha[unbatched]": WITH_WEIGHTS,
 }
-"""What today's frameworks do without documenting it, or refuse in these words: all that may fail here."""
 
 Cells = Mapping[str, Mapping[str, dict[str, Any]]]
 

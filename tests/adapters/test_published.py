@@ -20,6 +20,7 @@ pytestmark = pytest.mark.frameworks
 PAGE = Path(__file__).parents[2] / "docs" / "published.md"
 LENGTH_ONE = ["published/multiple/one_query_one_key", "published/multiple/one_query_one_key_hidden_from_two_heads"]
 SQUARE = "published/multiple/relu_and_residual_of_one_square_head"
+# What the diagnosis must say of each subject as printed, and nothing beside it; errors are no question of meaning.
 NAMED: dict[str, list[dict[str, str]]] = {
     "published.torch_manual[as_printed:fill]": [{"mask_fill": "plus_1e10"}],
     "published.torch_manual[as_printed:axis]": [{"softmax_axis": "heads"}],
@@ -31,7 +32,6 @@ NAMED: dict[str, list[dict[str, str]]] = {
     "published.tf1_manual[as_printed]": [{"use[raw_keys]": "ignored"}],
     "published.bert_numpy[as_printed]": [{"softmax_maximum": "missing"}],
 }
-"""What the diagnosis must say of each subject as printed, and nothing beside it; errors are no question of meaning."""
 
 ERRORS = {
     "published.torch_manual[as_printed:view]": "is invalid for input of size",
@@ -39,8 +39,8 @@ ERRORS = {
     "published.tf1_manual[as_printed:axis]": "Number of ways to split should evenly divide",
     "published.tf1_manual[as_printed]": "Number of ways to split should evenly divide",
 }
+# The cases that such code survives.
 RUNS = {subject: LENGTH_ONE if "torch" in subject else [SQUARE] for subject in ERRORS}
-"""The cases that such code survives."""
 
 CASES = ("published/*", "numerics/logits/beyond_the_exponential*", "masks/attention_2d/holes*")
 TWINS = ("published.torch_manual[repaired]", "published.tf1_manual[repaired]", "published.bert_numpy[repaired]")
@@ -48,9 +48,9 @@ OTHERS = ("published.stepwise_torch", "published.tf_mha", "published.tf_sdpa")
 WITH_LIST = """
 import sys
 from pathlib import Path
-import conformance.cli.known
-assert conformance.cli.known.PACKAGED.is_file()
-conformance.cli.known.PACKAGED = Path(sys.argv.pop(1))
+import conformance.cli.command_known
+assert conformance.cli.command_known.PACKAGED.is_file()
+conformance.cli.command_known.PACKAGED = Path(sys.argv.pop(1))
 from conformance.cli.main import main
 sys.exit(main())
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.bridge import Tensor, strided
-from conformance.bridge.strides import LAYOUTS
+from conformance.bridge.tensor import LAYOUTS
 
 SDPA = np.arange(2 * 3 * 5 * 7, dtype=np.float32).reshape(2, 3, 5, 7)
 MHA = np.arange(2 * 3 * 5, dtype=np.uint16).reshape(2, 3, 5)

@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from conformance.gate.comparison import compare
-from conformance.gate.side import Observed
+from conformance.gate.observations import Observed
 from conformance.report import write_reports
-from conformance.report.comparison_page import write_comparison_page
+from conformance.report.comparison_report import write_comparison_page
 
 from ..gate.sides import mean_row, nan_row, side
 from ..report.build_run import RunBuilder

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.gate.comparison import compare
-from conformance.gate.side import Observed
-from conformance.report.comparison_page import write_comparison_page
+from conformance.gate.observations import Observed
+from conformance.report.comparison_report import write_comparison_page
 
 from ..gate.sides import mean_row, nan_row, side
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.judge.explanation import ways
-from conformance.judge.power import by_kind
-from conformance.oracle.evaluate import evaluate
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.detectability import by_kind
+from conformance.diagnosis.explanation import ways
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import INVISIBLE
-from conformance.judge.compare import compare
-from conformance.judge.power import FACTOR, Power, apart, by_kind, power
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
+from conformance.diagnosis.detectability import FACTOR, Detectability, bounds_apart, by_kind, detectability
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.compare import compare
 
 ROOT = Path(__file__).parents[2] / "cases"
 CASES = {case.id: case for case in load([ROOT], ROOT)}
@@ -310,11 +310,11 @@ MISTAKES: dict[str, tuple[Dialect, tuple[str, ...]]] = {
     ),
 }
 
+# What is declared, what is done instead, and where it must show.
 DECLARED: dict[str, tuple[Dialect, Dialect, tuple[str, ...]]] = {
     "zero where uniform is declared": ({"fully_masked_row": "uniform"}, {}, DEAD),
     "nan where uniform is declared": ({"fully_masked_row": "uniform"}, {"fully_masked_row": "nan"}, DEAD),
 }
-"""What is declared, what is done instead, and where it must show."""
 
 
 @cache
@@ -327,7 +327,7 @@ def gap(case_id: str, declared: Dialect, done: Dialect) -> float:
     problem = problem_of(case_id)
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, declared, profile.score)
-    return apart(right, evaluate(problem, done, profile.score).reply, bound_reply(right, profile))
+    return bounds_apart(right, evaluate(problem, done, profile.score).reply, bound_reply(right, profile))
 
 
 @pytest.mark.parametrize(
@@ -361,8 +361,8 @@ def test_a_finite_fill_shows_only_where_hidden_values_are_large() -> None:
 
 
 @cache
-def audited() -> Power:
-    return power((case_id, materialise(case)) for case_id, case in CASES.items())
+def audited() -> Detectability:
+    return detectability((case_id, materialise(case)) for case_id, case in CASES.items())
 
 
 def test_the_suites_pin_down_every_deviation() -> None:
@@ -401,6 +401,7 @@ def test_an_epsilon_of_a_millionth_shows_in_float32_too(operator: str) -> None:
     assert found.verdict == "fail"
 
 
+# Deviations that cannot change anything for an operator: it has no projections, or no scale to be given.
 OF_THE_OTHER = {
     "sdpa": (
         *("head_split=interleaved", "head_merge", "weight_orientation", "projection_", "inactive_dropout"),
@@ -414,4 +415,3 @@ OF_THE_OTHER = {
         *("input_axes=heads_and_sequence", "returned_scores"),
     ),
 }
-"""Deviations that cannot change anything for an operator: it has no projections, or no scale to be given."""

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.contract import Call, Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.detectability import missing_pairs
 from conformance.engine.adapters import Subject, read_adapters, subjects_of
 from conformance.engine.cells import Cell, make_cell, signature
-from conformance.judge.pairs import missing_pairs
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
 from conformance.spec.case import ArrayMask, Case
-from conformance.spec.digest import distinct, duplicates
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
+from conformance.spec.problem_digest import distinct, duplicates
 
 PROJECT = Path(__file__).parents[2]
 ROOT = PROJECT / "cases"
@@ -36,26 +36,27 @@ HALF = ("float16", "bfloat16")
 DISTINCT = 300
 SHAPES = 31
 PRINTED_SHAPES = 12
+# Texts have the shapes that they print: these come on top, docs/architecture.md.
 PRINTED_SIGNATURES = 6
-"""Texts have the shapes that they print: these come on top, docs/architecture.md."""
 PAIRED_SHAPES = 11
+# So do the suites that ask every pair of arguments together, in every dtype.
 PAIRED_SIGNATURES = 66
-"""So do the suites that ask every pair of arguments together, in every dtype."""
+# Compilations per subject, aliases and dense routes not counted (jax.sdpa[lengths], whose lengths are arrays: 130).
 SIGNATURES = 130
-"""Compilations per subject, aliases and dense routes not counted (jax.sdpa[lengths], whose lengths are arrays: 130)."""
+# Exports per subject: as a signature, without shapes (jax.sdpa[lengths], whose lengths are arrays: 64).
 FORMS = 64
-"""Exports per subject: as a signature, without shapes (jax.sdpa[lengths], whose lengths are arrays: 64)."""
 SHAPES_IN_ANOTHER_PRECISION = 10
 SHAPES_WITH_WEIGHTS = 9
 SHAPES_WITH_GRADIENTS = 2
 KERNEL_LENGTH = 128
 COVERAGE = 0.9
+# Of the cases of its operator; the export of Keras layers, in float32 alone, is the one that judges least.
 JUDGED = 0.48
-"""Of the cases of its operator; the export of Keras layers, in float32 alone, is the one that judges least."""
+# So many cases of the theme `published` at least every text judges.
 TOLD = 1
-"""So many cases of the theme `published` at least every text judges."""
 WIDE = 0.15
 
+# What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md.
 RARITIES = {
     **dict.fromkeys(("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "dropout"), 7),
     "softcap": 28,
@@ -64,7 +65,6 @@ RARITIES = {
     "mistakes": 11,
     "mistaken_heads": 1,
 }
-"""What few subjects honour and is compiled in, with how many more compilations it may take: docs/architecture.md."""
 
 CASES = load([ROOT], ROOT)
 ADAPTERS = sorted(path for path in (PROJECT / "adapters").glob("*.py") if not path.name.startswith("_"))

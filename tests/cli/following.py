@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from conformance.bridge.profile import Profile
-from conformance.judge.expectation import expect
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.verdicts.expectation import expect
 
 ROOT = Path(__file__).parents[2] / "cases"
 CASES = {case.id: case for case in load([ROOT], ROOT)}
@@ -61,7 +61,7 @@ def booleans(problem: Problem, kind: str) -> Array:
 
 def agrees(problem: Problem, allowed: Array, old: Array, new: Array) -> bool:
     """Whether two outputs differ by no more than both may be wrong; allowed: True = attend, broadcastable."""
-    meant = problem.but(groups=(Group("mask", ("attention",), "bool", np.asarray(allowed)),))
+    meant = problem.but(groups=(MaskOperand("mask", ("attention",), "bool", np.asarray(allowed)),))
     tolerance = expect(meant, {}, Profile.uniform("float32")).bounds["output"].tolerance
     return bool(np.all(np.abs(old - new) <= 2 * tolerance))
 

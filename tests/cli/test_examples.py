@@ -93,4 +93,4 @@ def test_an_example_is_prepared(
 @pytest.mark.parametrize("command", sorted(PARSED))
 def test_an_example_is_parsed(command: str) -> None:
     found: argparse.Namespace = build_parser().parse_args(EXAMPLES[command])
-    assert found.command != "first:greet"
+    assert found.command != "read_only_commands:greet"

@@ -18,6 +18,7 @@ WERE_MEAN = (
     "the rows of the output that attend no key were the mean of V and are {} now: "
     "overwrite them where that was relied on"
 )
+# Direction -> decision -> what is to be changed.
 SAID = {
     "from torch": {
         "polarity[attn_mask]": ["pass ~attn_mask as attention_mask"],
@@ -43,7 +44,6 @@ SAID = {
         ],
     },
 }
-"""Direction -> decision -> what is to be changed."""
 
 HINTS = {
     "from torch": ["use_causal_mask=True suffices: leave out the attn_mask that only repeats it"],
@@ -53,11 +53,11 @@ HINTS = {
         "beside attention_mask, combine the two: booleans by |, numbers by +",
     ],
 }
+# Direction -> the decisions of which the advice is to change something.
 FOLLOWED = {
     "from torch": {*SAID["from torch"], "is_causal"} - {"nonfinite_key"},
     "from keras": {*SAID["from keras"], "use_causal_mask"},
 }
-"""Direction -> the decisions of which the advice is to change something."""
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +130,7 @@ def test_following_the_advice_makes_them_agree_where_they_did_not(records: Mappi
 
 
 NO_ROW = "the rows of the output that attend no key"
+# More pairs -> decision -> one of the changes, which is followed.
 MORE = {
     ("torch.sdpa", "jax.sdpa"): {"fully_masked_row": f"overwrite {NO_ROW} with 0"},
     ("jax.sdpa", "torch.sdpa"): {
@@ -145,8 +146,8 @@ MORE = {
     },
     ("torch.sdpa", "onnx.attention"): {"scale": "negate the query and the scale"},
 }
-"""More pairs -> decision -> one of the changes, which is followed."""
 
+# Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not.
 SHAPED = {
     ("torch.mha", "flax.mha[linen]"): {
         "pass it as (batch, 1, 1, seq_len_k)",
@@ -159,7 +160,6 @@ SHAPED = {
         "write the window out for attn_mask: True where the key is inside of it",
     },
 }
-"""Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not."""
 
 
 @pytest.mark.frameworks

@@ -206,6 +206,7 @@ def test_port_says_how_many_cases_both_answered_and_nothing_where_there_is_none(
 BY_ELEMENT = {"bool mask": "uniform", "float mask": "nan"}
 LEAKS = {"nonfinite_key": {"": "leaks"}, "nonfinite_value": {"": "leaks"}}
 ADDED_KEYS_LEAK = {"nonfinite_key": {"": "leaks_where_added"}, "nonfinite_value": {"": "leaks"}}
+# What frameworks were measured to do in float32, by throw-away scripts that share no code with this harness.
 MEASURED: dict[str, dict[str, dict[str, str]]] = {
     "torch.mha[eval]": {
         "polarity[attn_mask]": {"": "ignore"},
@@ -246,7 +247,6 @@ MEASURED: dict[str, dict[str, dict[str, str]]] = {
         **ADDED_KEYS_LEAK,
     },
 }
-"""What frameworks were measured to do in float32, by throw-away scripts that share no code with this harness."""
 
 
 @pytest.mark.frameworks

@@ -13,8 +13,8 @@ from packaging.version import Version
 
 from conformance import places
 from conformance.engine.adapters import read_adapters, subjects_of
-from conformance.spec.glob import matches
 from conformance.spec.loader import load
+from conformance.spec.mistakes import matches
 
 SCRIPT = Path(__file__).parents[1] / "replays" / "replay.py"
 replay = SimpleNamespace(**runpy.run_path(str(SCRIPT)))

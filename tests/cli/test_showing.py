@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from conformance.cli.argument_parser import QUIET, VERBOSE
 from conformance.cli.main import main
 from conformance.cli.progress import Progress
-from conformance.cli.words import QUIET, VERBOSE
 
 from ..running import cells, with_suite
 
@@ -76,7 +76,7 @@ def test_the_slowest_calls_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_collecting_starts_nothing(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conformance.cli.run.Pool", None)
+    monkeypatch.setattr("conformance.cli.command_run.Pool", None)
     out, err = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--collect-only")
     assert err == []
     assert out == [

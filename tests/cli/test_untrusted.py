@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.cli import options
-from conformance.cli.project import declared_environments
+from conformance.cli.project_settings import declared_environments
 from conformance.engine.environments import Unusable, examine
 from conformance.engine.job import Limits
-from conformance.engine.plan import harmless
+from conformance.engine.worker_plan import harmless
 
 from ..running import conformance, records
 

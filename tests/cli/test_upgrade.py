@@ -144,7 +144,7 @@ def test_a_version_that_pip_does_not_find_is_wrong_usage(variables: dict[str, st
 def test_all_versions_are_asked_for_before_anything_is_installed(
     variables: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("conformance.cli.upgrade.provision", None)
+    monkeypatch.setattr("conformance.cli.command_upgrade.provision", None)
     code, said = upgrade(variables, tmp_path, "1.4", "2.3", "--both", "fakebase==7")
     newest = "the newest are 3.0, 2.2, 2.1"
     assert code == 4

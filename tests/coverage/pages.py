@@ -59,6 +59,7 @@ PHRASES = {
     "alias": "query, key and value: `{}`",
     "dtype": "dtype `{}`",
 }
+# A heading of the table of adapters -> what the row is called here.
 FACTS = {
     "operator": "operator",
     "variants": "variants",
@@ -69,7 +70,6 @@ FACTS = {
     "honours": "honours",
     "declares, where it applies": "declares where it applies",
 }
-"""A heading of the table of adapters -> what the row is called here."""
 NAMES = {"onnxruntime": "ort"}
 NOT_YET = "not asked yet"
 

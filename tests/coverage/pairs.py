@@ -21,8 +21,8 @@ from .declining import declines
 
 ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("arguments.yaml")
+# A size, and the one that it ordinarily has.
 REFERENCE = {"kdim": "query_dim", "vdim": "query_dim", "output_dim": "query_dim", "value_dim": "head_dim"}
-"""A size, and the one that it ordinarily has."""
 
 Pair = frozenset[str]
 Words = frozenset[str]

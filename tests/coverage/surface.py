@@ -217,6 +217,7 @@ TORCH_SDPA = Aten("scaled_dot_product_attention")
 KERAS_MHA = Python("keras.layers", "MultiHeadAttention", "call", keras_states)
 BERT = "transformers.models.bert.modeling_bert"
 
+# Adapter -> where its arguments are read; where the variants of one call different things, each has a line.
 ENTRY_POINTS: Mapping[str, Any] = {
     "equinox.mha": Python("equinox.nn", "MultiheadAttention", "__call__", equinox_states),
     "flax.mha[linen]": Python("flax.linen", "MultiHeadDotProductAttention", "__call__", linen_states),
@@ -251,11 +252,11 @@ ENTRY_POINTS: Mapping[str, Any] = {
     "transformers.bert": Python(BERT, "BertSelfAttention", "forward"),
     "transformers.gemma2": Python("transformers.models.gemma2.modeling_gemma2", "eager_attention_forward"),
 }
-"""Adapter -> where its arguments are read; where the variants of one call different things, each has a line."""
 
+# First words of adapters that are not called like the package that they name.
 PACKAGES = {"ort": "onnxruntime"}
-"""First words of adapters that are not called like the package that they name."""
 
+# Package -> its public modules that could have entry points.
 NAMESPACES = {
     "torch": (
         *("torch.nn", "torch.nn.functional", "torch.nn.attention", "torch.nn.attention.bias"),
@@ -268,7 +269,6 @@ NAMESPACES = {
     "equinox": ("equinox.nn",),
     "openvino": tuple(f"openvino.opset{number}" for number in range(1, 17)),
 }
-"""Package -> its public modules that could have entry points."""
 
 ATTENDS = re.compile(r"attention|attend|attn|multi_?head|scaled_?dot|transformer|sdpa", re.IGNORECASE)
 

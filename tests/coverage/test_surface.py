@@ -15,8 +15,8 @@ from .surface import all_packages, installed, stored
 pytestmark = pytest.mark.frameworks
 
 ROOT = Path(__file__).parents[2]
+# What the session of the tests installs; `nox -s coverage` has the others, too.
 HERE = ("torch", "keras", "tf_keras", "jax", "flax", "onnx", "onnxruntime")
-"""What the session of the tests installs; `nox -s coverage` has the others, too."""
 QUIET = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "torch", "JAX_PLATFORMS": "cpu"}
 READ = "import json, sys; from tests.coverage.surface import surface; print(json.dumps(surface(sys.argv[1:])))"
 REFUSING = "ort.contrib_attention", "ort.contrib_gqa", "flax.mha"

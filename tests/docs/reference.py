@@ -14,16 +14,16 @@ from typing import Any
 import conformance
 import conformance.pytest
 from conformance import bridge
+from conformance.checking.check_report import Outcome
 from conformance.cli.parser import build_parser
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.mask_arguments import slot_deviations
+from conformance.diagnosis.explanation import sentence
 from conformance.gate.formats import FORMATS, schema_text
-from conformance.judge.telling import sentence
-from conformance.own.outcomes import Outcome
-from conformance.spec import schema as case_schema
+from conformance.spec import document as case_schema
 
+# Characters in a line of code: what fits into the column of text.
 WIDTH = 96
-"""Characters in a line of code: what fits into the column of text."""
 
 INTRODUCTIONS = {
     "cli": """\

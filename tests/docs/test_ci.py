@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from conformance.cli.action import read_arguments
+from conformance.cli.command_action import read_arguments
 from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 
@@ -56,7 +56,7 @@ def test_the_page_has_all_three_kinds_of_workflow() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_parses(command: str) -> None:
     given = shlex.split(re.sub(r"\$\{\{.*?\}\}", "1.0", command))[1:]
-    assert build_parser().parse_args(given).command in ("run:run", "upgrade:upgrade")
+    assert build_parser().parse_args(given).command in ("command_run:run", "command_upgrade:upgrade")
 
 
 def test_a_command_that_does_not_parse_would_be_found() -> None:

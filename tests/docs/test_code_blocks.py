@@ -17,8 +17,8 @@ from ..running import conformance
 
 DOCS = Path(__file__).parents[2] / "docs"
 CASE = "causal/square/three_tensors"
+# What turns the rows of zeros of the example into NaN.
 LEAK_TO_NAN = ("np.where(total == 0, 1, total)", "total")
-"""What turns the rows of zeros of the example into NaN."""
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -15,13 +15,13 @@ import yaml
 
 from conformance.bridge.profile import Profile
 from conformance.cli.parser import build_parser
+from conformance.diagnosis.judgement import CALIBRATED
 from conformance.engine.adapters import read_adapters
 from conformance.engine.slots import parse_slots
-from conformance.gate import decide
+from conformance.gate import decision
 from conformance.gate.known_file import read_known
-from conformance.judge.calibration import CALIBRATED
-from conformance.judge.verdict import GRAVITY, GREEN
 from conformance.spec.loader import load
+from conformance.verdicts.verdict import GRAVITY, GREEN
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -155,7 +155,7 @@ def ran(folder: Path, command: list[str]) -> tuple[int, list[str]]:
 
 def test_the_adapter_of_the_page_is_found_wrong_as_shown(tmp_path: Path) -> None:
     command, lines = shown()[0]
-    assert ran(adapter(tmp_path), command) == (decide.REJECTED, told(lines))
+    assert ran(adapter(tmp_path), command) == (decision.REJECTED, told(lines))
     log = (tmp_path / "out" / "run.jsonl").read_text(encoding="utf-8").splitlines()
     found = [record["budget"] for record in map(json.loads, log) if record.get("verdict") == "fail"]
     budgets = [budget for budget in found if budget != "inf"]
@@ -167,7 +167,7 @@ def test_the_adapter_of_the_page_is_found_wrong_as_shown(tmp_path: Path) -> None
 def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
     command, _ = shown()[1]
     code, lines = ran(adapter(tmp_path), command)
-    assert code == decide.REJECTED
+    assert code == decision.REJECTED
     assert (
         "1 cause explains 1 verdict of mine.attention: aligns the causal mask to the last key; fix: pass the mask"
         in lines
@@ -177,14 +177,14 @@ def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
 def test_the_adapter_of_the_page_conforms_once_corrected(tmp_path: Path) -> None:
     assert f"`{RIGHT}`" in text_of(ADAPTER_PAGE)
     command, lines = shown()[2]
-    assert ran(adapter(tmp_path, (WRONG, RIGHT)), command) == (decide.CONFORMS, told(lines))
+    assert ran(adapter(tmp_path, (WRONG, RIGHT)), command) == (decision.CONFORMS, told(lines))
 
 
 def test_the_adapter_of_the_page_conforms_once_documented(tmp_path: Path) -> None:
     assert f"`{DOCUMENTED}`" in text_of(ADAPTER_PAGE)
     folder = adapter(tmp_path, ('"causal": {"role": "causal", "alignment": "top_left"}', DOCUMENTED))
     code, lines = ran(folder, ["conformance", "run", "-a", "mine.py", "-k", "causal/*"])
-    assert code == decide.CONFORMS, lines
+    assert code == decision.CONFORMS, lines
 
 
 # ---- lists -------------------------------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ def test_the_adapter_of_the_page_conforms_once_documented(tmp_path: Path) -> Non
 
 def test_exit_codes_are_those_of_the_gate() -> None:
     listed = rows(ROOT / "docs" / "exit-codes.md", "code")
-    assert [int(row[0]) for row in listed] == sorted(decide.PRECEDENCE)
+    assert [int(row[0]) for row in listed] == sorted(decision.PRECEDENCE)
 
 
 def test_the_precedence_of_exit_codes_is_that_of_the_gate() -> None:
     said = re.search(r"the first of ([\d, ]+) is returned", text_of(ROOT / "docs" / "exit-codes.md"))
     assert said
-    assert tuple(int(code) for code in said[1].split(",")) == decide.PRECEDENCE
+    assert tuple(int(code) for code in said[1].split(",")) == decision.PRECEDENCE
 
 
 @pytest.mark.parametrize("path", [OVERVIEW, ROOT / "docs" / "architecture.md"], ids=lambda path: path.stem)

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from conformance.cli.first import FIRST
 from conformance.cli.parser import build_parser
+from conformance.cli.read_only_commands import FIRST
 from conformance.deviations import names
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.mask_arguments import slot_deviations
+from conformance.diagnosis.explanation import CANONICAL, sentence
 from conformance.engine.adapters import read_adapters
-from conformance.judge.explanation import CANONICAL
-from conformance.judge.telling import sentence
 from conformance.report.adapter_table import table
 
 ROOT = Path(__file__).parents[2]

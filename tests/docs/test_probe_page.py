@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.names import slot_of
 from conformance.engine.adapters import Subject, read_adapters, subjects_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "probe-against-semantics.md"
 VERDICTS = ("agrees", "agrees, more exact", "agrees in part", "not seen", "differs")
+# Subjects that answer in seconds.
 REPROBED = "torch.sdpa*"
-"""Subjects that answer in seconds."""
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,7 @@ def test_a_run_with_planted_bugs_is_rejected_and_says_how_to_rerun_a_cell(varied
     assert rerun.endswith(f"-k '{case}'")
 
 
+# What each liar is told, in one sentence for all of its verdicts; nothing explains the last.
 DIAGNOSES: dict[str, str] = {
     "inverted_mask": "reads True in attn_mask as: ignore this key; fix: pass ~attn_mask",
     "ignored_padding_unless_square": (
@@ -111,7 +112,6 @@ DIAGNOSES: dict[str, str] = {
     ),
     "unheard_of": "",
 }
-"""What each liar is told, in one sentence for all of its verdicts; nothing explains the last."""
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ from conformance.bridge import Call, Facts, Tensor
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.environments import our_own
 from conformance.engine.job import Job, Limits, Outcome, Report, Started
-from conformance.engine.lane import Hooks
-from conformance.engine.plan import WorkerPlan, plan_workers
-from conformance.engine.pool import Pool
+from conformance.engine.pool import Hooks, Pool
+from conformance.engine.worker_plan import WorkerPlan, plan_workers
 
 FAKES = Path(__file__).parent.parent / "fakes"
 PATIENT = Limits(start=20, first=20, call=20, close=5)

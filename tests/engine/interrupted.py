@@ -10,9 +10,8 @@ from conformance.bridge import Call, Facts, Tensor
 from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.environments import our_own
 from conformance.engine.job import Job, Limits, Started
-from conformance.engine.lane import Hooks
-from conformance.engine.plan import WorkerPlan, plan_workers
-from conformance.engine.pool import Pool
+from conformance.engine.pool import Hooks, Pool
+from conformance.engine.worker_plan import WorkerPlan, plan_workers
 
 
 def jobs(plan: WorkerPlan, started: Started) -> Iterator[Job]:

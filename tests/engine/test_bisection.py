@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.engine.bisection import Border, State, bisect
+from conformance.engine.releases import FirstDifference, State, bisect
 
 
-def search(count: int, first: int, skipped: set[int]) -> tuple[Border, list[str]]:
+def search(count: int, first: int, skipped: set[int]) -> tuple[FirstDifference, list[str]]:
     """Releases 0 .. count - 1, of which `first` is the first that differs."""
     asked: list[str] = []
 
@@ -22,19 +22,19 @@ def search(count: int, first: int, skipped: set[int]) -> tuple[Border, list[str]
 
 
 def test_two_releases_need_no_trial() -> None:
-    assert search(2, 1, set()) == (Border("0", "1", ()), [])
+    assert search(2, 1, set()) == (FirstDifference("0", "1", ()), [])
 
 
 @pytest.mark.parametrize("first", range(1, 11))
 def test_every_border_of_eleven_releases_is_found_in_four_trials(first: int) -> None:
     found, asked = search(11, first, set())
-    assert found == Border(str(first - 1), str(first), ())
+    assert found == FirstDifference(str(first - 1), str(first), ())
     assert len(asked) <= 4
 
 
 def test_what_cannot_be_judged_at_the_border_is_told() -> None:
-    assert search(7, 4, {3, 4})[0] == Border("2", "5", ("3", "4"))
-    assert search(7, 4, {1, 2, 3, 4, 5})[0] == Border("0", "6", ("1", "2", "3", "4", "5"))
+    assert search(7, 4, {3, 4})[0] == FirstDifference("2", "5", ("3", "4"))
+    assert search(7, 4, {1, 2, 3, 4, 5})[0] == FirstDifference("0", "6", ("1", "2", "3", "4", "5"))
 
 
 @given(st.data())

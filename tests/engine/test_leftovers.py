@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from conformance.engine import leftovers
+from conformance.engine import process
 
 CHILD = """
 import ctypes, os, subprocess, sys, time
@@ -19,28 +19,28 @@ time.sleep(300)
 
 def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
     worker = subprocess.Popen(
-        [sys.executable, "-c", CHILD], env={**os.environ, leftovers.MARK: "a mark"}, stdout=subprocess.PIPE
+        [sys.executable, "-c", CHILD], env={**os.environ, process.MARK: "a mark"}, stdout=subprocess.PIPE
     )
     assert worker.stdout is not None
     assert worker.stdout.readline() == b"ready\n"
     try:
         time.sleep(0.2)
-        below, marked = leftovers.below(worker.pid), leftovers.marked("a mark")
+        below, marked = process.below(worker.pid), process.marked("a mark")
         assert len(below) == 2
         assert set(marked) - {worker.pid} < set(below), "the one whose environment was wiped bears no mark"
-        leftovers.end({pid: born + 1 for pid, born in below.items()})
+        process.end({pid: born + 1 for pid, born in below.items()})
         assert all(lives(pid) for pid in below), "another process with the same id"
-        leftovers.end(below)
+        process.end(below)
         deadline = time.monotonic() + 5
         while any(lives(pid) for pid in below) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not any(lives(pid) for pid in below)
-        leftovers.end(below)
+        process.end(below)
     finally:
         worker.kill()
         worker.wait()
         worker.stdout.close()
-    assert leftovers.marked("a mark") == leftovers.below(worker.pid) == {}
+    assert process.marked("a mark") == process.below(worker.pid) == {}
 
 
 def lives(pid: int) -> bool:

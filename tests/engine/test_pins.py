@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.pins import (
+from conformance.engine.package_pins import (
     Locked,
     PinError,
     Sides,

@@ -8,8 +8,8 @@ import pytest
 from conformance.engine.adapters import read_adapter, subjects_of
 from conformance.engine.environments import Environment, our_own
 from conformance.engine.job import Job
-from conformance.engine.lane import Backlog
-from conformance.engine.plan import LIMITS_OF_THREADS, WorkerPlan, environ, plan_workers
+from conformance.engine.pool import Backlog
+from conformance.engine.worker_plan import LIMITS_OF_THREADS, WorkerPlan, environ, plan_workers
 
 ADAPTER = """
 NAME = "fake.one"

@@ -12,10 +12,9 @@ import pytest
 
 from conformance.bridge import Call
 from conformance.engine.job import Job, Limits, Outcome
-from conformance.engine.lane import Hooks
-from conformance.engine.plan import WorkerPlan
-from conformance.engine.pool import Pool
+from conformance.engine.pool import Hooks, Pool
 from conformance.engine.process import STDERR_TAIL
+from conformance.engine.worker_plan import WorkerPlan
 
 FAKES = Path(__file__).parents[1] / "fakes"
 BROKEN = "what is installed there is broken or does not fit together"

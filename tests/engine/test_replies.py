@@ -9,9 +9,8 @@ import pytest
 
 from conformance.bridge import Call, Declaration, Deviation, Profile, Tensor
 from conformance.bridge.messages import Answer
-from conformance.engine.evidence import odd_evidence
 from conformance.engine.job import Job
-from conformance.engine.replies import odd_answer, odd_hello
+from conformance.engine.replies import answer_fault, evidence_fault, hello_fault
 
 OUTPUT = Tensor.of(np.zeros(3, np.float32))
 DECLARED = Declaration(Profile.uniform("float32"), (Deviation("scale", "none", "https://example.org"),), "a page")
@@ -26,9 +25,9 @@ def job(call_of: Callable[..., Call]) -> Job:
 
 
 def test_honest_answers_are_believed(job: Job) -> None:
-    assert odd_answer(GOOD, job) == ""
-    assert odd_answer(Answer(1, "unsupported", reason="no"), job) == ""
-    assert odd_answer(Answer(1, "error", error=ERROR), job) == ""
+    assert answer_fault(GOOD, job) == ""
+    assert answer_fault(Answer(1, "unsupported", reason="no"), job) == ""
+    assert answer_fault(Answer(1, "error", error=ERROR), job) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,14 +57,14 @@ def test_honest_answers_are_believed(job: Job) -> None:
     ],
 )
 def test_what_is_odd_is_told(change: Mapping[str, Any], said: str, job: Job) -> None:
-    assert said in odd_answer(replace(GOOD, **change), job)
+    assert said in answer_fault(replace(GOOD, **change), job)
 
 
 def test_how_deep_a_value_may_be_nested(job: Job) -> None:
     value: Any = 1
     for _ in range(40):
         value = [value]
-    assert odd_answer(replace(GOOD, evidence={"x": value}), job) == "sent a value that is nested deeper than 16"
+    assert answer_fault(replace(GOOD, evidence={"x": value}), job) == "sent a value that is nested deeper than 16"
 
 
 HELLO: dict[str, Any] = {
@@ -91,10 +90,10 @@ HELLO: dict[str, Any] = {
     ],
 )
 def test_a_greeting_is_held_against_its_form(change: dict[str, Any], said: str) -> None:
-    assert odd_hello(HELLO | change).startswith(said)
-    assert bool(odd_hello(HELLO | change)) == bool(said)
+    assert hello_fault(HELLO | change).startswith(said)
+    assert bool(hello_fault(HELLO | change)) == bool(said)
 
 
 def test_what_frameworks_say_of_themselves_is_not_odd() -> None:
-    assert not odd_evidence({"libraries": {"torch": "AVX2"}, "environment": {"XLA_FLAGS": None}, "threads": "1"})
-    assert not odd_evidence({"ran_on": ["cpu"], "nodes": {"CPUExecutionProvider": {"Softmax": 1}}, "kernel": [1, {}]})
+    assert not evidence_fault({"libraries": {"torch": "AVX2"}, "environment": {"XLA_FLAGS": None}, "threads": "1"})
+    assert not evidence_fault({"ran_on": ["cpu"], "nodes": {"CPUExecutionProvider": {"Softmax": 1}}, "kernel": [1, {}]})

@@ -17,8 +17,8 @@ from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.environments import our_own
 from conformance.engine.job import Job, Outcome
-from conformance.engine.plan import WorkerPlan, plan_workers
 from conformance.engine.reply_cache import ReplyCache
+from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 

@@ -9,9 +9,9 @@ import pytest
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import EXPECTED, TOLERANCE, VARIANCE, compared
 from conformance.bridge.tensor import Tensor
-from conformance.judge.compare import RMS_LIMIT, compare, counted_variance
-from conformance.judge.expectation import Expectation, expect
 from conformance.spec.problem import Array, Problem
+from conformance.verdicts.compare import RMS_LIMIT, compare, counted_variance
+from conformance.verdicts.expectation import Expectation, expect
 
 HEADS, QUERIES, KEYS, DIM, WIDTH = 3, 5, 7, 2, 11
 AT = (0, 1, 2, 3)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.evaluate import evaluate
 from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.cells import call_digest, make_call
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.engine.slots import Slot, parse_slots
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 ADAPTERS = Path(__file__).parents[2] / "adapters"
 B, H, Q, K, D = 2, 3, 5, 7, 11
@@ -85,32 +85,32 @@ def slots(name: str) -> dict[str, Slot]:
     return parse_slots(ALL[name])
 
 
-def padding() -> Group:
+def padding() -> MaskOperand:
     values = np.arange(K)[None, :] < np.array([7, 4])[:, None]
-    return Group("", ("key_padding",), "bool", values[:, None, None, :])
+    return MaskOperand("", ("key_padding",), "bool", values[:, None, None, :])
 
 
-def attention(shape: tuple[int, ...] = (1, 1, Q, K), element: str = "bool", *, verbatim: bool = False) -> Group:
+def attention(shape: tuple[int, ...] = (1, 1, Q, K), element: str = "bool", *, verbatim: bool = False) -> MaskOperand:
     allowed = np.random.default_rng(3).random(shape) < 0.6
     values = np.where(allowed, 0.0, -np.inf) if element == "float" else allowed
-    return Group("", ("attention",), element, values, verbatim=verbatim)
+    return MaskOperand("", ("attention",), element, values, verbatim=verbatim)
 
 
-def causal(offset: int = 0) -> Group:
+def causal(offset: int = 0) -> MaskOperand:
     values = np.arange(K)[None, :] <= np.arange(Q)[:, None] + offset
-    return Group("", ("causal",), "bool", values[None, None], offset=offset)
+    return MaskOperand("", ("causal",), "bool", values[None, None], offset=offset)
 
 
-def window() -> Group:
+def window() -> MaskOperand:
     gap = np.arange(K)[None, :] - np.arange(Q)[:, None]
-    return Group("", ("window",), "bool", ((gap >= -2) & (gap <= 1))[None, None], window=(2, 1))
+    return MaskOperand("", ("window",), "bool", ((gap >= -2) & (gap <= 1))[None, None], window=(2, 1))
 
 
-def additive() -> Group:
-    return Group("", ("additive",), "float", np.arange(Q * K).reshape(1, 1, Q, K) / 16.0)
+def additive() -> MaskOperand:
+    return MaskOperand("", ("additive",), "float", np.arange(Q * K).reshape(1, 1, Q, K) / 16.0)
 
 
-def problem(*groups: Group, operator: str = "sdpa") -> Problem:
+def problem(*groups: MaskOperand, operator: str = "sdpa") -> Problem:
     rng = np.random.default_rng(0)
     shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
     query, key, value = (np.round(rng.normal(size=shape) * 64) / 64 for shape in shapes)
@@ -225,7 +225,7 @@ def test_a_verbatim_mask_is_never_folded() -> None:
 
 def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
     values = np.where(padding().values, 0.0, -np.inf)
-    group = Group("", ("key_padding",), "float", values)
+    group = MaskOperand("", ("key_padding",), "float", values)
     torch = route(problem(group), slots("torch.mha"))
     assert torch.masks[0].element == "float"
     keras = route(problem(group), slots("keras"))
@@ -236,12 +236,12 @@ def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
 def test_zero_and_minus_infinity_are_handed_over_as_booleans_where_floats_are_cast_to_bool() -> None:
     flax = parse_slots({"mask": {"role": "mask", "axes": [["b", "h", "q", "k"]], "bool": "attend", "float": "attend"}})
     hidden = np.where(np.arange(K) < 2, -np.inf, 0.0) * np.ones((B, H, Q, 1))
-    routed = route(problem(Group("mask", ("additive",), "float", hidden)), flax)
+    routed = route(problem(MaskOperand("mask", ("additive",), "float", hidden)), flax)
     np.testing.assert_array_equal(bits(routed, "mask"), hidden == 0.0)
 
 
 def test_integers_are_handed_over_as_int32() -> None:
-    group = Group("", ("attention",), "int", attention().values)
+    group = MaskOperand("", ("attention",), "int", attention().values)
     routed = route(problem(group), slots("keras"))
     assert bits(routed, "attention_mask").dtype == np.int32
 
@@ -269,11 +269,11 @@ def test_the_record_says_which_route_each_mask_took() -> None:
     ]
 
 
-def past_both() -> Group:
+def past_both() -> MaskOperand:
     """The first 3 queries and 7 keys of one item, the first 5 and 2 of the other."""
     rows = np.arange(Q)[None, :] < np.array([3, 5])[:, None]
     keys = np.arange(K)[None, :] < np.array([7, 2])[:, None]
-    return Group("", ("attention",), "bool", (rows[:, :, None] & keys[:, None, :])[:, None])
+    return MaskOperand("", ("attention",), "bool", (rows[:, :, None] & keys[:, None, :])[:, None])
 
 
 def test_padding_at_the_end_goes_where_lengths_are_taken() -> None:
@@ -353,7 +353,7 @@ def test_lengths_that_cut_nothing_are_not_handed_over() -> None:
         (rows, "query_seq_lengths"),
         (past_both().values.any(axis=2, keepdims=True), "key_value_seq_lengths"),
     ):
-        whole = Group("", ("attention",), "bool", np.broadcast_to(alone, (B, 1, Q, K)))
+        whole = MaskOperand("", ("attention",), "bool", np.broadcast_to(alone, (B, 1, Q, K)))
         assert set(route(problem(whole), slots("lengths")).arguments) == {name}
 
 
@@ -368,7 +368,7 @@ def test_an_item_that_attends_nowhere_has_no_lengths_at_all() -> None:
 
 
 def test_a_second_padding_mask_goes_beside_the_lengths() -> None:
-    shorter = Group("", ("key_padding",), "bool", np.arange(K)[None, None, None, :] < np.full((B, 1, 1, 1), 6))
+    shorter = MaskOperand("", ("key_padding",), "bool", np.arange(K)[None, None, None, :] < np.full((B, 1, 1, 1), 6))
     routed = route(problem(padding(), shorter), slots("lengths"))
     assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
     assert bits(routed, "mask")[:, 0, 0].sum(axis=-1).tolist() == [6, 6]
@@ -377,15 +377,15 @@ def test_a_second_padding_mask_goes_beside_the_lengths() -> None:
 @pytest.mark.parametrize(
     "group",
     [
-        Group("", ("key_padding",), "bool", padding().values[..., ::-1]),
-        Group("", ("key_padding",), "bool", padding().values, verbatim=True),
-        Group("", ("attention",), "bool", past_both().values[:, :, ::-1]),
-        Group("", ("attention",), "bool", np.broadcast_to(past_both().values, (B, H, Q, K))),
-        Group("", ("attention",), "bool", past_both().values | np.eye(Q, K, dtype=bool)),
+        MaskOperand("", ("key_padding",), "bool", padding().values[..., ::-1]),
+        MaskOperand("", ("key_padding",), "bool", padding().values, verbatim=True),
+        MaskOperand("", ("attention",), "bool", past_both().values[:, :, ::-1]),
+        MaskOperand("", ("attention",), "bool", np.broadcast_to(past_both().values, (B, H, Q, K))),
+        MaskOperand("", ("attention",), "bool", past_both().values | np.eye(Q, K, dtype=bool)),
     ],
     ids=["leading", "verbatim", "leading queries", "over heads", "no product"],
 )
-def test_what_is_no_prefix_is_written_out_beside_lengths(group: Group) -> None:
+def test_what_is_no_prefix_is_written_out_beside_lengths(group: MaskOperand) -> None:
     routed = route(problem(group), slots("lengths"))
     assert set(routed.arguments) == {"mask"}
     assert np.array_equal(
@@ -393,9 +393,9 @@ def test_what_is_no_prefix_is_written_out_beside_lengths(group: Group) -> None:
     )
 
 
-def float_padding() -> Group:
+def float_padding() -> MaskOperand:
     """`padding` as zeros and minus infinity."""
-    return Group("", ("key_padding",), "float", np.where(padding().values, 0.0, -np.inf))
+    return MaskOperand("", ("key_padding",), "float", np.where(padding().values, 0.0, -np.inf))
 
 
 def test_padding_in_floats_is_handed_over_as_lengths() -> None:
@@ -462,6 +462,7 @@ def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_st
         assert set(route(problem(*groups), both).arguments) == {"bias"}
 
 
+# As ONNX Attention since opset 24.
 NONPAD: dict[str, dict[str, Any]] = {
     "attn_mask": {
         "role": "mask",
@@ -474,13 +475,12 @@ NONPAD: dict[str, dict[str, Any]] = {
     "nonpad_kv_seqlen": {"role": "lengths", "takes": ["key_padding"], "axes": [["b", "k"]], "without": ["past"]},
     "is_causal": {"role": "causal", "alignment": "past", "moved_by": ["nonpad_kv_seqlen"]},
 }
-"""As ONNX Attention since opset 24."""
 
 
-def moved() -> Group:
+def moved() -> MaskOperand:
     """A causal mask that moves with the lengths of `padding`."""
     place = np.arange(Q)[:, None] + np.array([7, 4])[:, None, None] - Q
-    return Group("", ("causal",), "bool", (np.arange(K) <= place)[:, None], moved=(None, 0))
+    return MaskOperand("", ("causal",), "bool", (np.arange(K) <= place)[:, None], moved=(None, 0))
 
 
 def test_a_diagonal_that_lengths_move_is_a_flag_beside_them_and_a_mask_elsewhere() -> None:
@@ -520,7 +520,7 @@ def test_a_mask_leaves_out_keys_that_it_masks_where_that_is_documented() -> None
     ],
 )
 def test_what_is_asked_as_it_stands_is_never_folded(
-    native: tuple[str, ...], groups: tuple[Group, ...], lacking: str
+    native: tuple[str, ...], groups: tuple[MaskOperand, ...], lacking: str
 ) -> None:
     asked = problem(*groups).but(native=native)
     only_mask = {"attn_mask": NONPAD["attn_mask"]}

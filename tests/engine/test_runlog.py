@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from conformance.disk import identity
 from conformance.engine.runlog import OWNER, RunLog, RunLogError, read_log
-from conformance.spec.harmless import harmless
+from conformance.spec.texts import harmless
 
 HEADER = {"type": "header", "run": "r"}
 CELL = {"type": "cell", "case": "c", "subject": "s", "verdict": "pass"}

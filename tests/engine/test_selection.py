@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.adapters import Adapter, Subject, read_adapter, subjects_of
-from conformance.engine.selection import SelectionError, adapter_file, select
+from conformance.engine.adapters import (
+    Adapter,
+    SelectionError,
+    Subject,
+    adapter_file,
+    read_adapter,
+    select,
+    subjects_of,
+)
 
 FACTS = """
 NAME = "{name}"

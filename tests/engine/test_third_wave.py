@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.engine.second_look import MORE, Closeness, Question, SecondLook
-from conformance.judge.repetition import IN_A_ROW
+from conformance.verdicts.repetition import IN_A_ROW
 
 
 def held(size: int, unsteady: str, **more: Any) -> Any:

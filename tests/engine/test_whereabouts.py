@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.whereabouts import misplaced
+from conformance.engine.judging import misplaced
 
 from ..running import cells, conformance
 

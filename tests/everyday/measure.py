@@ -19,18 +19,18 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.engine.watch import Watch
-from conformance.judge.bits import of_change
-from conformance.own.checking import Request, check
-from conformance.own.target import parse_target
+from conformance.checking.function_check import Request, check
+from conformance.checking.target import parse_target
+from conformance.diagnosis.cost import of_change
+from conformance.engine.job import RunListener
 from tests.mutation.scoring import Named, Option, Said, said_of
 
 from .mistakes import MISTAKES, Mistake
 from .writing import ARGUMENTS, written
 
 SEED = 16
+# An argument that means nothing without another one.
 REQUIRED = {"causal_alignment": "is_causal", "average_weights": "need_weights"}
-"""An argument that means nothing without another one."""
 
 OUTCOMES = ("right", "tie", "more", "wrong", "unexplained", "survived")
 
@@ -92,7 +92,7 @@ def tried(trial: Trial) -> Outcome:
         request = Request(parse_target(f"{file}:attention"), declare=trial.mistake.declare)
         started = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            done = check(request, folder / "run", Watch())
+            done = check(request, folder / "run", RunListener())
         seconds = time.perf_counter() - started
         said = said_of(done.run)
         text = "; ".join([*map(_text, said.named), *(f"({kind})" for kind in said.others)])

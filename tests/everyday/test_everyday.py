@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.judge.conditions import Condition, always
+from conformance.diagnosis.conditions import Condition, always
 from tests.mutation.scoring import Named, Option, Said
 
 from .measure import Trial, outcome_of, trials, tried
@@ -11,6 +11,7 @@ from .writing import ARGUMENTS, written
 
 IGNORED = next(each for each in MISTAKES if each.name == "causal ignored")
 
+# Those that were told as something exotic before numbers were read off replies, each in one signature.
 SAMPLE = (
     ("causal ignored", ("is_causal", "causal_alignment")),
     ("causal only when square", ("is_causal", "causal_alignment", "key_padding_mask")),
@@ -21,7 +22,6 @@ SAMPLE = (
     ("scale off by 1e-4", ("need_weights",)),
     ("finite part of the bias dropped", ("bias", "is_causal")),
 )
-"""Those that were told as something exotic before numbers were read off replies, each in one signature."""
 
 
 def option(key: str, when: Condition | None = None) -> Option:

@@ -7,6 +7,7 @@ argument; a mistake replaces parts by others.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+# Keyword arguments that a function may have beside its mask, in the order in which they are written.
 ARGUMENTS = (
     "is_causal",
     "causal_alignment",
@@ -19,15 +20,14 @@ ARGUMENTS = (
     "average_weights",
     "softcap",
 )
-"""Keyword arguments that a function may have beside its mask, in the order in which they are written."""
 
+# The defaults that are not None.
 DEFAULTS = {
     "is_causal": "False",
     "causal_alignment": '"top_left"',
     "need_weights": "False",
     "average_weights": "False",
 }
-"""The defaults that are not None."""
 
 SPLIT = """\
 batch, length, _ = query.shape
@@ -43,6 +43,7 @@ MERGE = """\
 output = output.swapaxes(1, 2).reshape(batch, length, -1)
 output = output @ params["wo"] + (0 if params["bo"] is None else params["bo"])"""
 
+# Part -> the argument without which it is left out ("" where none is needed), and its lines.
 PARTS: Mapping[str, tuple[str, str]] = {
     "sizes": ("", "length, keys, dim = query.shape[2], key.shape[2], query.shape[3]"),
     "repeat": (
@@ -85,15 +86,14 @@ if window is not None:
     "divide": ("", "weights = weights / np.where(total == 0, 1, total)"),
     "output": ("", "output = weights @ value"),
 }
-"""Part -> the argument without which it is left out ("" where none is needed), and its lines."""
 
+# By whether weights and their mean may be asked for.
 RETURNED = {
     (False, False): "return output",
     (True, False): "return (output, weights) if need_weights else output",
     (True, True): "average = weights.mean(axis=1) if average_weights else weights\n"
     "return (output, average) if need_weights else output",
 }
-"""By whether weights and their mean may be asked for."""
 
 
 def written(operator: str, arguments: Sequence[str], replaced: Mapping[str, str]) -> str:

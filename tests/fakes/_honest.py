@@ -9,8 +9,8 @@ import numpy as np
 
 from conformance.bridge import Call, Declaration, Facts, Profile
 
+# Fakes are honest but for calls with this many sequences.
 LIES_AT_BATCH = 13
-"""Fakes are honest but for calls with this many sequences."""
 
 
 def lies(facts: Facts) -> bool:

@@ -15,9 +15,9 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, fra
 
 # The worker has the bridge alone; this fake also wants the oracle, from the checkout that it lies in.
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
-from conformance.judge.conditions import Condition  # noqa: E402
-from conformance.oracle.evaluate import evaluate  # noqa: E402
-from conformance.spec.problem import Group, Problem  # noqa: E402
+from conformance.deviations.evaluate import evaluate  # noqa: E402
+from conformance.diagnosis.conditions import Condition  # noqa: E402
+from conformance.spec.problem import MaskOperand, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
 
 NAME = "fake.varied"
@@ -68,6 +68,7 @@ LIES = {
     "averaged_weights": {"returned_weights": "averaged"},
     "result_in_float64": {"result_dtype": "float64"},
 }
+# Lies that are told under a condition only, or two at once.
 CONDITIONAL = {
     "ignored_padding_unless_square": (
         {"use[key_padding_mask]": "ignored"},
@@ -79,7 +80,6 @@ CONDITIONAL = {
     "softmax_over_queries_past_16_keys": ({"softmax_axis": "queries"}, Condition(sizes_above={"seq_len_k": 16})),
     "missing_scale_and_reversed_values": ({"scale": "none", "value_path": "reversed"}, Condition()),
 }
-"""Lies that are told under a condition only, or two at once."""
 
 VARIANTS: dict[str, dict[str, str]] = {
     "honest": {},
@@ -114,18 +114,18 @@ def declare(facts: Facts) -> Declaration:
     return Declaration(Profile.ordinary(facts.dtype), dialect, "the oracle, rounded once")
 
 
-def groups(call: Call) -> tuple[Group, ...]:
+def groups(call: Call) -> tuple[MaskOperand, ...]:
     found = []
     batch, _, length_q, length_k = (call.facts.sizes[n] for n in ("batch", "num_heads", "seq_len_q", "seq_len_k"))
     for mask in call.facts.masks:
         argument = call.arguments[mask.slot]
         if mask.element == "flag":
             values = np.arange(length_k)[None, :] <= np.arange(length_q)[:, None]
-            found.append(Group(mask.slot, mask.kinds, "flag", values[None, None], offset=0))
+            found.append(MaskOperand(mask.slot, mask.kinds, "flag", values[None, None], offset=0))
             continue
         values = argument.float64() if mask.element == "float" else argument.bits
         shape = (batch, 1, 1, length_k) if mask.slot == "key_padding_mask" else values.shape
-        found.append(Group(mask.slot, mask.kinds, mask.element, values.reshape(shape), verbatim=mask.verbatim))
+        found.append(MaskOperand(mask.slot, mask.kinds, mask.element, values.reshape(shape), verbatim=mask.verbatim))
     return tuple(found)
 
 

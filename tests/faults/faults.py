@@ -30,14 +30,14 @@ VARIED = ROOT / "tests" / "fakes" / "varied.py"
 LIAR = ROOT / "tests" / "fakes" / "liar.py"
 KILLED = str(Path(__file__).with_name("killed.py"))
 FILES = ("run.jsonl", "verdict.json", "index.html", "junit.xml", "summary.md")
+# Two subjects that conform and one that does not, so that there are tensors, a second look and a diagnosis.
 ASKED = ("-a", "numpy.*", "-a", f"{VARIED}[inverted_mask]", "-k", "masks/attention_2d/*", "-k", "shapes/cross_*")
-"""Two subjects that conform and one that does not, so that there are tensors, a second look and a diagnosis."""
 
+# Seconds for one run.
 PATIENCE = 180
-"""Seconds for one run."""
 
+# Seconds within which workers end after their coordinator.
 GONE = 5.0
-"""Seconds within which workers end after their coordinator."""
 
 RECORDS = ("header", "footer")
 COLUMNS = (34, 6, 6)
@@ -248,8 +248,8 @@ def used(process: int) -> float:
 # ---- trials ------------------------------------------------------------------------------------------------------
 
 
+# Kills a run at a moment, 0 to 1, and resumes it: how far it was, and what is wrong; None where it ended before.
 Kill = Callable[[Place, Whole, float], tuple[str, list[str]] | None]
-"""Kills a run at a moment, 0 to 1, and resumes it: how far it was, and what is wrong; None where it ended before."""
 
 
 def kill(since: str) -> Kill:

@@ -35,18 +35,18 @@ from tests.fuzz.readers import READERS, USAGE, Reader, Shelf
 
 COUNT = 100_000
 SEED = 19
+# CPU time that one input may take: the machine may be busy with other things.
 SECONDS = 2.0
-"""CPU time that one input may take: the machine may be busy with other things."""
 
+# By which one input may raise the most memory that the process ever had.
 MEGABYTES = 300
-"""By which one input may raise the most memory that the process ever had."""
 
+# CPU seconds after which an input is given up.
 HANG = 20.0
-"""CPU seconds after which an input is given up."""
 
 INTERNAL = 3
+# One input in so many is made up.
 MADE_UP = 10
-"""One input in so many is made up."""
 
 
 @dataclass(frozen=True)

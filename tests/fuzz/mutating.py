@@ -13,6 +13,7 @@ Rng = random.Random
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
+# Bytes that are put anywhere.
 TOKENS = (
     *(
         b"\0",
@@ -52,8 +53,8 @@ TOKENS = (
         b"matrix: {a.b: [1]}",
     ),
 )
-"""Bytes that are put anywhere."""
 
+# What is put in the place of a value.
 VALUES: tuple[Any, ...] = (
     *(
         None,
@@ -105,8 +106,8 @@ VALUES: tuple[Any, ...] = (
         {"": {}},
     ),
 )
-"""What is put in the place of a value."""
 
+# What a key is renamed to.
 KEYS = (
     "",
     "a",
@@ -122,7 +123,6 @@ KEYS = (
     "0",
     "null",
 )
-"""What a key is renamed to."""
 
 
 def mutated(rng: Rng, corpus: Sequence[bytes], kind: str) -> bytes:
@@ -207,6 +207,7 @@ def _raw(rng: Rng, content: bytes, changes: int) -> bytes:
     return content
 
 
+# How what stands in a file of each format is changed.
 STRUCTURED: dict[str, Callable[[Rng, bytes, int], bytes]] = {
     "yaml": _yaml,
     "json": _json,
@@ -214,7 +215,6 @@ STRUCTURED: dict[str, Callable[[Rng, bytes, int], bytes]] = {
     "toml": _toml,
     "raw": _raw,
 }
-"""How what stands in a file of each format is changed."""
 
 
 def changed(rng: Rng, data: Any, changes: int) -> Any:

@@ -16,7 +16,7 @@ import yaml
 
 from conformance import places
 from conformance.cli import main as conformance
-from conformance.cli.project import declared_environments
+from conformance.cli.project_settings import declared_environments
 from conformance.engine.environments import interpreter
 from conformance.gate.known_file import PACKAGED
 from conformance.gate.known_file import read_known as read_known_files
@@ -27,8 +27,8 @@ from tests.fuzz.mutating import LOADER, dumped
 
 TESTS = Path(__file__).parents[1]
 GOOD, USAGE = 0, 4
+# Elements of a case whose arrays are made, too.
 FEW = 1 << 16
-"""Elements of a case whose arrays are made, too."""
 
 PYPROJECTS = (
     b'[project]\nname = "x"\n\n[tool.conformance.environments]\nold = "old/bin/python"\nnew = "~/new"\n',

@@ -2,17 +2,17 @@
 
 from typing import Any
 
-from conformance.gate.side import Circumstances, Observed, Side
+from conformance.gate.observations import Circumstances, ComparedRun, Observed
 
 MACHINE = {"platform": "Linux-x86_64", "cpu_features": "avx2 fma", "device": "cpu", "threads": 1}
 SUBJECT = "onnxruntime.sdpa"
 
 
-def side(name: str, cells: dict[str, Observed], version: str = "1.23.2", **more: Any) -> Side:
+def side(name: str, cells: dict[str, Observed], version: str = "1.23.2", **more: Any) -> ComparedRun:
     """One subject and its cells by case."""
     about = Circumstances({"onnxruntime": version, "numpy": "2.4.6"}, more.pop("machine", MACHINE), "sha256:a")
     given: dict[str, Any] = {"cases": dict.fromkeys(cells, ""), "asked": {SUBJECT: about}, **more}
-    return Side(name=name, cells={(case, SUBJECT): observed for case, observed in cells.items()}, **given)
+    return ComparedRun(name=name, cells={(case, SUBJECT): observed for case, observed in cells.items()}, **given)
 
 
 def nan_row(**more: Any) -> Observed:

@@ -9,8 +9,8 @@ import pytest
 
 from conformance.gate.change import change_of
 from conformance.gate.comparison import Comparison, compare
-from conformance.gate.decide import CONFORMS, INCOMPLETE, NOTHING, REJECTED
-from conformance.gate.side import Observed
+from conformance.gate.decision import CONFORMS, INCOMPLETE, NOTHING, REJECTED
+from conformance.gate.observations import Observed
 
 from .sides import MACHINE, SUBJECT, mean_row, nan_row, side
 

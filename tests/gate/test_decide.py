@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from conformance.gate.decide import decide
-from conformance.judge.verdict import GRAVITY, GREEN, is_green
+from conformance.gate.decision import decide
+from conformance.verdicts.verdict import GRAVITY, GREEN, is_green
 
 
 def cell(verdict: str, **fields: Any) -> dict[str, Any]:

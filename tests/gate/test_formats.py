@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from conformance.bridge.values import plain
-from conformance.gate.baseline import updated
-from conformance.gate.baseline_file import read_baseline, write_baseline
+from conformance.bridge.strict_json import plain_data
+from conformance.gate.baseline import read_baseline, updated, write_baseline
 from conformance.gate.change import KINDS
 from conformance.gate.comparison import compare
-from conformance.gate.decide import decide
+from conformance.gate.decision import decide
 from conformance.gate.formats import FORMATS, ComparisonFile, VerdictFile, schema_text
-from conformance.gate.side import Observed
-from conformance.gate.verdict_file import write_verdict
+from conformance.gate.observations import Observed
+from conformance.gate.run_ending import write_verdict
 
 from .sides import SUBJECT, mean_row, nan_row, side
 
@@ -58,7 +57,7 @@ def test_comparison_json_is_as_its_schema_says() -> None:
     passing, gone = Observed("pass", budget=0.2), Observed("unsupported", text="no")
     before = {"a": passing, "b": nan_row(known="x"), "c": passing, "d": passing, "old": passing}
     now = {"a": error, "b": mean_row(budget=float("inf")), "c": declared, "d": gone, "new": passing}
-    record = plain(compare(side("base", before), side("candidate", now)).record())
+    record = plain_data(compare(side("base", before), side("candidate", now)).record())
     found = ComparisonFile.model_validate(json.loads(json.dumps(record)))
     kinds = ["regressed", "fails_otherwise", "dialect_changed", "support_lost", "added", "deleted"]
     assert list(found.counts) == kinds

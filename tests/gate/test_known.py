@@ -10,13 +10,13 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.judgement import judge
+from conformance.engine.environments import Machine
 from conformance.engine.judging import Judged
-from conformance.engine.machine import Machine
 from conformance.gate.known import Known
-from conformance.gate.known_entry import Entry
-from conformance.judge.cell import judge
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Group, Problem
+from conformance.gate.known_file import Entry
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
 B, H, Q, K, D = 2, 3, 5, 7, 11
@@ -31,7 +31,7 @@ def problem(*, dead: bool) -> Problem:
     allowed = np.ones((1, 1, Q, K), dtype=bool)
     allowed[0, 0, 1, 2:] = False
     allowed[0, 0, 2] = not dead
-    group = Group("attn_mask", ("attention",), "bool", allowed)
+    group = MaskOperand("attn_mask", ("attention",), "bool", allowed)
     return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=(group,))
 
 

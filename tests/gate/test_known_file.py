@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.gate.known_file import PACKAGED, read_known
-from conformance.spec.mistakes import MOST_MISTAKES, CaseFileErrors
+from conformance.spec.mistakes import MAX_MISTAKES, CaseFileErrors
 
 GOOD = """\
 format: 1
@@ -141,6 +141,6 @@ def test_of_very_many_mistakes_the_first_are_told_and_how_many_there_are(tmp_pat
     started = time.process_time()
     with pytest.raises(CaseFileErrors) as caught:
         read(tmp_path, many)
-    assert len(caught.value.mistakes) == MOST_MISTAKES + 1
+    assert len(caught.value.mistakes) == MAX_MISTAKES + 1
     assert caught.value.mistakes[-1].message == "only 100 mistakes are told, of 30000"
     assert time.process_time() - started < 10

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from conformance.gate.known_entry import KnownFile
-from conformance.gate.known_update import additions, appended, propose
-from conformance.gate.narrowing import narrowing
-from conformance.spec import syntax
+from conformance.gate.known_file import KnownFile
+from conformance.gate.known_update import additions, appended, narrowing, propose
+from conformance.spec import yaml_syntax
 
 LIST = """\
 format: 1
@@ -54,7 +53,7 @@ def run(*cells: dict[str, Any], dead: tuple[int, ...] = (), rejected: tuple[list
 def edited(*cells: dict[str, Any], **more: Any) -> tuple[list[str], tuple[str, ...]]:
     """The lines that an edit takes out, marked -, and those that it puts in, marked +."""
     found = propose(LIST, "known.yaml", LINES, run(*cells, **more))
-    KnownFile.model_validate(syntax.read(found.text, "known.yaml").data)
+    KnownFile.model_validate(yaml_syntax.read(found.text, "known.yaml").data)
     before, after = LIST.splitlines(), found.text.splitlines()
     changed = [f"-{row}" for row in before if row not in after] + [f"+{row}" for row in after if row not in before]
     return changed, found.remarks
@@ -129,7 +128,7 @@ def test_a_condition_that_is_there_gets_what_is_new(when: str, others: list[str]
     )
     text = LIST.replace("when: {dead_row: true}", f"when: {when}")
     found = propose(text, "known.yaml", LINES, run(*cells))
-    KnownFile.model_validate(syntax.read(found.text, "known.yaml").data)
+    KnownFile.model_validate(yaml_syntax.read(found.text, "known.yaml").data)
     assert f"    when: {narrowed}\n" in found.text
 
 
@@ -196,9 +195,9 @@ def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None
         '    link: ""\n'
     )
     with pytest.raises(ValueError, match="reason"):
-        KnownFile.model_validate(syntax.read(LIST + text, "known.yaml").data)
+        KnownFile.model_validate(yaml_syntax.read(LIST + text, "known.yaml").data)
     filled = (LIST + text).replace('reason: ""', "reason: It ignores masks.").replace('""', "https://example.org/4")
-    assert len(KnownFile.model_validate(syntax.read(filled, "known.yaml").data).deviations) == 4
+    assert len(KnownFile.model_validate(yaml_syntax.read(filled, "known.yaml").data).deviations) == 4
 
 
 def test_an_empty_list_takes_entries() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.engine.records import Cell
-from conformance.engine.run import load_run
-from conformance.gate.side import AmbiguousRunError, Side, observed, side_of
+from conformance.engine.run_folder import load_run
+from conformance.gate.observations import AmbiguousRunError, ComparedRun, observed, side_of
 
 ASKED = {"suite": "a", "operator": "sdpa", "dtype": "float32"}
 HEADER = {
@@ -47,7 +47,7 @@ def read(record: dict[str, Any]) -> Any:
     return observed(cell, Path("run"), "sha256:j")
 
 
-def side(folder: Path, records: tuple[dict[str, Any], ...], *, plain: bool = True) -> Side:
+def side(folder: Path, records: tuple[dict[str, Any], ...], *, plain: bool = True) -> ComparedRun:
     folder.mkdir()
     lines = (json.dumps({"schema": 1, **record}) + "\n" for record in records)
     (folder / "run.jsonl").write_text("".join(lines), encoding="utf-8")

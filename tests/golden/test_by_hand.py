@@ -7,9 +7,9 @@ import pytest
 
 from conformance.deviations.catalogue import TABLE, compose, find
 from conformance.deviations.edges import causal
-from conformance.deviations.masks import slot_deviations
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.deviations.mask_arguments import slot_deviations
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 LOG3 = float(np.log(3.0))
 
@@ -22,13 +22,13 @@ def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
     return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
 
 
-def two_keys(*groups: Group, **fields: Any) -> Problem:
+def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
     """One head, two queries, keys of logits 0 and ln 3 for the first query, and ln 3 and 0 for the second."""
     return sdpa([[[1, 0], [0, 1]]], [[[0, LOG3], [LOG3, 0]]], [[[4.0], [8.0]]], groups=groups, **fields)
 
 
-def allow(rows: list[list[int]], slot: str = "mask", **fields: Any) -> Group:
-    return Group(slot, ("attention",), "bool", np.asarray(rows, dtype=bool)[None, None], **fields)
+def allow(rows: list[list[int]], slot: str = "mask", **fields: Any) -> MaskOperand:
+    return MaskOperand(slot, ("attention",), "bool", np.asarray(rows, dtype=bool)[None, None], **fields)
 
 
 def output(problem: Problem, **dialect: str) -> list[float]:
@@ -70,18 +70,18 @@ def test_a_finite_fill_is_swallowed_in_float32_and_unmasked_in_float64() -> None
 
 
 def test_an_additive_mask_of_ln_nine_moves_the_weights_to_three_quarters() -> None:
-    added = Group("bias", ("additive",), "float", np.array([[2 * LOG3, 0.0], [0.0, 0.0]])[None, None])
+    added = MaskOperand("bias", ("additive",), "float", np.array([[2 * LOG3, 0.0], [0.0, 0.0]])[None, None])
     assert weights(two_keys(added))[0, 0] == pytest.approx([0.75, 0.25])
 
 
 def test_additive_minus_infinity_masks_and_a_row_of_it_is_zero() -> None:
-    added = Group("bias", ("additive",), "float", np.array([[-np.inf, -np.inf], [0.0, -np.inf]])[None, None])
+    added = MaskOperand("bias", ("additive",), "float", np.array([[-np.inf, -np.inf], [0.0, -np.inf]])[None, None])
     assert output(two_keys(added)) == pytest.approx([0.0, 4.0])
 
 
 def test_causal_is_top_left_and_the_flag_can_be_bottom_right() -> None:
     problem = sdpa(np.zeros((1, 2, 2)), np.zeros((1, 3, 2)), [[[3.0], [5.0], [13.0]]])
-    flag = Group("is_causal", ("causal",), "flag", causal(2, 3, 0), offset=0)
+    flag = MaskOperand("is_causal", ("causal",), "flag", causal(2, 3, 0), offset=0)
     assert output(problem.but(groups=(flag,))) == pytest.approx([3.0, 4.0])
     assert output(problem.but(groups=(flag,)), causal_alignment="bottom_right") == pytest.approx([4.0, 7.0])
     assert output(problem.but(groups=(flag,)), causal_alignment="strict") == pytest.approx([0.0, 3.0])
@@ -119,13 +119,13 @@ def test_inverted_polarity_by_argument() -> None:
 
 
 def test_float_masks_cast_to_bool_are_inverted() -> None:
-    group = Group("mask", ("attention",), "float", np.array([[0.0, -np.inf]])[None, None], verbatim=True)
+    group = MaskOperand("mask", ("attention",), "float", np.array([[0.0, -np.inf]])[None, None], verbatim=True)
     assert output(two_keys(group)) == pytest.approx([4.0, 4.0])
     assert output(two_keys(group), float_mask__mask="cast_to_bool") == pytest.approx([8.0, 8.0])
 
 
 def test_integer_masks_added_as_numbers_hardly_mask() -> None:
-    group = Group("mask", ("attention",), "int", np.array([[1, 0]])[None, None], verbatim=True)
+    group = MaskOperand("mask", ("attention",), "int", np.array([[1, 0]])[None, None], verbatim=True)
     expected = np.exp([1.0, LOG3]) / np.exp([1.0, LOG3]).sum() @ np.array([4.0, 8.0])
     assert output(two_keys(group), number_mask__mask="added")[0] == pytest.approx(expected)
 
@@ -154,7 +154,9 @@ def test_each_head_owns_a_run_of_columns() -> None:
 
 def test_a_fully_masked_row_of_mha_is_the_output_bias() -> None:
     params = {**mha().params, "bo": np.array([2.0, 3.0])}
-    masked = mha(params=params, groups=(Group("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool)),))
+    masked = mha(
+        params=params, groups=(MaskOperand("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool)),)
+    )
     assert evaluate(masked).reply["output"].values.ravel() == pytest.approx([2.0, 3.0])
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from conformance.deviations.catalogue import compose
 from conformance.deviations.edges import causal, window
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 LOG2, LOG3 = float(np.log(2.0)), float(np.log(3.0))
 EYE = np.eye(2)
+# (x, y) to (0, x); its transpose takes it to (y, 0).
 UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
-"""(x, y) to (0, x); its transpose takes it to (y, 0)."""
 
 
 def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
@@ -24,12 +24,12 @@ def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
     return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
 
 
-def two_keys(*groups: Group, **fields: Any) -> Problem:
+def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
     """Two queries; logits 0 and ln 3 for the first, ln 3 and 0 for the second; values 4 and 8: outputs 7 and 5."""
     return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], groups=groups, **fields)
 
 
-def even(value: Any, queries: int, *groups: Group, **fields: Any) -> Problem:
+def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Problem:
     """All logits are zero: the output is the mean of the values (batch, num_heads, seq_len, dim) that are attended."""
     values = np.asarray(value, dtype=np.float64)
     batch, heads, keys, _ = values.shape
@@ -49,14 +49,14 @@ def mha(**fields: Any) -> Problem:
     return Problem("mha", "float64", 2, 2, 1, 1, **settings)
 
 
-def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> Group:
+def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> MaskOperand:
     """A boolean mask, (q, k) or four axes."""
     array = np.asarray(values, dtype=bool)
-    return Group(slot, (kind,), "bool", array if array.ndim == 4 else array[None, None], **fields)
+    return MaskOperand(slot, (kind,), "bool", array if array.ndim == 4 else array[None, None], **fields)
 
 
-def added(values: Any) -> Group:
-    return Group("mask", ("additive",), "float", np.asarray(values, dtype=np.float64)[None, None])
+def added(values: Any) -> MaskOperand:
+    return MaskOperand("mask", ("additive",), "float", np.asarray(values, dtype=np.float64)[None, None])
 
 
 def values_of(problem: Problem, name: str, dialect: dict[str, str], score: str = "float64") -> Array:
@@ -83,7 +83,7 @@ def test_a_mask_is_ignored_when_weights_are_asked_for() -> None:
 def after_a_past(**flag: Any) -> Problem:
     """Two queries after two keys of the past; key n has the value 2 ** n."""
     group = {"slot": "flag", "kinds": ("causal",), "element": "flag"} | flag
-    return even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, Group(**group), past=2)
+    return even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, MaskOperand(**group), past=2)
 
 
 def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
@@ -98,7 +98,7 @@ def test_a_causal_flag_is_not_shifted_by_the_past() -> None:
 def test_a_causal_flag_is_not_moved_by_the_lengths() -> None:
     """Two queries at the end of the first three of four keys; key n has the value 2 ** n."""
     seen = np.array([[[[1, 1, 0, 0], [1, 1, 1, 0]]]], dtype=bool)
-    flag = Group("flag", ("causal",), "flag", seen, moved=(None, 0))
+    flag = MaskOperand("flag", ("causal",), "flag", seen, moved=(None, 0))
     problem = even([[[[1.0], [2.0], [4.0], [8.0]]]], 2, flag)
     assert output(problem) == pytest.approx([3 / 2, 7 / 3])
     assert output(problem, "causal_alignment=always_top_left") == pytest.approx([1.0, 3 / 2])
@@ -164,14 +164,14 @@ def test_a_float_mask_is_compared_with_a_half() -> None:
     ],
 )
 def test_a_window_ends_one_key_earlier_or_later(edges: str, mean: float) -> None:
-    flag = Group("window", ("window",), "flag", window(5, 5, 1, 1), window=(1, 1))
+    flag = MaskOperand("window", ("window",), "flag", window(5, 5, 1, 1), window=(1, 1))
     problem = even([[[[1.0], [2.0], [4.0], [8.0], [16.0]]]], 5, flag)
     assert output(problem)[2] == pytest.approx((2 + 4 + 8) / 3)
     assert output(problem, f"window_edges={edges}")[2] == pytest.approx(mean)
 
 
 def test_an_unbounded_side_of_a_window_has_no_edge() -> None:
-    flag = Group("window", ("window",), "flag", window(3, 3, None, 0), window=(None, 0))
+    flag = MaskOperand("window", ("window",), "flag", window(3, 3, None, 0), window=(None, 0))
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
     assert output(problem, "window_edges=left_longer") == output(problem) == pytest.approx([1.0, 1.5, 3.0])
     assert output(problem, "window_edges=right_longer") == pytest.approx([1.5, 3.0, 3.0])
@@ -227,7 +227,7 @@ def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> N
     lie = "input_axes=batch_and_sequence"
     masked = square.but(groups=(mask(np.tri(3)),))
     assert output(masked, lie) == output(masked)
-    flagged = square.but(groups=(Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
+    flagged = square.but(groups=(MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
     # the first item sees itself, the second sees both
     assert output(flagged, lie) == pytest.approx([0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8])
 
@@ -362,7 +362,7 @@ def test_deviations_of_the_heads_act_one_after_the_other() -> None:
 
 
 def test_a_fully_masked_row_is_the_mean_of_the_values_that_are_not_padded() -> None:
-    strict = Group("is_causal", ("causal",), "flag", causal(3, 3, -1), offset=-1)
+    strict = MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, -1), offset=-1)
     padding = mask([[[[1, 1, 0]]]], "padding", "key_padding")
     problem = even([[[[3.0], [5.0], [13.0]]]], 3, padding, strict)
     assert output(problem) == pytest.approx([0.0, 3.0, 4.0])
@@ -429,8 +429,8 @@ def test_a_masked_key_that_is_no_number_may_take_all_the_weight() -> None:
         np.testing.assert_array_equal(found[0, 0], [second, second])
 
 
+# Value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other is NaN.
 CLEANED_VALUE = {"value_zeroed": [3.0, 1.0], "nan_value_zeroed": [3.0, 1.0], "value_clipped": [3.0, 1.0]}
-"""Value 4 has a weight of 3/4 for the first query and of 1/4 for the second; the other is NaN."""
 
 
 @pytest.mark.parametrize(("name", "cleaned"), CLEANED_VALUE.items())
@@ -497,7 +497,7 @@ def test_the_weights_of_all_heads_are_added(name: str) -> None:
 
 
 def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
-    flag = Group("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
+    flag = MaskOperand("window", ("window",), "flag", window(3, 3, 0, 0), window=(0, 0))
     first = mask([[1, 0, 0], [1, 0, 0], [1, 0, 0]], "first")
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, first, flag)
     # or: the diagonal and the first key; with one key more on the right, one more to each
@@ -530,21 +530,21 @@ def test_powers_of_two_are_taken() -> None:
 
 
 def test_what_comes_after_is_seen() -> None:
-    flag = Group("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    flag = MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0)
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
     assert output(problem) == pytest.approx([1.0, 1.5, 3.0])
     assert output(problem, "causal_alignment=reversed") == pytest.approx([3.0, 4.0, 6.0])
 
 
 def test_the_anchor_that_is_asked_for_is_not_looked_at() -> None:
-    flag = Group("is_causal", ("causal",), "flag", causal(1, 3, 2), offset=2)
+    flag = MaskOperand("is_causal", ("causal",), "flag", causal(1, 3, 2), offset=2)
     problem = even([[[[1.0], [2.0], [6.0]]]], 1, flag)
     assert output(problem) == pytest.approx([3.0])
     assert output(problem, "causal_alignment=always_top_left") == [1.0]
 
 
 def test_a_window_has_one_side() -> None:
-    flag = Group("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
+    flag = MaskOperand("window", ("window",), "flag", window(3, 3, 0, 1), window=(0, 1))
     problem = even([[[[1.0], [2.0], [6.0]]]], 3, flag)
     assert output(problem) == pytest.approx([1.5, 4.0, 6.0])
     assert output(problem, "window_edges=left_only") == pytest.approx([3.0, 4.0, 6.0])
@@ -717,7 +717,7 @@ def test_some_keys_are_always_attended() -> None:
 
 
 def test_masked_keys_share_in_the_maximum() -> None:
-    def problem(*groups: Group) -> Problem:
+    def problem(*groups: MaskOperand) -> Problem:
         return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], groups=groups)
 
     lie = "softmax_maximum=of_masked_keys"
@@ -771,7 +771,7 @@ def test_a_key_at_either_end_is_dropped() -> None:
 
 
 def test_the_sides_of_a_window_are_exchanged() -> None:
-    flag = Group("window", ("window",), "flag", window(3, 3, 1, 0), window=(1, 0))
+    flag = MaskOperand("window", ("window",), "flag", window(3, 3, 1, 0), window=(1, 0))
     problem = even([[[[1.0], [3.0], [8.0]]]], 3, flag)
     assert output(problem) == [1.0, 2.0, 5.5]
     assert output(problem, "window_edges=sides_exchanged") == [2.0, 5.5, 8.0]
@@ -874,15 +874,15 @@ def test_padding_hides_queries_too_where_there_are_as_many() -> None:
     assert output(even(values, 3, padded), lie) == [6.0, 6.0, 0.0]
     assert output(even(values, 2, padded), lie) == [6.0, 6.0]
     assert output(even(values, 3, mask([[1, 1, 0]])), lie) == [6.0, 6.0, 6.0]
-    flag = Group("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
+    flag = MaskOperand("flag", ("causal",), "flag", causal(3, 3, 0), offset=0)
     assert output(even(values, 3, padded, flag), lie) == [4.0, 6.0, 0.0]
-    numbers = Group("mask", ("key_padding",), "float", np.array([[[[0.0, -np.inf, 0.0]]]]))
+    numbers = MaskOperand("mask", ("key_padding",), "float", np.array([[[[0.0, -np.inf, 0.0]]]]))
     assert output(even(values, 3, numbers), lie) == [17.0, 0.0, 17.0]
 
 
 def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
     def problem(*sides: int | None) -> Problem:
-        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        flag = MaskOperand("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
         return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
 
     lie = "window_edges=unbounded_is_zero"
@@ -936,7 +936,7 @@ def test_the_order_of_composition_is_that_of_stages_and_tables() -> None:
 
 def test_a_side_of_zero_of_a_window_is_no_bound() -> None:
     def problem(*sides: int | None) -> Problem:
-        flag = Group("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
+        flag = MaskOperand("window", ("window",), "flag", window(3, 3, *sides), window=(sides[0], sides[1]))
         return even([[[[1.0], [3.0], [8.0]]]], 3, flag)
 
     lie = "window_edges=zero_is_unbounded"
@@ -971,7 +971,7 @@ def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
 def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
     """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
     key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
-    padding = Group("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    padding = MaskOperand("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
     problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
     assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
     assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])
@@ -993,7 +993,7 @@ def test_the_capped_product_is_returned_for_the_one_before_the_softcap() -> None
 def test_a_negative_offset_may_be_taken_for_zero() -> None:
     values = [[[[1.0], [2.0]]]]
     for offset, usual in ((-1, [0.0, 1.0, 1.5]), (0, [1.0, 1.5, 1.5]), (1, [1.5, 1.5, 1.5])):
-        flag = Group("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
+        flag = MaskOperand("is_causal", ("causal",), "flag", causal(3, 2, offset), offset=offset)
         problem = even(values, 3, flag)
         assert output(problem) == pytest.approx(usual)
         expected = [1.0, 1.5, 1.5] if offset == -1 else usual

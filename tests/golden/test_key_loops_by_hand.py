@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.deviations.catalogue import find
-from conformance.deviations.key_loops import KeyLoop, key_loops
+from conformance.deviations.tiles import KeyLoop, key_loops
 
 from .test_tiles_by_hand import even, flag, mask, seen
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.judge.published import Finding, published_findings
 from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
+from conformance.verdicts.published_numbers import Finding, published_findings
 
 from ..running import cells as judged
 from ..running import conformance

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from conformance.deviations.edges import causal, window
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
 
 
-def sdpa(logits: Any, value: Any, *groups: Group) -> Problem:
+def sdpa(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
     """One item and head; the logits (seq_len_q, seq_len_k) are the key, which every query picks its row of."""
     products = np.asarray(logits, dtype=np.float64)
     queries = len(products)
@@ -21,18 +21,18 @@ def sdpa(logits: Any, value: Any, *groups: Group) -> Problem:
     return Problem("sdpa", "float64", 1, 1, queries, arrays[2].shape[-1], *arrays, groups=groups, scale=1.0)
 
 
-def even(queries: int, keys: int, *groups: Group) -> Problem:
+def even(queries: int, keys: int, *groups: MaskOperand) -> Problem:
     """All logits are zero, and values are such that the output is the weights."""
     return sdpa(np.zeros((queries, keys)), np.eye(keys), *groups)
 
 
-def flag(queries: int, keys: int, offset: int = 0) -> Group:
-    return Group("is_causal", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
+def flag(queries: int, keys: int, offset: int = 0) -> MaskOperand:
+    return MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
 
 
-def mask(values: Any, element: str = "bool") -> Group:
+def mask(values: Any, element: str = "bool") -> MaskOperand:
     array = np.asarray(values, dtype=bool if element == "bool" else np.float64)
-    return Group("mask", ("attention",), element, array if array.ndim == 4 else array[None, None])
+    return MaskOperand("mask", ("attention",), element, array if array.ndim == 4 else array[None, None])
 
 
 def output(problem: Problem, lie: str = "") -> Array:
@@ -95,7 +95,7 @@ def test_a_mask_of_one_column_is_for_the_first_key() -> None:
     assert seen(even(3, 3, mask([[1, 1, 1], [0, 0, 0], [1, 1, 1]])), lie) == ["xxx", "---", "xxx"]
     added = mask([[0.0], [-np.inf], [2.0]], "float")
     assert seen(even(3, 3, added), lie) == ["xxx", "-xx", "xxx"]
-    per_item = Group("mask", ("attention",), "int", np.array(column, dtype=np.float64)[None, None])
+    per_item = MaskOperand("mask", ("attention",), "int", np.array(column, dtype=np.float64)[None, None])
     assert seen(even(3, 3, per_item), lie) == ["xxx", "-xx", "xxx"]
 
 
@@ -211,11 +211,11 @@ def test_a_non_finite_value_may_leak_where_the_mask_is_added_alone() -> None:
     assert output(sdpa([[0, 0]], [[4.0], [8.0]], hidden), lie).tolist() == [[4.0]]
 
 
-def windowed(queries: int, keys: int, left: int | None, right: int | None) -> Group:
-    return Group("window", ("window",), "flag", window(queries, keys, left, right), window=(left, right))
+def windowed(queries: int, keys: int, left: int | None, right: int | None) -> MaskOperand:
+    return MaskOperand("window", ("window",), "flag", window(queries, keys, left, right), window=(left, right))
 
 
-def weights_under(lie: str, outputs: tuple[str, ...], *groups: Group) -> Array:
+def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> Array:
     """Three heads, one query and two keys: weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
     key = np.array([[[[0.0], [LOG3]], [[0.0], [0.0]], [[LOG3], [0.0]]]])
     one = np.ones((1, 3, 1, 1))

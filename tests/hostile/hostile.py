@@ -37,15 +37,15 @@ cases:
 ATTACKED, OTHERS = "three/attacked", ("three/before", "three/after")
 
 FAKE_WORKER = Path(__file__).with_name("fake_worker.py")
+# Seconds that a call and a start may take.
 CALL, START = "1.5", "3"
-"""Seconds that a call and a start may take."""
 
+# Seconds that a run of three calls may take in all; a hang costs its call several times, since it is asked again.
 PATIENCE = 90
-"""Seconds that a run of three calls may take in all; a hang costs its call several times, since it is asked again."""
 
 CONFORMS, REJECTED, INCOMPLETE = 0, 1, 7
+# The exit code by what the attacked call comes to; any other verdict is rejected.
 EXITS = {"": INCOMPLETE, "pass": CONFORMS, "dialect": CONFORMS}
-"""The exit code by what the attacked call comes to; any other verdict is rejected."""
 
 
 @dataclass(frozen=True)

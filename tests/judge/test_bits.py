@@ -4,17 +4,17 @@ import pytest
 
 from conformance.deviations.catalogue import TABLE, find
 from conformance.deviations.deviation import Deviation
-from conformance.deviations.key_loops import key_loop, key_loops
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.measured import MEASURED
 from conformance.deviations.names import BITS, COMMON_BITS, KERNEL_BITS, LINES, RARE_BITS, bits_of, line_of, prior
-from conformance.judge.bits import ALIKE, BESIDE, UNEXPLAINED, of_change, of_condition, saved
+from conformance.deviations.tiles import key_loop, key_loops
+from conformance.diagnosis.cost import MAX_EXTRA_COST, SECOND_DEVIATION, UNEXPLAINED, of_change, of_condition, saved
 
 
 def test_what_people_ship_is_cheaper_than_what_kernels_do() -> None:
     everyday, kernel = bits_of("causal_mask", "ignored"), bits_of("causal_query_tile", "last_128")
     assert everyday == COMMON_BITS
-    assert kernel > KERNEL_BITS > everyday + ALIKE
+    assert kernel > KERNEL_BITS > everyday + MAX_EXTRA_COST
     assert prior("exchange", "whatever") == RARE_BITS
 
 
@@ -43,7 +43,7 @@ def test_a_condition_costs_what_it_was_chosen_from() -> None:
 
 
 def test_one_failing_cell_pays_for_an_everyday_mistake_and_not_for_a_rare_one() -> None:
-    assert saved(1, COMMON_BITS) > saved(1, COMMON_BITS + BESIDE) > 0.0 > saved(1, RARE_BITS)
+    assert saved(1, COMMON_BITS) > saved(1, COMMON_BITS + SECOND_DEVIATION) > 0.0 > saved(1, RARE_BITS)
     assert saved(3, RARE_BITS) == 3 * UNEXPLAINED - RARE_BITS
 
 

@@ -6,28 +6,27 @@ import pytest
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
-from conformance.judge.calibration import features, is_calibrated
-from conformance.judge.cell import judge
-from conformance.judge.verdict import GRAVITY, gravest
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.judgement import features, is_calibrated, judge
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.verdict import GRAVITY, gravest
 
 B, H, Q, K, D = 2, 3, 5, 7, 11
 FLOAT32 = Profile.uniform("float32")
 
 
-def problem(*groups: Group, outputs: tuple[str, ...] = ("output",), kv_heads: int = H) -> Problem:
+def problem(*groups: MaskOperand, outputs: tuple[str, ...] = ("output",), kv_heads: int = H) -> Problem:
     rng = np.random.default_rng(7)
     shapes = ((B, H, Q, D), (B, kv_heads, K, D), (B, kv_heads, K, D))
     query, key, value = (round_to(rng.normal(size=shape), "float32") for shape in shapes)
     return Problem("sdpa", "float32", H, kv_heads, D, D, query, key, value, groups=groups, outputs=outputs)
 
 
-def dead_row() -> Group:
+def dead_row() -> MaskOperand:
     allowed = np.random.default_rng(5).random((1, 1, Q, K)) < 0.7
     allowed[0, 0, 2] = False
-    return Group("attn_mask", ("attention",), "bool", allowed)
+    return MaskOperand("attn_mask", ("attention",), "bool", allowed)
 
 
 def reply(asked: Problem, dialect: Dialect) -> dict[str, Tensor]:

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.judge.candidates import Candidate, Cause
-from conformance.judge.chance import standing
-from conformance.judge.conditions import Condition
-from conformance.judge.evidence import Evidence
-from conformance.judge.joint import diagnose
-from conformance.oracle.evaluate import evaluate
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.candidates import Candidate, Cause
+from conformance.diagnosis.conditions import Condition
+from conformance.diagnosis.diagnosis import causes_that_stand, diagnose
+from conformance.diagnosis.evidence import Evidence
 from conformance.spec.rounding import round_to
 
 from .test_fitted import flagged
@@ -45,10 +44,10 @@ def test_a_cause_with_a_vague_condition_explains_half_of_what_it_would_show_in(o
     cells = tuple(cell(plain(*size), REVERSED) for size in SIZES[:2])
     vague = tuple(Condition(sizes={"batch": size}) for size in range(4))
     left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
-    kept, unexplained = standing([Cause(Candidate((("value_path", "reversed"),)), vague, cells)], left)
+    kept, unexplained = causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), vague, cells)], left)
     assert len(kept) == told
     assert len(unexplained) == others + 2 * (1 - told)
-    kept, _ = standing([Cause(Candidate((("value_path", "reversed"),)), vague[:3], cells)], left)
+    kept, _ = causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), vague[:3], cells)], left)
     assert len(kept) == 1
 
 
@@ -58,11 +57,11 @@ def test_one_of_hundreds_that_needs_a_condition_explains_half(others: int, told:
     cells = tuple(cell(flagged(*size), fitted) for size in SIZES[:2])
     left = [unheard(*size) for size in ((1, 5, 61), (1, 3, 61), (1, 2, 61))[:others]]
     one = Condition(dtype=["float32"])
-    kept, unexplained = standing([Cause(Candidate(tuple(fitted.items())), (one,), cells)], left)
+    kept, unexplained = causes_that_stand([Cause(Candidate(tuple(fitted.items())), (one,), cells)], left)
     assert len(kept) == told
     assert len(unexplained) == others + 2 * (1 - told)
-    assert len(standing([Cause(Candidate(tuple(fitted.items())), (Condition(),), cells)], left)[0]) == 1
-    assert len(standing([Cause(Candidate((("value_path", "reversed"),)), (one,), cells)], left)[0]) == 1
+    assert len(causes_that_stand([Cause(Candidate(tuple(fitted.items())), (Condition(),), cells)], left)[0]) == 1
+    assert len(causes_that_stand([Cause(Candidate((("value_path", "reversed"),)), (one,), cells)], left)[0]) == 1
 
 
 def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
@@ -76,7 +75,7 @@ def test_calls_that_could_not_show_it_do_not_speak_against_a_cause() -> None:
 @pytest.mark.parametrize(("others", "told"), [(20, 1), (21, 0)])
 def test_a_cause_of_a_twentieth_of_all_that_fails_is_chance_wherever_it_would_show(others: int, told: int) -> None:
     ignored = Cause(Candidate((("use[padding]", "ignored"),)), (Condition(),), (cell(padded(2, 5, 7), IGNORED),))
-    kept, unexplained = standing([ignored], [unheard(*SIZES[0])] * others)
+    kept, unexplained = causes_that_stand([ignored], [unheard(*SIZES[0])] * others)
     assert len(kept) == told
     assert len(unexplained) == others + 1 - told
 
@@ -104,7 +103,7 @@ def test_a_cause_with_a_condition_explains_a_quarter_of_all_that_is_left(others:
     ignored = Candidate((("use[padding]", "ignored"),))
     cells = (cell(padded(2, 5, 7), IGNORED),)
     left = [unheard(*SIZES[0])] * others
-    kept, unexplained = standing([Cause(ignored, (Condition(dead_row=False),), cells)], left)
+    kept, unexplained = causes_that_stand([Cause(ignored, (Condition(dead_row=False),), cells)], left)
     assert len(kept) == told
     assert len(unexplained) == others + 1 - told
-    assert len(standing([Cause(ignored, (Condition(),), cells)], left)[0]) == 1
+    assert len(causes_that_stand([Cause(ignored, (Condition(),), cells)], left)[0]) == 1

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
 from conformance.deviations.deviation import Expected
-from conformance.judge.expectation import Expectation
-from conformance.judge.suspect import is_closer
-from conformance.oracle.bound import Bound
+from conformance.diagnosis.suspect import is_closer
 from conformance.spec.problem import Array
 from conformance.spec.rounding import to_tensor
+from conformance.verdicts.expectation import Expectation
 
 SHAPE = (3, 5)
 GOT = np.zeros(SHAPE)

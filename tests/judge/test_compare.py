@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from conformance.bounds.bound import Bound
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Expected
-from conformance.judge.compare import Comparison, compare, differs
-from conformance.oracle.bound import Bound
 from conformance.spec.problem import Array
+from conformance.verdicts.compare import Comparison, compare, differs
 
 
 def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: float = 4.0) -> Bound:

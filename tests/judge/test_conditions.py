@@ -2,15 +2,7 @@
 
 import pytest
 
-from conformance.judge.conditions import (
-    OF_CALL,
-    OF_MASKS,
-    OF_PROBLEM,
-    OF_SIZES,
-    Condition,
-    always,
-    condition_text,
-)
+from conformance.diagnosis.conditions import OF_CALL, OF_MASKS, OF_PROBLEM, OF_SIZES, Condition, always, condition_text
 
 WORDS = [
     ({}, ""),

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.judge.effective import MOST_CALLS, joined, pieces
-from conformance.oracle.evaluate import evaluate
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.attention_matrix import MAX_CALLS, joined, pieces
 from conformance.spec.problem import Array, Problem
 
 
@@ -97,7 +97,7 @@ def test_an_output_of_another_shape_gives_no_pattern() -> None:
         (sdpa(outputs=("weights",)), "the output is not asked for"),
         (
             sdpa(key=np.zeros((2, 3, 80, 5)), value=np.zeros((2, 3, 80, 3))),
-            f"it takes 27 calls, more than {MOST_CALLS}",
+            f"it takes 27 calls, more than {MAX_CALLS}",
         ),
         (unprojected(), "there is no projection of the output that could be set"),
         (mha(4).but(residual=True), "the query is added to the output"),

@@ -1,6 +1,6 @@
 """What is shown of an exception, and when two exceptions are one failure."""
 
-from conformance.judge.exceptions import MAX_CHARACTERS, gist, root
+from conformance.verdicts.verdict import MAX_CHARACTERS, gist, root
 
 ORT = (
     "Fail: [ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Attention node. Name:'node_1' "

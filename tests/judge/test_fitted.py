@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from conformance.deviations.edges import causal
-from conformance.judge.conditions import Condition
-from conformance.judge.fitted import fitted
-from conformance.judge.joint import diagnose
-from conformance.spec.problem import Group, Problem
+from conformance.diagnosis.conditions import Condition
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.search import fitted
+from conformance.spec.problem import MaskOperand, Problem
 
 from .test_joint import cell, plain
 
@@ -16,7 +16,7 @@ SIZES = ((2, 5, 7), (2, 7, 5), (1, 23, 29), (1, 67, 131))
 
 def flagged(batch: int, queries: int, keys: int) -> Problem:
     return plain(batch, queries, keys).but(
-        groups=(Group("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0),)
+        groups=(MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0),)
     )
 
 

@@ -5,11 +5,11 @@ import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
-from conformance.judge import guards
-from conformance.judge.evidence import Evidence
-from conformance.judge.expectation import expect
-from conformance.judge.guards import Guards
+from conformance.diagnosis import condition_fit
+from conformance.diagnosis.condition_fit import Guards
+from conformance.diagnosis.evidence import Evidence
 from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import expect
 
 PADDING = MaskFacts("padding", ("key_padding",), "bool")
 ATTENTION = MaskFacts("mask", ("attention",), "bool")
@@ -69,7 +69,7 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
     assert denials == sorted(denials)
     assert set(denials) == {0, 1}
     assert found[0] == "with weights asked for and with a mask of kind causal"
-    monkeypatch.setattr(guards, "MOST", 1)
+    monkeypatch.setattr(condition_fit, "MOST", 1)
     assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
 
 

@@ -9,16 +9,15 @@ import pytest
 
 from conformance import places
 from conformance.bridge import Profile, Tensor
-from conformance.judge.changes import is_changeable
-from conformance.judge.expectation import expect
-from conformance.judge.invariants import INVARIANTS, Invariant
-from conformance.judge.relations import Relation, Side, relate
-from conformance.oracle.evaluate import evaluate
+from conformance.deviations.evaluate import evaluate
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect
+from conformance.verdicts.invariants import INVARIANTS, Invariant, RelatedReply, Relation, relate
+from conformance.verdicts.problem_changes import is_changeable
 
 BY_NAME = {each.name: each for each in INVARIANTS}
 PROFILE = Profile.uniform("float32")
@@ -31,22 +30,22 @@ def problem(**more: object) -> Problem:
     draw = np.random.default_rng(11).standard_normal
     query, key, value = (round_to(draw((2, 3, length, 5)), "float32") for length in (4, 7, 7))
     hidden = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]], dtype=bool)[:, None, None]
-    groups = (Group("mask", ("key_padding",), "bool", hidden),)
+    groups = (MaskOperand("mask", ("key_padding",), "bool", hidden),)
     return Problem("sdpa", "float32", 3, 3, 5, 5, query, key, value, groups=groups).but(**more)
 
 
 def causal() -> Problem:
     allowed = (np.arange(7)[None, :] <= np.arange(4)[:, None])[None, None]
-    return problem(groups=(Group("is_causal", ("causal",), "flag", allowed, offset=0),))
+    return problem(groups=(MaskOperand("is_causal", ("causal",), "flag", allowed, offset=0),))
 
 
 def honest(asked: Problem) -> Mapping[str, Array]:
     return {name: each.values for name, each in evaluate(asked).reply.items()}
 
 
-def side(asked: Problem, implementation: Implementation) -> Side:
+def side(asked: Problem, implementation: Implementation) -> RelatedReply:
     reply = {name: to_tensor(round_to(values, "float32"), "float32") for name, values in implementation(asked).items()}
-    return Side(asked, expect(asked, {}, PROFILE), reply)
+    return RelatedReply(asked, expect(asked, {}, PROFILE), reply)
 
 
 def related(name: str, asked: Problem, implementation: Implementation) -> Relation:
@@ -60,7 +59,9 @@ def under(change: Callable[[Problem], Problem]) -> Implementation:
 
 
 def seeing(asked: Problem, allowed: Array) -> Problem:
-    return asked.but(groups=(Group("mask", ("attention",), "bool", np.broadcast_to(allowed, asked.logits_shape)),))
+    return asked.but(
+        groups=(MaskOperand("mask", ("attention",), "bool", np.broadcast_to(allowed, asked.logits_shape)),)
+    )
 
 
 def without_the_last_visible_key(asked: Problem) -> Problem:
@@ -71,7 +72,7 @@ def without_the_last_visible_key(asked: Problem) -> Problem:
 
 def with_positions(asked: Problem) -> Problem:
     places_ = np.broadcast_to(0.1 * np.arange(asked.seq_len_k), asked.logits_shape)
-    return asked.but(groups=(*asked.groups, Group("more", ("additive",), "float", places_)))
+    return asked.but(groups=(*asked.groups, MaskOperand("more", ("additive",), "float", places_)))
 
 
 def with_heads_told_apart(asked: Problem) -> Problem:
@@ -125,12 +126,12 @@ def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
     """The average over all keys of a row that sees none is another one with a key more."""
-    dead = problem(groups=(Group("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),))
+    dead = problem(groups=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),))
     padded = BY_NAME["padded_key"]
     changed = padded.change(dead)
     assert changed is not None
     dialect = {"fully_masked_row": "uniform"}
-    sides = [Side(asked, expect(asked, dialect, PROFILE), {}) for asked in (dead, changed)]
+    sides = [RelatedReply(asked, expect(asked, dialect, PROFILE), {}) for asked in (dead, changed)]
     assert relate(padded, sides[0], sides[1]) == Relation("padded_key", "not asked")
 
 
@@ -141,7 +142,7 @@ def test_a_leak_that_is_declared_is_no_break() -> None:
     assert changed is not None
     dialect = {"nonfinite_value": "leaks"}
     leaking = [
-        Side(
+        RelatedReply(
             each,
             (expected := expect(each, dialect, PROFILE)),
             _rounded({n: e.values for n, e in expected.reply.items()}),
@@ -156,7 +157,9 @@ def _rounded(reply: Mapping[str, Array]) -> Reply:
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=[each.name for each in INVARIANTS])
-def test_no_relation_is_broken_by_the_oracle_in_any_suite(invariant: Invariant, sides: tuple[Side, ...]) -> None:
+def test_no_relation_is_broken_by_the_oracle_in_any_suite(
+    invariant: Invariant, sides: tuple[RelatedReply, ...]
+) -> None:
     found = [
         relate(invariant, first, side(changed, honest))
         for first in sides
@@ -167,7 +170,7 @@ def test_no_relation_is_broken_by_the_oracle_in_any_suite(invariant: Invariant, 
 
 
 @pytest.fixture(scope="module")
-def sides() -> tuple[Side, ...]:
+def sides() -> tuple[RelatedReply, ...]:
     """The smallest case of every suite in float32, answered by the oracle."""
     smallest: dict[tuple[str, str], Case] = {}
     for case in sorted(load([places.cases()], places.cases()), key=lambda each: prod(each.axes.values())):
@@ -216,4 +219,4 @@ def test_replies_may_differ_by_what_the_oracle_differs_beside_their_bounds() -> 
     moved = replace(sides[1].expected, reply={"output": replace(expected, values=expected.values + 0.9 * allowed)})
     for reach, found in ((1.8, "holds"), (2.0, "broken")):
         reply = _rounded({"output": sides[0].actual["output"].float64()[1:] + reach * allowed})
-        assert relate(BY_NAME["batch_of_one"], sides[0], Side(changed, moved, reply)).found == found
+        assert relate(BY_NAME["batch_of_one"], sides[0], RelatedReply(changed, moved, reply)).found == found

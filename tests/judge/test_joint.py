@@ -11,24 +11,23 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.judge.accounts import record_of
-from conformance.judge.arithmetic import ARITHMETIC, lies_on
-from conformance.judge.candidates import Candidate, different
-from conformance.judge.cell import judge
-from conformance.judge.conditions import Condition, always
-from conformance.judge.evidence import Evidence
-from conformance.judge.expectation import expect
-from conformance.judge.joint import Diagnosis, diagnose
-from conformance.judge.power import by_kind
-from conformance.oracle.evaluate import evaluate
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.candidates import Candidate, different
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, lies_on
+from conformance.diagnosis.conditions import Condition, always
+from conformance.diagnosis.detectability import by_kind
+from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
+from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.judgement import judge
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.spec.problem import Group, Problem
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect
 
 H, D = 3, 11
+# (batch, seq_len_q, seq_len_k).
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
-"""(batch, seq_len_q, seq_len_k)."""
 
 Lie = Callable[[Problem], Dialect]
 
@@ -45,7 +44,7 @@ def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Probl
     allowed = np.ones((batch, 1, 1, keys), dtype=bool)
     allowed[0, 0, 0, -2:] = False
     asked = plain(batch, queries, keys, dtype)
-    return asked.but(groups=(Group("padding", ("key_padding",), "bool", allowed),))
+    return asked.but(groups=(MaskOperand("padding", ("key_padding",), "bool", allowed),))
 
 
 def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
@@ -203,7 +202,7 @@ def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
 
 
 def flagged(batch: int, queries: int, keys: int) -> Problem:
-    flag = Group("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0)
+    flag = MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0)
     return plain(batch, queries, keys).but(groups=(flag,))
 
 
@@ -397,7 +396,7 @@ def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> N
     assert ("use[padding]", "ignored") in leaking.found
     bias = np.zeros((1, 1, 5, 7))
     bias[:, :, 2] = -np.inf
-    dead = plain(2, 5, 7).but(groups=(Group("bias", ("additive",), "float", bias),))
+    dead = plain(2, 5, 7).but(groups=(MaskOperand("bias", ("additive",), "float", bias),))
     found = cell(dead, {"fully_masked_row": "nan"}).found
     assert found[0] == ("fully_masked_row", "nan")
     assert ("float_mask[bias]", "subtracted") in found

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.deviations.positions import mask_tiles, named_places
-from conformance.judge.odd_weights import odd_weights
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.deviations.positions import mask_tiles, named_positions
+from conformance.diagnosis.weight_facts import weight_facts
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 B, H, Q, K, D = 2, 3, 5, 11, 7
-PLACES = dict([*named_places(), *mask_tiles()])
+PLACES = dict([*named_positions(), *mask_tiles()])
 
 
 def sdpa(queries: int = Q, keys: int = K, **more: Any) -> Problem:
@@ -22,7 +22,7 @@ def sdpa(queries: int = Q, keys: int = K, **more: Any) -> Problem:
 
 
 def masked(allowed: Array) -> Problem:
-    return sdpa(*allowed.shape[-2:], groups=(Group("mask", ("attention",), "bool", allowed[None, None]),))
+    return sdpa(*allowed.shape[-2:], groups=(MaskOperand("mask", ("attention",), "bool", allowed[None, None]),))
 
 
 def causal(queries: int, keys: int) -> Problem:
@@ -41,7 +41,7 @@ def softmax(logits: Array) -> Array:
 def said(problem: Problem, actual: Array) -> tuple[str, ...]:
     """All that is told of these weights, of which each may err by a part of 1e-9 of itself."""
     expected = weights(problem)
-    return odd_weights(problem, expected, actual, 1e-9 * expected + 1e-12)
+    return weight_facts(problem, expected, actual, 1e-9 * expected + 1e-12)
 
 
 def first(problem: Problem, actual: Array) -> str:
@@ -72,10 +72,10 @@ def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], 
     expected = weights(problem)
     output = expected @ met(problem.value)
     tolerance = np.full(output.shape, 1e-9)
-    told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
+    told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
     assert f"are right, but meet other values: {words}" in told
     output[0, 1, 2, 3] += 1e-6
-    told = odd_weights(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
+    told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
     assert told == ("are right; the error arises in or after the product with V",)
 
 
@@ -207,7 +207,7 @@ def test_logits_that_are_multiplied(times: float, words: str) -> None:
 
 def test_a_bias_that_is_multiplied() -> None:
     bias = np.random.default_rng(11).normal(size=(1, 1, Q, K))
-    problem = sdpa(groups=(Group("bias", ("additive",), "float", bias),))
+    problem = sdpa(groups=(MaskOperand("bias", ("additive",), "float", bias),))
     state = evaluate(problem).state
     assert first(problem, softmax(state.capped + 3.0 * bias)) == "look as if the bias were multiplied by 3"
     assert (

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.judge.pairs import FACETS, NEVER, missing_pairs
+from conformance.diagnosis.detectability import FACETS, NEVER, missing_pairs
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 

@@ -6,22 +6,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
 from conformance.deviations.deviation import Expected
+from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import INVISIBLE
-from conformance.judge.power import (
+from conformance.diagnosis.detectability import (
     FACTOR,
-    Power,
-    Sight,
+    Detectability,
+    Detection,
     all_deviations,
-    apart,
+    bounds_apart,
     by_kind,
-    has_power,
-    power,
-    told_apart,
+    detectability,
+    distinguished,
+    distinguishes_any,
 )
-from conformance.oracle.bound import Bound
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import SLOTLESS, Array, Group, Problem
+from conformance.spec.problem import SLOTLESS, Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
 BATCH, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 4
@@ -35,9 +35,9 @@ def problem(dtype: str = "float32", **fields: Any) -> Problem:
     return Problem("sdpa", dtype, HEADS, HEADS, DIM, DIM, query, key, value, **fields)
 
 
-def padding() -> Group:
+def padding() -> MaskOperand:
     kept = np.arange(KEYS) < np.array([4, 6])[:, None]
-    return Group(SLOTLESS, ("key_padding",), "bool", kept[:, None, None, :])
+    return MaskOperand(SLOTLESS, ("key_padding",), "bool", kept[:, None, None, :])
 
 
 def empty() -> Problem:
@@ -47,7 +47,7 @@ def empty() -> Problem:
 
 
 def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:
-    found = told_apart(by_kind(problem(groups=(padding(),))))
+    found = distinguished(by_kind(problem(groups=(padding(),))))
     assert {"polarity[key_padding]=ignore", "use[key_padding]=ignored", "mask_axes[key_padding]=first_item"} <= set(
         found
     )
@@ -61,14 +61,14 @@ def test_an_argument_is_called_like_the_kind_of_its_mask() -> None:
 
 
 def test_other_dtypes_are_seen_and_do_not_pin_down() -> None:
-    found = power([("half", problem("float16")), ("whole", problem())])
+    found = detectability([("half", problem("float16")), ("whole", problem())])
     assert {sight.dtype for sight in found.sights["scale=none"]} == {"float16", "float32"}
     assert [sight.case for sight in found.sharp("scale=none")] == ["whole"]
-    assert "scale=none" in power([("half", problem("float16"))]).unpinned
+    assert "scale=none" in detectability([("half", problem("float16"))]).unpinned
 
 
 def test_every_deviation_is_listed_also_those_that_nothing_shows() -> None:
-    found = power([("plain", problem())])
+    found = detectability([("plain", problem())])
     assert set(found.sights) == {deviation.key for deviation in all_deviations()}
     assert "fully_masked_row=nan" in found.unpinned
     assert "scale=none" not in found.unpinned
@@ -77,7 +77,7 @@ def test_every_deviation_is_listed_also_those_that_nothing_shows() -> None:
 
 
 def test_what_is_canonical_by_nature_is_a_deviation_and_not_missed() -> None:
-    found = power([("plain", problem())])
+    found = detectability([("plain", problem())])
     assert set(INVISIBLE) <= set(found.sights)
     assert set(INVISIBLE).isdisjoint(found.unpinned)
     assert "float_mask[window]" not in found.undecided
@@ -85,20 +85,20 @@ def test_what_is_canonical_by_nature_is_a_deviation_and_not_missed() -> None:
 
 
 def test_a_case_in_which_only_the_form_of_the_reply_shows_has_no_power() -> None:
-    found = power([("plain", problem()), ("empty", empty())])
+    found = detectability([("plain", problem()), ("empty", empty())])
     assert found.powerless == ("empty",)
-    assert has_power(problem())
-    assert not has_power(empty())
+    assert distinguishes_any(problem())
+    assert not distinguishes_any(empty())
     assert "empty" in [sight.case for sight in found.sights["result_dtype=float64"]]
 
 
 def test_the_simplest_case_is_the_smallest_then_the_first() -> None:
-    sights = [Sight("large", "sdpa", "float32", 11.0, 9), Sight("half", "sdpa", "float16", 11.0, 1)]
-    sights += [Sight("first", "mha", "float64", 11.0, 4), Sight("second", "sdpa", "float32", 99.0, 4)]
-    simplest = Power({"scale=none": tuple(sights)}, ()).simplest("scale=none")
+    sights = [Detection("large", "sdpa", "float32", 11.0, 9), Detection("half", "sdpa", "float16", 11.0, 1)]
+    sights += [Detection("first", "mha", "float64", 11.0, 4), Detection("second", "sdpa", "float32", 99.0, 4)]
+    simplest = Detectability({"scale=none": tuple(sights)}, ()).simplest("scale=none")
     assert simplest is not None
     assert simplest.case == "first"
-    assert Power({"scale=none": ()}, ()).simplest("scale=none") is None
+    assert Detectability({"scale=none": ()}, ()).simplest("scale=none") is None
 
 
 def moved(values: Array, tolerance: float, dtype: str = "float32") -> float:
@@ -107,7 +107,7 @@ def moved(values: Array, tolerance: float, dtype: str = "float32") -> float:
     shape = right.reply["output"].values.shape
     flat = np.full(shape, tolerance)
     bound = Bound(flat, np.zeros(shape), flat, np.ones(shape, dtype=bool), np.ones(shape), np.zeros(shape))
-    return apart(right, {"output": Expected(values, dtype)}, {"output": bound})
+    return bounds_apart(right, {"output": Expected(values, dtype)}, {"output": bound})
 
 
 def test_distance_counts_in_bounds_and_is_infinite_for_another_form() -> None:

@@ -10,20 +10,20 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.judge.expectation import expect
-from conformance.judge.explanation import CANONICAL
-from conformance.judge.probing import Line, Portrait, portray
-from conformance.judge.reading import Probe
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, behaviour_profile
+from conformance.diagnosis.explanation import CANONICAL
+from conformance.diagnosis.reading import Probe
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect
 
 Q, K = 5, 7
 SLOT = "attn_mask"
 
 
 def problem(
-    *groups: Group,
+    *groups: MaskOperand,
     outputs: tuple[str, ...] = ("output",),
     heads: tuple[int, int] = (4, 4),
     dtype: str = "float32",
@@ -40,22 +40,22 @@ def problem(
     )
 
 
-def boolean(*, dead: bool = False, verbatim: bool = False, square: bool = False) -> Group:
+def boolean(*, dead: bool = False, verbatim: bool = False, square: bool = False) -> MaskOperand:
     allowed = np.random.default_rng(5).random((1, 1, K if square else Q, K)) < 0.6
     allowed[..., 0] = np.arange(allowed.shape[-2]) % 2 == 0
     allowed[..., 1] = ~allowed[..., 0]
     if dead:
         allowed[0, 0, 2] = False
-    return Group(SLOT, ("attention",), "bool", allowed, verbatim=verbatim)
+    return MaskOperand(SLOT, ("attention",), "bool", allowed, verbatim=verbatim)
 
 
-def floats(*, dead: bool = False) -> Group:
+def floats(*, dead: bool = False) -> MaskOperand:
     allowed = boolean(dead=dead).values
-    return Group(SLOT, ("attention",), "float", np.where(allowed, 0.0, -np.inf), verbatim=True)
+    return MaskOperand(SLOT, ("attention",), "float", np.where(allowed, 0.0, -np.inf), verbatim=True)
 
 
-def flag() -> Group:
-    return Group("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+def flag() -> MaskOperand:
+    return MaskOperand("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
 
 
 CALLS: dict[str, Problem] = {
@@ -93,17 +93,17 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
 
-def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> Portrait:
-    return portray([probe(case, lie, declared) for case in cases])
+def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> BehaviourProfile:
+    return behaviour_profile([probe(case, lie, declared) for case in cases])
 
 
-def line(found: Portrait, decision: str) -> Line:
+def line(found: BehaviourProfile, decision: str) -> Line:
     got = found.line(decision)
     assert got is not None
     return got
 
 
-def observed(found: Portrait, decision: str) -> dict[str, str]:
+def observed(found: BehaviourProfile, decision: str) -> dict[str, str]:
     """Circumstance -> the way that is seen."""
     return {each.circumstance: each.observed[0] for each in line(found, decision).observations}
 
@@ -182,14 +182,14 @@ def test_a_decision_that_depends_on_the_call_is_told_with_its_circumstance(
     where: tuple[str, ...], words: dict[str, str]
 ) -> None:
     nan = {"fully_masked_row": "nan"}
-    found = portray([probe(case, nan if case in where else {}) for case in CALLS])
+    found = behaviour_profile([probe(case, nan if case in where else {}) for case in CALLS])
     assert observed(found, "fully_masked_row") == words
     assert line(found, "fully_masked_row").against == where
 
 
 def test_a_decision_that_no_circumstance_explains_varies() -> None:
     twin = replace(probe("dead", {"fully_masked_row": "nan"}), case="dead_again")
-    found = portray([probe("dead", {}), twin])
+    found = behaviour_profile([probe("dead", {}), twin])
     (seen,) = line(found, "fully_masked_row").observations
     assert seen.varies
     assert set(seen.observed) == {CANONICAL, "nan"}
@@ -218,7 +218,7 @@ def test_two_ways_that_only_another_order_of_masks_tells_apart_are_a_tie_without
 
 def test_a_known_deviation_is_accepted_and_still_told() -> None:
     nan = {"fully_masked_row": "nan"}
-    found = portray([probe(case, nan, accepted=case in DEAD) for case in CALLS])
+    found = behaviour_profile([probe(case, nan, accepted=case in DEAD) for case in CALLS])
     assert line(found, "fully_masked_row").status == "accepted"
     assert found.contradicted == ()
     assert observed(found, "fully_masked_row") == {"": "nan"}
@@ -228,7 +228,7 @@ def test_a_reply_that_nothing_explains_is_unexplained() -> None:
     wrong = probe("plain", {})
     output = wrong.suspect().actual["output"]
     doubled = {"output": replace(output, bits=output.bits * np.float32(2))}
-    found = portray([replace(wrong, actual=doubled), probe("dead", {})])
+    found = behaviour_profile([replace(wrong, actual=doubled), probe("dead", {})])
     assert found.unexplained == ("plain",)
 
 
@@ -247,19 +247,19 @@ def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(read
         {} if reads == "ignore" else documented
     )  # read against its documentation, a converted mask is inverted
     converted = replace(probe("converted", lie), opposite=frozenset({SLOT}))
-    found = portray([verbatim, converted])
+    found = behaviour_profile([verbatim, converted])
     assert observed(found, "polarity[attn_mask]") == {"": reads}
     assert line(found, "polarity[attn_mask]").status == ("agrees" if reads == "ignore" else "contradicted")
 
 
 def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> None:
     ignored = {"polarity[attn_mask]": "ignore"}
-    everything = Group(SLOT, ("attention",), "bool", np.ones((1, 1, Q, K), dtype=bool))
+    everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, Q, K), dtype=bool))
     asked = problem(everything)
     profile = Profile.uniform("float32")
     answer = evaluate(asked, ignored, "float32").reply
     actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
     inverted = Probe("all", facts(asked), asked, expect(asked, {}, profile), profile, actual)
-    found = portray([inverted, probe("converted", ignored), probe("dead", ignored)])
+    found = behaviour_profile([inverted, probe("converted", ignored), probe("dead", ignored)])
     assert [line.decision for line in found.contradicted] == ["polarity[attn_mask]"]
     assert line(found, "fully_masked_row").status == "not reached"

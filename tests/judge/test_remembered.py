@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.judge.evidence import Evidence
-from conformance.judge.joint import diagnose
-from conformance.judge.remembered import Shared
-from conformance.judge.suspect import Suspect
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.evidence import Evidence, Shared
+from conformance.diagnosis.suspect import Suspect
 
 from .test_joint import cell, padded, subject
 

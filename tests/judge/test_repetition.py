@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.bridge import Tensor
-from conformance.judge.repetition import Repetition, Reply, repetition
+from conformance.verdicts.repetition import Repetition, Reply, repetition
 
 
 def reply(*values: float) -> Reply:

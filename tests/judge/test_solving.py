@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from conformance.bridge.profile import Profile
 from conformance.deviations.edges import causal
+from conformance.deviations.evaluate import evaluate
 from conformance.deviations.measured import MEASURED, text
-from conformance.judge.expectation import expect
-from conformance.judge.joint import diagnose
-from conformance.judge.solving import solved
-from conformance.judge.suspect import Suspect
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Group, Problem
+from conformance.diagnosis.candidates import solved
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.suspect import Suspect
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect
 
 from .test_joint import SIZES, asked, cell
 
@@ -22,27 +22,27 @@ B, H, Q, K, D = 2, 3, 5, 7, 11
 EVERY = settings(max_examples=12, deadline=None)
 
 
-def problem(*groups: Group, dtype: str = "float64") -> Problem:
+def problem(*groups: MaskOperand, dtype: str = "float64") -> Problem:
     rng = np.random.default_rng(13)
     shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
     query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
     return Problem("sdpa", dtype, H, H, D, D, query, key, value, groups=groups)
 
 
-def padding() -> Group:
+def padding() -> MaskOperand:
     allowed = np.ones((B, 1, 1, K), dtype=bool)
     allowed[..., -2:] = False
-    return Group("padding", ("key_padding",), "bool", allowed)
+    return MaskOperand("padding", ("key_padding",), "bool", allowed)
 
 
-def bias() -> Group:
+def bias() -> MaskOperand:
     values = np.random.default_rng(17).normal(size=(1, H, Q, K))
     values[..., 0] = -np.inf
-    return Group("bias", ("additive",), "float", values)
+    return MaskOperand("bias", ("additive",), "float", values)
 
 
-def flag() -> Group:
-    return Group("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+def flag() -> MaskOperand:
+    return MaskOperand("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
 
 
 def told(asked_of: Problem, decision: str, name: str) -> dict[str, str]:

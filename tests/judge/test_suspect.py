@@ -5,12 +5,12 @@ import pytest
 
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
-from conformance.judge.evidence import Evidence
-from conformance.judge.expectation import expect
-from conformance.judge.suspect import Suspect
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.suspect import Suspect
+from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import to_tensor
+from conformance.verdicts.expectation import expect
 
 MASKED = {"softmax_maximum": "of_masked_keys"}
 
@@ -19,7 +19,7 @@ def two_items() -> Problem:
     """Keys of value 1 and 3 are attended; a masked one has a logit that is greater by 120, and by 20."""
     key = np.array([[[[0.0], [0.0], [120.0]]], [[[0.0], [0.0], [20.0]]]])
     value = np.tile([[1.0], [3.0], [50.0]], (2, 1, 1, 1))
-    shown = Group("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
     return Problem("sdpa", "float16", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, groups=(shown,), scale=1.0)
 
 
@@ -50,7 +50,7 @@ def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str)
     """An implementation may take such a maximum for none; what else makes NaN of finite rows is evidence."""
     query = np.ones((1, 1, 2, 1))
     query[0, 0, 0] = np.nan
-    shown = Group("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
+    shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
     value, profile = np.array([[[[1.0], [3.0], [5.0]]]]), Profile.uniform("float32")
     asked = Problem("sdpa", "float32", 1, 1, 1, 1, query, value, value, groups=(shown,), scale=1.0)
     facts = Facts("sdpa", "float32", "cpu", "", ("output",))

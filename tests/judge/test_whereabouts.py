@@ -8,14 +8,14 @@ import pytest
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.deviations.positions import named_rows
-from conformance.judge.conditions import Condition
-from conformance.judge.evidence import Evidence
-from conformance.judge.expectation import expect
-from conformance.judge.guards import Guards
-from conformance.judge.joint import diagnose
-from conformance.judge.whereabouts import Whereabouts, whereabouts
-from conformance.spec.problem import Array, Group, Problem
+from conformance.diagnosis.condition_fit import Guards
+from conformance.diagnosis.conditions import Condition
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.localisation import Localisation, localise
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.expectation import expect
 
 B, H, Q, K, D = 2, 3, 5, 7, 11
 PROFILE = Profile.ordinary("float32")
@@ -25,7 +25,7 @@ ROWS = dict(named_rows())
 def problem(allowed: Array | None = None, outputs: tuple[str, ...] = ("output",)) -> Problem:
     rng = np.random.default_rng(5)
     query, key, value = (round_to(rng.normal(size=(B, H, length, D)), "float32") for length in (Q, K, K))
-    groups = () if allowed is None else (Group("mask", ("attention",), "bool", allowed),)
+    groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
     return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=groups, outputs=outputs)
 
 
@@ -72,14 +72,14 @@ TWICE = "every wrong number is 2 times the expected number"
     ],
 )
 def test_rows_are_named_by_their_place(wrong: dict[str, Array], words: str) -> None:
-    assert whereabouts([cell(problem(), wrong)], (), 0).words == words
+    assert localise([cell(problem(), wrong)], (), 0).words == words
 
 
 def test_the_rows_must_hold_in_every_cell() -> None:
     one = cell(problem(), in_rows((EVERY, EVERY, 0)))
     other = cell(problem(), in_rows((EVERY, EVERY, 4)))
-    assert whereabouts([one], (), 0).rows == "of the first query"
-    assert whereabouts([one, other], (), 0).rows == ""
+    assert localise([one], (), 0).rows == "of the first query"
+    assert localise([one, other], (), 0).rows == ""
 
 
 def test_rows_are_named_by_what_they_attend() -> None:
@@ -110,7 +110,7 @@ def test_a_padded_query_is_seen_by_its_own_key() -> None:
     """An outer product of padding hides rows 3 and 4, too: keys 3 and 4 are hidden from all."""
     padding = np.ones((1, 1, 1, K), dtype=bool)
     padding[..., 3:5] = False
-    found = whereabouts([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
+    found = localise([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
     assert found.words == "in exactly the rows in which the key at their own position is masked"
 
 
@@ -118,27 +118,27 @@ def test_an_output_that_is_wrong_alone_is_named() -> None:
     asked = problem(outputs=("output", "weights"))
     off = np.zeros((B, H, Q, K))
     off[:, :, 4] = 0.5
-    found = whereabouts([cell(asked, {"weights": off})], (), 0)
+    found = localise([cell(asked, {"weights": off})], (), 0)
     assert found.words == "only in weights, in exactly the rows of the last query"
-    assert whereabouts([cell(problem(), in_rows((EVERY,)))], (), 0).outputs == ()
+    assert localise([cell(problem(), in_rows((EVERY,)))], (), 0).outputs == ()
 
 
 def test_mean_weights_have_no_heads() -> None:
     asked = problem(outputs=("output", "weights_mean"))
     off = np.zeros((B, Q, K))
     off[:, 0] = 0.5
-    assert whereabouts([cell(asked, {"weights_mean": off})], (), 0).rows == "of the first query"
+    assert localise([cell(asked, {"weights_mean": off})], (), 0).rows == "of the first query"
 
 
 def test_another_shape_has_no_rows() -> None:
     judged = cell(problem(), in_rows((EVERY, EVERY, 0)))
     cut = replace(judged, actual={"output": to_tensor(np.zeros((B, H, Q)), "float32")})
-    assert whereabouts([cut], (Condition(masks=True),), 0).words == "only with a mask"
+    assert localise([cut], (Condition(masks=True),), 0).words == "only with a mask"
 
 
 def test_what_conforms_there_is_counted() -> None:
-    assert Whereabouts((Condition(masks=True),), 3).words == "only with a mask (where 3 calls conform)"
-    assert Whereabouts((Condition(masks=True),), 1).words == "only with a mask (where 1 call conforms)"
+    assert Localisation((Condition(masks=True),), 3).words == "only with a mask (where 3 calls conform)"
+    assert Localisation((Condition(masks=True),), 1).words == "only with a mask (where 1 call conforms)"
 
 
 def test_the_smallest_condition_around_the_failures() -> None:
@@ -206,13 +206,13 @@ def times(factor: float, columns: slice = EVERY) -> Evidence:
     ],
 )
 def test_columns_and_the_factor_are_told(factor: float, columns: slice, words: str) -> None:
-    assert whereabouts([times(factor, columns)], (), 0).words == words
+    assert localise([times(factor, columns)], (), 0).words == words
 
 
 def test_two_factors_are_none() -> None:
-    assert whereabouts([times(2.0), times(3.0)], (), 0).words == ""
-    assert whereabouts([times(2.0), times(2.0)], (), 0).amount == "2 times the expected number"
+    assert localise([times(2.0), times(3.0)], (), 0).words == ""
+    assert localise([times(2.0), times(2.0)], (), 0).amount == "2 times the expected number"
 
 
 def test_columns_must_be_the_same_in_every_cell() -> None:
-    assert whereabouts([times(2.0, slice(0, 1)), times(2.0, slice(1, 2))], (), 0).columns == ""
+    assert localise([times(2.0, slice(0, 1)), times(2.0, slice(1, 2))], (), 0).columns == ""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from conformance.judge.arithmetic import ARITHMETIC
-from conformance.judge.conditions import Condition
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
+from conformance.diagnosis.conditions import Condition
 
 from .scoring import Option
 

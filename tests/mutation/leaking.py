@@ -11,8 +11,8 @@ import numpy as np
 from .bugs_list import Bug
 
 BATCH, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 4
+# The key that no query may see.
 HIDDEN = 2
-"""The key that no query may see."""
 
 
 def leaks(bug: Bug) -> bool:

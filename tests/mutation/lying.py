@@ -17,13 +17,13 @@ from conformance.bridge.tensor import Tensor
 
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
 from conformance.deviations.edges import causal, window  # noqa: E402
-from conformance.judge.conditions import Condition  # noqa: E402 - found once the checkout is on the path
-from conformance.oracle.evaluate import evaluate  # noqa: E402
-from conformance.spec.problem import Group, Problem  # noqa: E402
+from conformance.deviations.evaluate import evaluate  # noqa: E402
+from conformance.diagnosis.conditions import Condition  # noqa: E402 - found once the checkout is on the path
+from conformance.spec.problem import MaskOperand, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402
 
+# The causal flag that is anchored at the last key.
 AT_END = "is_causal_at_the_end"
-"""The causal flag that is anchored at the last key."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def problem_of(call: Call) -> Problem:
     )
 
 
-def _groups(call: Call) -> list[Group]:
+def _groups(call: Call) -> list[MaskOperand]:
     queries, keys = (call.facts.sizes[name] for name in ("seq_len_q", "seq_len_k"))
     past = call.facts.sizes.get("past", 0)
     groups = []
@@ -93,15 +93,15 @@ def _groups(call: Call) -> list[Group]:
         if mask.slot == "window":
             left, right = given
             edges = (None if left is None else left - past, None if right is None else right + past)
-            groups.append(Group(mask.slot, mask.kinds, "flag", window(queries, keys, *edges), window=edges))
+            groups.append(MaskOperand(mask.slot, mask.kinds, "flag", window(queries, keys, *edges), window=edges))
         elif mask.element == "flag":
             offset = keys - queries if mask.slot == AT_END else past
-            groups.append(Group(mask.slot, mask.kinds, "flag", causal(queries, keys, offset), offset=offset))
+            groups.append(MaskOperand(mask.slot, mask.kinds, "flag", causal(queries, keys, offset), offset=offset))
         else:
             values = _values(given, mask.element)
             if mask.slot == "key_padding_mask":
                 values = values[:, None, None, :]
-            groups.append(Group(mask.slot, mask.kinds, mask.element, values, verbatim=mask.verbatim))
+            groups.append(MaskOperand(mask.slot, mask.kinds, mask.element, values, verbatim=mask.verbatim))
     return groups
 
 

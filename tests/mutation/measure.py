@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from conformance import places
+from conformance.checking.adapter_text import ADAPTER
+from conformance.checking.function_check import Request, check
+from conformance.checking.target import parse_target
 from conformance.cli.main import main as conformance
+from conformance.diagnosis.conditions import Condition, always
 from conformance.engine.adapters import read_adapter
-from conformance.engine.watch import Watch
-from conformance.gate import decide
-from conformance.judge.conditions import Condition, always
-from conformance.own.adapter_text import ADAPTER
-from conformance.own.checking import Request, check
-from conformance.own.target import parse_target
+from conformance.engine.job import RunListener
+from conformance.gate import decision
 from conformance.report import load_run
 from conformance.spec.loader import load
 
@@ -37,11 +37,11 @@ from .leaking import leaks
 from .mutants import Asked, Choice, Lied, Mutant, asked_of, routed
 from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
+# So many pairs of deviations are sampled.
 PAIRS = 40
-"""So many pairs of deviations are sampled."""
 
+# True of nearly every bug: `leaking` looks at each.
 LEAK = "nonfinite_value=leaks"
-"""True of nearly every bug: `leaking` looks at each."""
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ def run_mutant(folder: Path, mutant: Mutant) -> Said:
     words = ["run", "-j", "1", "--out", str(out), "-a", str(mutant.write(folder))]
     for case in mutant.cases:
         words += ["-k", case]
-    if (code := quietly(lambda: conformance(words))) not in (decide.CONFORMS, decide.REJECTED):
+    if (code := quietly(lambda: conformance(words))) not in (decision.CONFORMS, decision.REJECTED):
         raise RuntimeError(f"{mutant.name} ended with exit code {code}: conformance {' '.join(words)}")
     return said_of(load_run(out))
 
@@ -136,7 +136,7 @@ def judged_bug(bug: Bug) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = Request(parse_target(bug.given), declare=bug.declare)
-        done = quietly(lambda: check(request, folder, Watch()))
+        done = quietly(lambda: check(request, folder, RunListener()))
         said = said_of(done.run)
         alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))
         return Row(bug.name, bug.name, outcome(said, also_leaking(bug), bug.kinds, alike), text(said))

@@ -13,18 +13,18 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.evaluate import evaluate, evaluate_deviations
+from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.names import INVISIBLE, slot_of
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
+from conformance.diagnosis.conditions import Condition, always
+from conformance.diagnosis.detectability import FACTOR, bounds_apart, distinguished
 from conformance.engine.adapters import Adapter, read_adapter, subjects_of
 from conformance.engine.cells import Cell, make_cell
-from conformance.judge.arithmetic import ARITHMETIC
-from conformance.judge.conditions import Condition, always
-from conformance.judge.power import FACTOR, apart, told_apart
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate, evaluate_deviations
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
@@ -58,12 +58,13 @@ SLOTS: dict[str, dict[str, Any]] = {
     "is_causal_at_the_end": {"role": "causal", "alignment": "bottom_right"},
     "window": {"role": "window", "alignment": "past"},
 }
+# Kind of mask, as the audit calls its argument -> the argument of the lying adapters.
 ARGUMENT = {"key_padding": "key_padding_mask", "attention": "mask", "additive": "bias"}
-"""Kind of mask, as the audit calls its argument -> the argument of the lying adapters."""
 
+# Arguments that hold no array, with their kind: they can only be ignored.
 FLAGS = {"is_causal": "causal", "window": "window"}
-"""Arguments that hold no array, with their kind: they can only be ignored."""
 
+# Conditions under which real implementations take another path.
 GUARDS: tuple[Mapping[str, Any], ...] = (
     {"dtype": ["float32"]},
     {"dtype": ["float16"]},
@@ -81,7 +82,6 @@ GUARDS: tuple[Mapping[str, Any], ...] = (
     {"kinds": ["causal"]},
     {"without_kinds": ["attention"]},
 )
-"""Conditions under which real implementations take another path."""
 
 _TEXT = '''\
 """An adapter that lies, written for a test."""
@@ -201,7 +201,7 @@ def routed(cases: Sequence[Case], adapter: Adapter, among: AbstractSet[str] | No
             cell = make_cell(case, materialise(case), subject)
             if isinstance(cell, Cell):
                 problem = cell.route.problem
-                told = frozenset(told_apart(problem) if among is None else _told_of(problem, among))
+                told = frozenset(distinguished(problem) if among is None else _told_of(problem, among))
                 found.append(Asked(case.id, case.dtype, cell.call.facts, problem, told, is_dense(subject.name)))
     return tuple(found)
 
@@ -221,7 +221,7 @@ def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
     for key in keys:
         if (
             key in known
-            and apart(right, evaluate_deviations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
+            and bounds_apart(right, evaluate_deviations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
         ):
             yield key
 
@@ -305,8 +305,8 @@ class Choice:
 
 
 TELLING = 60
+# How many cases a mutant is run on, of those that can tell it and of the others.
 OTHERS = 40
-"""How many cases a mutant is run on, of those that can tell it and of the others."""
 
+# A condition divides cases if so many lie on either side.
 ENOUGH = 2
-"""A condition divides cases if so many lie on either side."""

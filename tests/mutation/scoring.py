@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.diagnosis.conditions import Condition
 from conformance.engine.records import Cell
 from conformance.engine.runlog import LOG
-from conformance.judge.conditions import Condition
 from conformance.report import Run
 from conformance.report.findings import rejected_cells
 
 OUTCOMES = ("right", "tie", "unexplained", "wrong", "survived")
 
+# The least share of what is killed that is named right, or in a stated tie.
 RIGHT_OR_TIE = 0.9
-"""The least share of what is killed that is named right, or in a stated tie."""
 
+# The largest share that is named wrong.
 WRONG = 0.02
-"""The largest share that is named wrong."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Said:
     others: tuple[str, ...]
 
 
+# Whether a named option is an expected one, wherever that shows, in the dense subject or the other.
 Alike = Callable[[Option, Option, bool], bool]
-"""Whether a named option is an expected one, wherever that shows, in the dense subject or the other."""
 
 
 def same(named: Option, expected: Option, _dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`

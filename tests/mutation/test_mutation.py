@@ -9,8 +9,8 @@ import pytest
 from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.deviations.catalogue import TABLE, find
-from conformance.judge.arithmetic import ARITHMETIC
-from conformance.judge.conditions import Condition, always
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
+from conformance.diagnosis.conditions import Condition, always
 from conformance.report import load_run
 from conformance.spec.loader import load
 

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.watch import Watch
-from conformance.judge.conditions import always
-from conformance.own.checking import Request, check
-from conformance.own.target import parse_target
+from conformance.checking.function_check import Request, check
+from conformance.checking.target import parse_target
+from conformance.diagnosis.conditions import always
+from conformance.engine.job import RunListener
 from conformance.report import Run, load_run
-from conformance.report.finding import Finding
-from conformance.report.findings import findings
+from conformance.report.findings import Finding, findings
 
 from .bugs_list import bugs
 from .measure import quietly, run_mutant
@@ -24,18 +23,18 @@ ROWS = [
     for row in ROW.finditer(PAGE.read_text(encoding="utf-8"))
 ]
 BUGS = {bug.name: bug for bug in bugs()}
+# Asked besides, as globs: nearly every bug conforms there, or in one dtype.
 PLAIN = (
     "numerics/float64/distribution[operator=*,inputs.distribution=bell]",
     "shapes/cross_attention/three_tensors[operator=*",
     "masks/key_padding/trailing[operator=*",
 )
-"""Asked besides, as globs: nearly every bug conforms there, or in one dtype."""
 
 
 def of_bug(name: str, cases: tuple[str, ...], folder: Path) -> Run:
     bug = BUGS[name]
     request = Request(parse_target(bug.given), declare=bug.declare, globs=(*cases, *PLAIN))
-    return quietly(lambda: check(request, folder, Watch())).run
+    return quietly(lambda: check(request, folder, RunListener())).run
 
 
 def of_lie(key: str, cases: tuple[str, ...], folder: Path) -> Run:

@@ -17,20 +17,20 @@ import numpy as np
 from conformance import places
 from conformance.deviations.catalogue import TABLE
 from conformance.deviations.deviation import Deviation, Reply
-from conformance.deviations.key_loops import key_loop, key_loops
-from conformance.deviations.masks import slot_deviations
-from conformance.judge.power import by_kind
-from conformance.oracle.evaluate import evaluate_deviations
+from conformance.deviations.evaluate import evaluate_deviations
+from conformance.deviations.mask_arguments import slot_deviations
+from conformance.deviations.tiles import key_loop, key_loops
+from conformance.diagnosis.detectability import by_kind
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 
 FILE = Path(__file__).with_suffix(".tsv")
+# What a line of the file begins with that names a call, not a deviation.
 CALL = "# "
-"""What a line of the file begins with that names a call, not a deviation."""
 SLOTS = ("attention", "key_padding", "additive", "causal")
+# What stands for NaN; infinities are the ends of the hyperbolic tangent.
 NAN = 7.0
-"""What stands for NaN; infinities are the ends of the hyperbolic tangent."""
 
 
 def problems() -> dict[str, Problem]:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import candidates
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate, evaluate_deviations
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate, evaluate_deviations
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 ROOT = np.sqrt(1 / 3)
 
@@ -30,8 +30,8 @@ def reply(case: Problem, name: str = "weights", **dialect: str) -> Array:
 
 
 LEARNED = {"bias_k": np.asarray([np.log(2.0)]), "bias_v": np.asarray([10.0])}
-MASK = (Group("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None]),)
-CAUSAL = (Group("is_causal", ("causal",), "flag", np.asarray([True, False])[None, None, None], offset=0),)
+MASK = (MaskOperand("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None]),)
+CAUSAL = (MaskOperand("is_causal", ("causal",), "flag", np.asarray([True, False])[None, None, None], offset=0),)
 
 
 def test_a_learned_key_and_one_of_zeros_stand_last() -> None:
@@ -45,9 +45,9 @@ def test_a_learned_key_and_one_of_zeros_stand_last() -> None:
 def test_masks_do_not_concern_them() -> None:
     case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True, groups=MASK)
     assert reply(case) == pytest.approx([0.25, 0.0, 0.5, 0.25])
-    bias = (Group("bias", ("additive",), "float", np.asarray([0.0, -np.inf])[None, None, None]),)
+    bias = (MaskOperand("bias", ("additive",), "float", np.asarray([0.0, -np.inf])[None, None, None]),)
     assert reply(case.but(groups=bias)) == pytest.approx([0.25, 0.0, 0.5, 0.25])
-    one_number = (Group("bias", ("additive",), "float", np.asarray([np.log(3.0)])[None, None, None]),)
+    one_number = (MaskOperand("bias", ("additive",), "float", np.asarray([np.log(3.0)])[None, None, None]),)
     assert reply(case.but(groups=one_number)) == pytest.approx([3 / 9, 3 / 9, 2 / 9, 1 / 9])
 
 
@@ -131,7 +131,7 @@ def test_torch_appends_alike(learned: bool, zero_key: bool) -> None:  # noqa: FB
     if not learned:
         case = case.but(params={name: array for name, array in case.params.items() if "bias" not in name})
     allowed = np.random.default_rng(3).random((2, 1, 1, 11)) < 0.6
-    case = case.but(groups=(Group("mask", ("key_padding",), "bool", allowed),))
+    case = case.but(groups=(MaskOperand("mask", ("key_padding",), "bool", allowed),))
     layer = torch.nn.MultiheadAttention(
         21, 3, add_bias_kv=learned, add_zero_attn=zero_key, batch_first=True, dtype=torch.float64
     )
@@ -195,7 +195,7 @@ def test_heads_side_by_side_have_the_bounds_of_their_contexts() -> None:
 
 def test_every_deviation_can_be_asked_of_what_joins_attention() -> None:
     # as many queries as keys, so that transpositions reach; appended keys make rows longer than columns
-    group = Group("mask", ("attention",), "bool", np.random.default_rng(6).random((2, 3, 11, 11)) < 0.7)
+    group = MaskOperand("mask", ("attention",), "bool", np.random.default_rng(6).random((2, 3, 11, 11)) < 0.7)
     square = random_problem(6, "float32", zero_key=True, activation="relu", residual=True, softcap=2.0, dropout_p=0.5)
     square = square.but(query=square.key, groups=(group,), requirements=("bias_kv", "zero_key"))
     bare = {name: array for name, array in square.params.items() if name not in ("wo", "bo")}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import Answer, evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import Answer, evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, smallest_normal
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
@@ -38,8 +38,8 @@ def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, d
     return answer, bound_reply(answer, profile)
 
 
-def masked(allowed: Array) -> tuple[Group, ...]:
-    return (Group("mask", ("attention",), "bool", allowed),)
+def masked(allowed: Array) -> tuple[MaskOperand, ...]:
+    return (MaskOperand("mask", ("attention",), "bool", allowed),)
 
 
 def test_one_key_is_copied_with_the_errors_of_a_sum_of_one_term() -> None:
@@ -87,7 +87,9 @@ def test_the_worst_case_of_two_equal_keys() -> None:
 
 def test_logits_that_nothing_is_known_about_leave_the_range_of_the_values() -> None:
     bias = np.full((1, 1, 1, 2), -1e9)
-    case = problem([[1.0]], [[2.0], [1.0]], [[3.0], [-1.0]], groups=(Group("bias", ("additive",), "float", bias),))
+    case = problem(
+        [[1.0]], [[2.0], [1.0]], [[3.0], [-1.0]], groups=(MaskOperand("bias", ("additive",), "float", bias),)
+    )
     answer, bounds = answered(case, FLOAT32)
     reach = max(3.0 - answer.state.context.item(), answer.state.context.item() + 1.0)
     assert bounds["output"].worst.item() == pytest.approx(reach, rel=1e-5)
@@ -276,11 +278,11 @@ def test_the_order_of_the_keys_hardly_matters(seed: int, shift: int) -> None:
 
 
 def test_long_rows_are_cut_into_pieces_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.oracle import context, worst  # noqa: PLC0415 - to change their constant
+    from conformance.bounds import weighted_values, worst_case  # noqa: PLC0415 - to change their constant
 
     case = random_problem(10, "float64")
     whole = answered(case, FLOAT32)[1]["output"]
-    for module in (context, worst):
+    for module in (weighted_values, worst_case):
         monkeypatch.setattr(module, "BLOCK", 1)
     pieces = answered(case, FLOAT32)[1]["output"]
     np.testing.assert_allclose(pieces.sigma, whole.sigma, rtol=1e-9)

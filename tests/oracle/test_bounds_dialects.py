@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.masks import slot_deviations
+from conformance.deviations.evaluate import Answer, evaluate, evaluate_deviations
+from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
 from conformance.deviations.tiles import BLOCKS
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import UnderivedBound, bound_reply
-from conformance.oracle.evaluate import Answer, evaluate, evaluate_deviations
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
@@ -25,7 +25,7 @@ def problem(seed: int, dtype: str = "float32", allowed: Array | None = None, lou
         round_to(rng.standard_normal((BATCH, HEADS, length, dim)), dtype)
         for length, dim in ((QUERIES, DIM), (KEYS, DIM), (KEYS, VALUE_DIM))
     )
-    groups = () if allowed is None else (Group("mask", ("attention",), "bool", allowed),)
+    groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
     outputs = ("output", "weights")
     return Problem("sdpa", dtype, HEADS, HEADS, DIM, VALUE_DIM, q * loudness, k, v, groups=groups, outputs=outputs)
 
@@ -97,7 +97,9 @@ def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
 def test_one_minus_a_float_mask_is_bounded_where_it_leaves_means(loudness: float, profile: Profile) -> None:
     # Of 0 and -inf: -1e9 is added where attended. In float32 that swallows what is below 32, not what may be above.
     added = np.where(dead_rows(), 0.0, -np.inf)
-    case = problem(4, loudness=loudness).but(groups=(Group("mask", ("attention",), "float", added, verbatim=True),))
+    case = problem(4, loudness=loudness).but(
+        groups=(MaskOperand("mask", ("attention",), "float", added, verbatim=True),)
+    )
     dialect = {"float_mask[mask]": "one_minus"}
     if loudness > 1.0 or profile == FLOAT64:
         with pytest.raises(UnderivedBound, match="one_minus"):
@@ -134,7 +136,7 @@ def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
         np.ones((1, 1, 2, 1)),
         key,
         np.array([[1.0], [2.0]])[None, None],
-        groups=(Group("mask", ("attention",), "bool", allowed),),
+        groups=(MaskOperand("mask", ("attention",), "bool", allowed),),
     )
     assert answered(case, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.ravel().tolist() == [False, True]
     near = case.but(key=key * 0.75)
@@ -174,7 +176,7 @@ def test_a_problem_with_numbers_of_its_own_has_no_bound_though_all_rows_are_dead
     params = {name: round_to(rng.normal(size=(width, width)), "float32") for name in ("wq", "wk", "wv", "wo")}
     params["bo"] = round_to(rng.normal(size=width), "float32")
     query, key = (round_to(rng.normal(size=(2, length, width)), "float32") for length in (5, 7))
-    none = Group("mask", ("attention",), "bool", np.zeros((1, 1, 5, 7), dtype=bool))
+    none = MaskOperand("mask", ("attention",), "bool", np.zeros((1, 1, 5, 7), dtype=bool))
     case = Problem("mha", "float32", 3, 3, DIM, DIM, query, key, key, params=params, groups=(none,))
     _, exact = answered(case, FLOAT32)
     assert not exact["output"].tolerance.any()

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.operands import projection_error
+from conformance.bounds.outputs import bound_reply
+from conformance.bounds.roundings import roundings
 from conformance.bridge.profile import UNIT, Profile
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import Answer, evaluate
-from conformance.oracle.operands import projection_error
-from conformance.oracle.roundings import roundings
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import Answer, evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, smallest_normal
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
@@ -48,11 +48,11 @@ def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, d
     return answer, bound_reply(answer, profile)
 
 
-def dead(*, heads: int) -> Group:
+def dead(*, heads: int) -> MaskOperand:
     """Query 1 of item 0 attends nothing in the first `heads` heads."""
     allowed = np.ones((BATCH, HEADS, QUERIES, KEYS), dtype=bool)
     allowed[0, :heads, 1] = False
-    return Group("mask", ("attention",), "bool", allowed)
+    return MaskOperand("mask", ("attention",), "bool", allowed)
 
 
 def test_a_projection_of_one_number_errs_by_its_roundings() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import SCORES, Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import SCORES, Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
 U = UNIT["float32"]
@@ -18,8 +18,8 @@ def problem(dtype: str = "float32", seed: int = 0, **more: Any) -> Problem:
     """Random operands of (batch, num_heads, seq_len, head_dim) = (2, 3, 5 or 7, 11), a mask, a bias and a cap."""
     rng = np.random.default_rng(seed)
     query, key = (round_to(rng.normal(size=(2, 3, length, 11)), dtype) for length in (5, 7))
-    mask = Group("mask", ("attention",), "bool", rng.random((1, 1, 5, 7)) < 0.7)
-    bias = Group("bias", ("additive",), "float", round_to(rng.normal(size=(1, 3, 5, 7)), dtype))
+    mask = MaskOperand("mask", ("attention",), "bool", rng.random((1, 1, 5, 7)) < 0.7)
+    bias = MaskOperand("bias", ("additive",), "float", round_to(rng.normal(size=(1, 3, 5, 7)), dtype))
     fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1.5, "groups": (mask, bias)} | more
     return Problem("sdpa", dtype, 3, 3, 11, 11, query, key, key, **fields)
 
@@ -56,8 +56,8 @@ def used(asked: Problem, profile: Profile, found: dict[str, Array]) -> dict[str,
 
 def test_by_hand() -> None:
     # q.k is 2 and 6, the scale 1/2; tanh(log 3) = 4/5, and a mask hides the second key
-    mask = Group("mask", ("attention",), "bool", np.array([[[[True, False]]]]))
-    bias = Group("bias", ("additive",), "float", np.array([[[[0.25, 0.5]]]]))
+    mask = MaskOperand("mask", ("attention",), "bool", np.array([[[[True, False]]]]))
+    bias = MaskOperand("bias", ("additive",), "float", np.array([[[[0.25, 0.5]]]]))
     key = np.array([2.0, 6.0])[None, None, :, None]
     fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1 / np.log(3), "scale": 0.5, "groups": (mask, bias)}
     asked = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, key, **fields)

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import CANONICAL, evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import CANONICAL, evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 
 
@@ -174,22 +174,22 @@ MASKS = ("none", "bool", "additive", "poisoned")
 BATCH, HEADS, QUERIES, KEYS, DIM, WIDTH = 2, 3, 5, 11, 7, 13
 
 
-def masks(rng: np.random.Generator, kind: str, dtype: str) -> tuple[Group, ...]:
+def masks(rng: np.random.Generator, kind: str, dtype: str) -> tuple[MaskOperand, ...]:
     shape = (BATCH, HEADS, QUERIES, KEYS)
     if kind == "bool":
         allowed = rng.random(shape) < 0.6
         allowed[..., 3] = True
-        return (Group("mask", ("attention",), "bool", allowed),)
+        return (MaskOperand("mask", ("attention",), "bool", allowed),)
     if kind == "dead rows":
         allowed = rng.random(shape) < 0.6
         allowed[0, :, 1] = allowed[1, 2, 3:] = False
-        return (Group("mask", ("attention",), "bool", allowed),)
+        return (MaskOperand("mask", ("attention",), "bool", allowed),)
     if kind == "additive":
         bias = round_to(2.0 * rng.standard_normal(shape), dtype)
         bias[..., 5:7] = -np.inf
-        return (Group("bias", ("additive",), "float", bias),)
+        return (MaskOperand("bias", ("additive",), "float", bias),)
     if kind == "poisoned":
-        return (Group("mask", ("key_padding",), "bool", np.arange(KEYS)[None, None, None] < 8),)
+        return (MaskOperand("mask", ("key_padding",), "bool", np.arange(KEYS)[None, None, None] < 8),)
     return ()
 
 

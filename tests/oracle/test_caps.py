@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.bounds.outputs import bound_reply
+from conformance.bounds.roundings import slope
 from conformance.bridge.profile import UNIT, Profile
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.caps import slope
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 U = UNIT["float32"]
 
@@ -32,8 +32,8 @@ def softmax(*logits: float) -> Any:
     return pytest.approx(exponentials / exponentials.sum())
 
 
+# tanh(log(3) / 2) = (3 - 1) / (3 + 1) = 1/2, tanh(log 3) = (9 - 1) / (9 + 1) = 4/5, tanh(2 log 3) = 80/82.
 LOG = np.log(3.0)
-"""tanh(log(3) / 2) = (3 - 1) / (3 + 1) = 1/2, tanh(log 3) = (9 - 1) / (9 + 1) = 4/5, tanh(2 log 3) = 80/82."""
 
 
 def test_a_capped_logit_is_the_cap_times_a_tangent() -> None:
@@ -43,7 +43,7 @@ def test_a_capped_logit_is_the_cap_times_a_tangent() -> None:
 
 def test_the_cap_comes_after_the_scale_and_before_the_bias() -> None:
     assert weights(problem([2.0 * LOG, 0.0], scale=0.5)) == softmax(1.0, 0.0)
-    bias = Group("bias", ("additive",), "float", np.asarray([5.0, -np.inf, 0.0])[None, None, None])
+    bias = MaskOperand("bias", ("additive",), "float", np.asarray([5.0, -np.inf, 0.0])[None, None, None])
     assert weights(problem([LOG, 0.0, 0.0], groups=(bias,))) == softmax(6.0, -np.inf, 0.0)
 
 
@@ -58,7 +58,7 @@ def test_the_cap_taken_otherwise(name: str, logit: float) -> None:
 
 
 def test_a_cap_after_the_mask_lets_it_leak() -> None:
-    mask = Group("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None])
+    mask = MaskOperand("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None])
     case = problem([LOG, 0.0], groups=(mask,))
     assert weights(case).tolist() == [1.0, 0.0]
     assert weights(case, softcap="after_mask") == softmax(1.0, -2.0)
@@ -66,7 +66,7 @@ def test_a_cap_after_the_mask_lets_it_leak() -> None:
 
 
 def test_a_cap_after_the_bias_caps_it_too() -> None:
-    bias = Group("bias", ("additive",), "float", np.asarray([LOG, 0.0])[None, None, None])
+    bias = MaskOperand("bias", ("additive",), "float", np.asarray([LOG, 0.0])[None, None, None])
     case = problem([0.0, 0.0], groups=(bias,))
     assert weights(case) == softmax(LOG, 0.0)
     assert weights(case, softcap="after_bias") == softmax(1.0, 0.0)
@@ -79,7 +79,7 @@ def test_without_a_cap_its_deviations_change_nothing() -> None:
 
 
 def test_a_limit_holds_before_the_bias_or_after_it() -> None:
-    bias = Group("bias", ("additive",), "float", np.asarray([3.0, 4.0, -np.inf])[None, None, None])
+    bias = MaskOperand("bias", ("additive",), "float", np.asarray([3.0, 4.0, -np.inf])[None, None, None])
     case = problem([12.0, -14.0, 50.0], softcap=None, groups=(bias,))
     assert weights(case) == softmax(15.0, -10.0, -np.inf)
     assert weights(case, logit_limit="10") == softmax(13.0, -6.0, -np.inf)
@@ -88,7 +88,7 @@ def test_a_limit_holds_before_the_bias_or_after_it() -> None:
 
 
 def test_a_limit_leaves_masked_keys_masked_and_holds_behind_a_cap() -> None:
-    mask = Group("mask", ("attention",), "bool", np.asarray([True, True, False])[None, None, None])
+    mask = MaskOperand("mask", ("attention",), "bool", np.asarray([True, True, False])[None, None, None])
     case = problem([60.0, 55.0, 70.0], softcap=None, groups=(mask,))
     assert weights(case, logit_limit="50").tolist() == [0.5, 0.5, 0.0]
     assert weights(problem([1e6, -1e6]), logit_limit="10") == softmax(2.0, -2.0)

@@ -10,8 +10,8 @@ from conformance.spec.problem import Problem
 
 from .frozen import deviations, digest, frozen, problems
 
+# One deviation of so many is looked at; `python -m tests.oracle.frozen` writes all anew.
 EVERY = 29
-"""One deviation of so many is looked at; `python -m tests.oracle.frozen` writes all anew."""
 CLOSE = 1e-9
 
 

@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates, find
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 BATCH, HEADS, KV_HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 6, 3, 5, 7, 4, 3
 STEP = 1e-6
 
 
-def sdpa(groups: tuple[Group, ...] = (), scale: float | None = None) -> Problem:
+def sdpa(groups: tuple[MaskOperand, ...] = (), scale: float | None = None) -> Problem:
     rng = np.random.default_rng(11)
     return Problem(
         operator="sdpa",
@@ -32,7 +32,7 @@ def sdpa(groups: tuple[Group, ...] = (), scale: float | None = None) -> Problem:
     )
 
 
-def mha(groups: tuple[Group, ...] = ()) -> Problem:
+def mha(groups: tuple[MaskOperand, ...] = ()) -> Problem:
     rng = np.random.default_rng(13)
     shapes = {
         "wq": (11, HEADS * DIM),
@@ -62,18 +62,18 @@ def mha(groups: tuple[Group, ...] = ()) -> Problem:
     )
 
 
-def allowed(*, dead: bool = False) -> Group:
+def allowed(*, dead: bool = False) -> MaskOperand:
     values = np.random.default_rng(3).random((BATCH, HEADS, QUERIES, KEYS)) < 0.6
     values[..., 0] = True
     if dead:
         values[0, :, 2] = False
-    return Group("mask", ("attention",), "bool", values)
+    return MaskOperand("mask", ("attention",), "bool", values)
 
 
-def bias() -> Group:
+def bias() -> MaskOperand:
     values = np.random.default_rng(5).standard_normal((1, HEADS, QUERIES, KEYS))
     values[:, :, :, 3] = -np.inf
-    return Group("bias", ("additive",), "float", values)
+    return MaskOperand("bias", ("additive",), "float", values)
 
 
 def array_of(problem: Problem, name: str) -> Array:
@@ -255,7 +255,7 @@ def lowest_row(bias: float = LOWEST) -> Problem:
         query=np.ones((1, 1, 1, 1)),
         key=np.array([2.0, 3.0, 5.0]).reshape(1, 1, 3, 1),
         value=np.array([0.0, 3.0, 9.0]).reshape(1, 1, 3, 1),
-        groups=(Group("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
+        groups=(MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
         scale=1.0,
         outputs=("output", "grad_query", "grad_key", "grad_value"),
         grad_output=np.ones((1, 1, 1, 1)),

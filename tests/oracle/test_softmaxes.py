@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.judge.compare import compare
-from conformance.oracle.bound import Bound
-from conformance.oracle.bounds import bound_reply
-from conformance.oracle.evaluate import evaluate
-from conformance.spec.problem import Array, Group, Problem
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
+from conformance.verdicts.compare import compare
 
 FLOAT32 = Profile.uniform("float32")
 BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
@@ -28,7 +28,7 @@ def problem(seed: int, loudness: float = 1.0, outputs: tuple[str, ...] = ("outpu
     )
     allowed = rng.random((BATCH, 1, QUERIES, KEYS)) < 0.7
     allowed[..., 3] = True
-    groups = (Group("mask", ("attention",), "bool", allowed),)
+    groups = (MaskOperand("mask", ("attention",), "bool", allowed),)
     sizes = (HEADS, HEADS, DIM, VALUE_DIM)
     return Problem("sdpa", "float32", *sizes, query * loudness, key, value, groups=groups, outputs=outputs)
 

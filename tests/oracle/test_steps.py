@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, replace_step, run
-from conformance.reference.state import State, begin
+from conformance.reference.steps import State, begin
 from conformance.spec.problem import Problem
 
 PROBLEM = Problem(

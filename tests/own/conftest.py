@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.watch import Watch
-from conformance.own.checking import Checked, Request, check
-from conformance.own.target import parse_target
+from conformance.checking.function_check import Checked, Request, check
+from conformance.checking.target import parse_target
+from conformance.engine.job import RunListener
 
 HERE = Path(__file__).parent
 
@@ -20,6 +20,6 @@ def checked(tmp_path: Path) -> Callable[..., Checked]:
         target = parse_target(given if ".py:" in given else str(HERE / given.replace(":", ".py:")))
         folder = tmp_path / "out"
         folder.mkdir()
-        return check(Request(target, globs=globs, **options), folder, Watch())  # type: ignore[arg-type]
+        return check(Request(target, globs=globs, **options), folder, RunListener())  # type: ignore[arg-type]
 
     return run

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import conformance
-from conformance.own.errors import CheckError
+from conformance.checking.target import CheckError
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from conformance.checking.adapter_text import ADAPTER
+from conformance.checking.check_report import VARIES, cause_lines, causes, headline, varying_notes
+from conformance.checking.function_check import Checked
+from conformance.checking.preflight import Calling
+from conformance.checking.target import CheckError
 from conformance.engine.adapters import read_adapter
 from conformance.engine.runlog import RunLog
-from conformance.gate import decide
-from conformance.own.adapter_text import ADAPTER
-from conformance.own.causes import causes
-from conformance.own.checking import Checked
-from conformance.own.errors import CheckError
-from conformance.own.preflight import Calling
-from conformance.own.telling import VARIES, cause_lines, headline, varying_notes
-from conformance.report.finding import Finding
+from conformance.gate import decision
+from conformance.report.findings import Finding
 
 from ..running import records
 
@@ -32,7 +31,7 @@ def sentences(checked: Checked) -> list[str]:
 def test_a_right_function_conforms_everywhere(checked: Check, given: str) -> None:
     done = checked(given)
     assert done.lines()[0].startswith(f"{done.request.target.given} conforms: ")
-    assert done.decision.exit_code == decide.CONFORMS
+    assert done.decision.exit_code == decision.CONFORMS
     assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 100
     assert not done.causes
 
@@ -72,7 +71,7 @@ NAMED = {
 @pytest.mark.parametrize("given", sorted(NAMED))
 def test_a_mistake_is_named(checked: Check, given: str) -> None:
     done = checked(given, "shapes/[cs]*", "shapes/cross*", "shapes/self*", "masks/*", "numerics/logits*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0] == NAMED[given]
     assert not done.run.conforms
 
@@ -92,7 +91,7 @@ def test_two_mistakes_are_named_though_the_smallest_case_shows_another_in_half_p
 
 def test_a_mistake_without_a_name_is_found(checked: Check) -> None:
     done = checked("plain_sdpa:sine_of_the_output", "shapes/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0].startswith("no cause found (fail, ")
     assert " verdicts without a known cause in " in done.lines()[0]
 
@@ -174,7 +173,7 @@ HALF = "it would conform if it rounds the weights to float16 before the product 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
     done = checked("plain_sdpa:half_inside", "shapes/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert sentences(done)[0].startswith("it would conform if it rounds")
     assert "float16" in sentences(done)[0]
 
@@ -246,7 +245,7 @@ def test_what_is_declared_is_held_against_it(checked: Check) -> None:
 
 def test_what_varies_fails(checked: Check) -> None:
     done = checked("plain_sdpa:nan_where_every_row_is_dead", "degenerate/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     (said,) = [note for note in done.notes if note.startswith(VARIES)]
     assert "fully_masked_row=nan in " in said
     assert "fully_masked_row=zero in " in said
@@ -255,7 +254,7 @@ def test_what_varies_fails(checked: Check) -> None:
 @pytest.mark.parametrize("given", ["plain_sdpa:dead_rows_by_batch", "plain_sdpa:one_query_not_causal"])
 def test_that_a_decision_varies_is_not_told_where_the_cause_is_named(checked: Check, given: str) -> None:
     done = checked(given, "degenerate/*", "causal/rectangular/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert all(cause.explained for cause in done.causes)
     assert not any(note.startswith(VARIES) for note in done.notes)
 
@@ -277,14 +276,14 @@ def test_what_true_means_can_be_declared(checked: Check) -> None:
 
 def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
     done = checked("plain_sdpa:tf32_operands", "shapes/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert any("would conform under tf32" in note and "if intended, --profile tf32" in note for note in done.notes)
 
 
 def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
     """--profile bfloat16_operands would be taken for float32 alone."""
     done = checked("plain_sdpa:bfloat16_operands_in_half", "shapes/*", "numerics/half/*")
-    assert done.decision.exit_code == decide.REJECTED
+    assert done.decision.exit_code == decision.REJECTED
     assert not any("--profile" in note for note in done.notes)
 
 

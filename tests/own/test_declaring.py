@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from conformance.own.checking import load_cases
-from conformance.own.declaring import Declared, parse_pairs, read_declared
-from conformance.own.errors import CheckError
+from conformance.checking.declarations import Declared, parse_pairs, read_declared
+from conformance.checking.function_check import load_cases
+from conformance.checking.target import CheckError
 from conformance.spec.materialise import materialise
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance.gate import decide
-from conformance.own import signature
-from conformance.own.checking import Checked
-from conformance.own.errors import CheckError
+from conformance.checking import signature
+from conformance.checking.function_check import Checked
+from conformance.checking.target import CheckError
+from conformance.gate import decision
 
 DOORS = Path(__file__).parent / "doors"
 
@@ -199,13 +199,13 @@ def test_what_lies_on_another_device_is_told(checked: Check, tmp_path: Path, nam
     assert re.search(said, str(caught.value), re.DOTALL), str(caught.value)
 
 
+# Layout -> what makes of it an array with positions on the last axis but one.
 LAYOUTS = {
     "bsd": "assert q.ndim == 3 and q.shape[0] == k.shape[0]",
     "thd": "assert q.ndim == 3; q, k, v = (x.swapaxes(0, 1) for x in (q, k, v)); assert q.shape[0] == k.shape[0]",
     "bshd": "assert q.ndim == 4; q, k, v = (x.swapaxes(1, 2) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
     "sbhd": "q, k, v = (x.transpose(1, 2, 0, 3) for x in (q, k, v)); assert q.shape[:2] == k.shape[:2]",
 }
-"""Layout -> what makes of it an array with positions on the last axis but one."""
 BACK = {"bsd": "o", "thd": "o.swapaxes(0, 1)", "bshd": "o.swapaxes(1, 2)", "sbhd": "o.transpose(2, 0, 1, 3)"}
 
 
@@ -246,7 +246,7 @@ WITHOUT_MASK = (
 def test_few_calls_are_no_bare_green(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(WITHOUT_MASK, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attend")
-    assert done.decision.exit_code == decide.INCOMPLETE
+    assert done.decision.exit_code == decision.INCOMPLETE
     assert re.search(r"was asked too little: \d+ calls judged, [12]\d % of the cases", done.lines()[0])
     (little,) = done.decision.incomplete
     assert re.match(r"only [12]\d % of the cases were judged, fewer than --min-judged 50 %; not asked: ", little)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from conformance import places
-from conformance.own.adapter_text import ADAPTER
-from conformance.own.borrowing import find_loan
-from conformance.own.checking import Checked
+from conformance.checking.adapter_text import ADAPTER
+from conformance.checking.drop_in import find_drop_in
+from conformance.checking.function_check import Checked
 
 Check = Callable[..., Checked]
 SOME = ("shapes/cross*", "shapes/self*", "masks/attention_2d*", "causal/*", "parameters/scale*", "degenerate/dead_row*")
@@ -61,7 +61,7 @@ def test_what_is_declared_goes_before_what_the_subject_declares(checked: Check) 
 @pytest.mark.frameworks
 @pytest.mark.parametrize("subject", ["torch.sdpa", "jax.sdpa", "keras.sdpa"])
 def test_each_has_a_subject_to_stand_in_for(subject: str) -> None:
-    assert find_loan(subject).operator == "sdpa"
+    assert find_drop_in(subject).operator == "sdpa"
 
 
 @pytest.mark.frameworks

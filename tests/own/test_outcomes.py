@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.own.outcomes import Outcome, outcomes
+from conformance.checking.check_report import Outcome, outcomes
 from conformance.report import load_run
 
 from ..report.build_run import RunBuilder

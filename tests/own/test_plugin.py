@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.own.checking import load_cases
-from conformance.own.outcomes import Outcome, judged_share
+from conformance.checking.check_report import Outcome, judged_share
+from conformance.checking.function_check import load_cases
 
 pytest_plugins = ("pytester",)
 
@@ -26,12 +26,13 @@ from plain_sdpa import right
 test_attention = conformance.pytest.cases(right{})
 """
 
+# Judges in no time: in the process of pytest and in those of pytest-xdist, every check is a line of a file.
 STAND_IN = """
 import json, os, pathlib
-import conformance.own.sharing as sharing
-from conformance.own.api import Result
-from conformance.own.errors import CheckError
-from conformance.own.outcomes import Outcome
+import conformance.checking.api as sharing
+from conformance.checking.api import Result
+from conformance.checking.target import CheckError
+from conformance.checking.check_report import Outcome
 
 OUTCOMES = {outcomes}
 
@@ -45,7 +46,6 @@ def check(function, *, cases, out, **options):
 
 sharing.check = check
 """
-"""Judges in no time: in the process of pytest and in those of pytest-xdist, every check is a line of a file."""
 
 FAILS = {
     "causal/offset/moved_window[dtype=float32]": (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.checking.adapter_text import AT_END, capabilities, facts_of, outputs, slots
+from conformance.checking.signature import KEYWORDS, MaskForm, Parameter, Signature, parameters_of, read_signature
+from conformance.checking.target import CheckError
 from conformance.engine.slots import parse_slots
-from conformance.own.errors import CheckError
-from conformance.own.facts import AT_END, capabilities, facts_of, outputs, slots
-from conformance.own.signature import KEYWORDS, MaskForm, Parameter, Signature, parameters_of, read_signature
 
 
 def signature(arguments: str, operator: str | None = None) -> Signature:

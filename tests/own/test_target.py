@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.own.errors import CheckError
-from conformance.own.target import parse_target, target_of
+from conformance.checking.target import CheckError, parse_target, target_of
 
 
 @pytest.fixture

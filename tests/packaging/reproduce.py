@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# The time of every file in an archive, where the caller sets no SOURCE_DATE_EPOCH.
 EPOCH = "1700000000"
-"""The time of every file in an archive, where the caller sets no SOURCE_DATE_EPOCH."""
 SUFFIXES = (".whl", ".tar.gz")
 
 

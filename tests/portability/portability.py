@@ -20,8 +20,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from conformance.engine.machine import cpu_features
+from conformance.engine.environments import cpu_features
 
+# Subjects that one library computes, by glob.
 GROUPS = {
     "torch": ("torch.*", "keras.*[torch*", "keras.mha[axes*"),
     "jax": ("jax.*", "flax.*", "keras.*[jax*"),
@@ -29,7 +30,6 @@ GROUPS = {
     "numpy": ("numpy.*", "published.bert_numpy*", "onnx.attention*"),
     "everything": ("*",),
 }
-"""Subjects that one library computes, by glob."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ class Setting:
     jobs: int | None = None
 
 
+# TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it asks the CPU, not oneDNN, for what it can do, and crashes.
+# XLA is not run below AVX: jaxlib's wheels refuse a CPU without it (https://github.com/jax-ml/jax/issues/31723).
 SETTINGS = (
     Setting("aten_default", {"ATEN_CPU_CAPABILITY": "default"}, "torch", ("avx2",)),
     Setting("aten_avx2", {"ATEN_CPU_CAPABILITY": "avx2"}, "torch", ("avx512f",)),
@@ -63,10 +65,6 @@ SETTINGS = (
     Setting("openblas_nehalem", {"OPENBLAS_CORETYPE": "Nehalem"}, "numpy", ("avx2",)),
     Setting("two_threads", {"CONFORMANCE_THREADS": "2"}, "everything", jobs=1),
 )
-"""
-TensorFlow is not run under ONEDNN_MAX_CPU_ISA: it asks the CPU, not oneDNN, for what it can do, and crashes.
-XLA is not run below AVX: jaxlib's wheels refuse a CPU without it (https://github.com/jax-ml/jax/issues/31723).
-"""
 
 
 def conformance(words: list[str], env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -7,14 +7,12 @@ import pytest
 from .build_run import RunBuilder
 from .demonstration import fill
 
+# What a name or a reason may hold at worst: a workflow command, markup, a colour, a control character, a line
+# separator, half a character.
 HOSTILE = "::error::<script>alert(1)</script>]]>\"'&`|\x1b[31m\x00\u2028\udce9"
-"""
-What a name or a reason may hold at worst: a workflow command, markup, a colour, a control character, a line separator,
-half a character.
-"""
 
+# What is left of it where a log was read.
 HARMLESS = r"""\::error::<script>alert(1)</script>]]>"'&`|\x00\u2028\udce9"""
-"""What is left of it where a log was read."""
 
 
 @pytest.fixture(scope="session")

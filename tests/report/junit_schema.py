@@ -16,6 +16,7 @@ OF_SUITE = OF_SUITES | {
 }
 SAID = {"type", "message"}
 
+# Element -> attributes that it must have, and those that it may have.
 ATTRIBUTES: dict[str, tuple[set[str], set[str]]] = {
     "testsuites": (set(), OF_SUITES),
     "testsuite": ({"name", "tests", "failures", "errors"}, OF_SUITE),
@@ -28,7 +29,6 @@ ATTRIBUTES: dict[str, tuple[set[str], set[str]]] = {
     "system-out": (set(), set()),
     "system-err": (set(), set()),
 }
-"""Element -> attributes that it must have, and those that it may have."""
 
 CHILDREN: dict[str, set[str]] = {
     "testsuites": {"testsuite"},

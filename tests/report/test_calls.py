@@ -10,7 +10,7 @@ import pytest
 
 from conformance import places
 from conformance.engine.adapters import read_adapters
-from conformance.report.calls import CALLS, TOPICS, is_told, side_by_side
+from conformance.report.port_text import CALL_TOPICS, CALLS, is_described, side_by_side
 
 DEFAULTS = [
     pytest.param(name, argument, default, id=f"{name}:{argument}", marks=pytest.mark.frameworks)
@@ -43,12 +43,16 @@ def test_only_adapters_are_told_and_of_each_every_topic() -> None:
     adapters = {each.name: each for each in read_adapters([places.adapters()])}
     assert CALLS.keys() <= adapters.keys()
     for name, texts in CALLS.items():
-        wanted = set(TOPICS) if adapters[name].operators == ("mha",) else set(TOPICS) - {"constructor", "parameters"}
+        wanted = (
+            set(CALL_TOPICS)
+            if adapters[name].operators == ("mha",)
+            else set(CALL_TOPICS) - {"constructor", "parameters"}
+        )
         assert texts.keys() - {"defaults"} == wanted
 
 
+# A builtin function, and a layer whose texts are those of keras.mha.
 WITHOUT_SIGNATURE = {"torch.sdpa", "tf_keras.mha"}
-"""A builtin function, and a layer whose texts are those of keras.mha."""
 
 
 def test_a_default_that_a_text_begins_with_is_held_against_the_signature() -> None:
@@ -61,7 +65,7 @@ def test_a_default_that_a_text_begins_with_is_held_against_the_signature() -> No
 
 def test_topics_stand_side_by_side() -> None:
     both = side_by_side("torch.sdpa", "torch.mha")
-    assert [each["topic"] for each in both] == list(TOPICS)
+    assert [each["topic"] for each in both] == list(CALL_TOPICS)
     assert both[0]["from"] == ""
-    assert not is_told("mine.sdpa")
+    assert not is_described("mine.sdpa")
     assert side_by_side("mine.sdpa", "mine.sdpa") == []

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from conformance.engine.records import Case, Cell, Header, Subject
-from conformance.engine.run import Run
-from conformance.report.coverage import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
+from conformance.engine.run_folder import Run
+from conformance.report.run_page import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
 
 CASES = {
     "one": Case(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from conformance.report.drawing import MOST_KEYS, MOST_PICTURES, MOST_QUERIES, draw
+from conformance.report.case_explanation import MOST_KEYS, MOST_PICTURES, MOST_QUERIES, draw
 
 
 def test_true_attends_and_only_axes_that_the_mask_spans_are_labelled() -> None:

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from conformance.report import load_run
-from conformance.report.conclusion import gate_notes, headline, subject_lines
-from conformance.report.finding import finding_text
-from conformance.report.findings import findings
-from conformance.report.known_groups import known_groups
-from conformance.report.numbers import budget_text, share_text
+from conformance.report.conclusion import gate_notes, headline, known_groups, subject_lines
+from conformance.report.counts import budget_text, share_text
+from conformance.report.findings import finding_text, findings
 
 from .build_run import RunBuilder
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.report import html, load_run, payload
-from conformance.report.html import shown_value, web_address
+from conformance.report import load_run, page_data, run_page
+from conformance.report.run_page import shown_value, web_address
 
 from .build_run import RunBuilder
 
@@ -60,7 +60,7 @@ def opened(page: Page) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def page(demonstration: Path) -> Page:
-    return Page(html.page(load_run(demonstration)))
+    return Page(run_page.page(load_run(demonstration)))
 
 
 def test_nothing_is_fetched(page: Page) -> None:
@@ -122,7 +122,7 @@ def test_the_record_of_a_cell_is_in_the_chunk_of_its_case(page: Page) -> None:
 
 
 def test_nothing_from_the_run_becomes_markup(hostile_run: Path, hostile: str) -> None:
-    text = html.page(load_run(hostile_run))
+    text = run_page.page(load_run(hostile_run))
     page = Page(text)
     assert "alert(1)" not in "".join(part for tag, attributes, part in page.raw if "type" not in attributes)
     assert [tag for tag, _ in page.elements].count("script") == 3
@@ -137,7 +137,7 @@ def test_a_cell_names_why_its_arrays_are_absent(tmp_path: Path) -> None:
     subject = builder.subject("torch.mha")
     for number, path in enumerate(("tensors/none.npz", "../outside.npz")):
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", rejected=True, tensors=path)
-    _, parts = opened(Page(html.page(load_run(builder.write()))))
+    _, parts = opened(Page(run_page.page(load_run(builder.write()))))
     notes = [json.loads(parts[f"case-{number}"])["cells"]["0"]["tensors_note"] for number in (0, 1)]
     assert notes == ["none.npz is not in the run folder", "../outside.npz is outside the run folder"]
 
@@ -154,11 +154,11 @@ def test_arrays_of_rejected_cells_come_first_then_one_for_each_known_deviation(
         accepted = {"rejected": True} if each is None else {"known": each}
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", tensors=path, **accepted)
     run = load_run(builder.write())
-    size = len(payload.blobs(run).packed["cell-0-0"])
+    size = len(page_data.blobs(run).packed["cell-0-0"])
     kept = []
     for room in (0, 1, 2):
-        monkeypatch.setattr(payload, "LARGEST_ACCEPTED", room * size)
-        found = payload.blobs(run)
+        monkeypatch.setattr(page_data, "LARGEST_ACCEPTED", room * size)
+        found = page_data.blobs(run)
         kept.append(sorted(found.packed))
         assert set(found.left_out.values()) <= {"", "the page is full; the arrays are in tensors/one.npz"}
     assert kept == [["cell-3-0"], ["cell-0-0", "cell-3-0"], ["cell-0-0", "cell-2-0", "cell-3-0"]]
@@ -169,14 +169,14 @@ def test_what_is_missing_has_its_own_mark(tmp_path: Path) -> None:
     builder.case("shapes/one")
     builder.cell(builder.case("shapes/two"), builder.subject("torch.mha"))
     builder.footed = False
-    page = Page(html.page(load_run(builder.write())))
+    page = Page(run_page.page(load_run(builder.write())))
     index, _ = opened(page)
     assert index["verdicts"][index["cells"][0][0][1]] == "missing"
     assert "Undecided: the run was cut" in page.text
 
 
 def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:
-    assert "<h1>" in html.page(load_run(RunBuilder(tmp_path).write()))
+    assert "<h1>" in run_page.page(load_run(RunBuilder(tmp_path).write()))
 
 
 def test_only_web_addresses_become_links() -> None:

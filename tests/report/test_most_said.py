@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.report.most_said import most_said
+from conformance.report.findings import most_common
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from conformance.report.most_said import most_said
     ],
 )  # fmt: skip
 def test_most_said(read: list[tuple[str, ...]], told: tuple[str, int]) -> None:
-    assert most_said(read) == told
+    assert most_common(read) == told

@@ -3,18 +3,18 @@
 import pytest
 
 from conformance import places
+from conformance.diagnosis.behaviour_profile import BehaviourProfile
 from conformance.engine.adapters import read_adapters, subjects_of
-from conformance.judge.probing import Portrait
+from conformance.report.port_differences import PortedSubject, port
 from conformance.report.port_text import record
-from conformance.report.porting import Side, port
-from conformance.report.portrait import Pictured
+from conformance.report.probe_report import Pictured
 
 
 def notes(here: str, there: str) -> list[str]:
     """What only one of two subjects has, if neither was asked anything."""
     subjects = {each.name: each for each in subjects_of(read_adapters([places.adapters()]))}
-    pictured = (Pictured(name, Portrait((), ()), frozenset(), (), {}, 0) for name in (here, there))
-    sides = [Side(subjects[each.name], each, ()) for each in pictured]
+    pictured = (Pictured(name, BehaviourProfile((), ()), frozenset(), (), {}, 0) for name in (here, there))
+    sides = [PortedSubject(subjects[each.name], each, ()) for each in pictured]
     return list(record(port(*sides), {})["notes"])
 
 

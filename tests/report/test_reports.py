@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.engine import runlog
-from conformance.report import RunLogError, tensors, write_reports
+from conformance.report import RunLogError, page_data, write_reports
 
 from .build_run import large
 
@@ -45,7 +45,7 @@ def test_of_a_large_run_every_line_and_every_array_is_read_once(
     folder = large(tmp_path)
     lines = (folder / "run.jsonl").read_text(encoding="utf-8").count("\n")
     read: Counter[str] = Counter()
-    for module, name in ((runlog, "strict_json"), (tensors, "blob")):
+    for module, name in ((runlog, "strict_json"), (page_data, "blob")):
         monkeypatch.setattr(module, name, counting(read, name, getattr(module, name)))
     write_reports(folder)
     assert read == {"strict_json": lines, "blob": 200}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from conformance.report.tensors import blob, pack
+from conformance.report.page_data import blob, pack
 
 Array = NDArray[np.float64]
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from conformance.diagnosis.explanation import CANONICAL, Way
 from conformance.engine.slots import Slot, parse_slots
-from conformance.judge.explanation import CANONICAL, Way
-from conformance.report.conventions import conventions
-from conformance.report.wording import NOTHING, Destination, argument_changes, change
+from conformance.report.call_site_advice import NOTHING, Destination, argument_changes, change
+from conformance.report.port_text import conventions
 
 TO_SDPA, TO_MHA = Destination("sdpa"), Destination("mha")
 

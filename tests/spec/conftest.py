@@ -21,8 +21,8 @@ PLAIN: dict[str, Any] = {
     "head_dim": 4,
 }
 
+# Stands in a suite's text where a mistake is expected to be pointed at.
 MARK = "«"
-"""Stands in a suite's text where a mistake is expected to be pointed at."""
 
 
 @pytest.fixture(scope="session")

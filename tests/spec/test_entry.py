@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conformance.spec.digest import problem_digest
 from conformance.spec.document import fields
 from conformance.spec.entry import read_entry
 from conformance.spec.materialise import materialise
+from conformance.spec.problem_digest import problem_digest
 
 PLAIN: dict[str, Any] = {
     "name": "plain",

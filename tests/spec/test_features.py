@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.spec.case import Case
-from conformance.spec.features import features, ordinary
+from conformance.spec.case import Case, features, ordinary
 
 Make = Callable[..., Case]
 

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from conformance.spec import files
+from conformance.spec import array_files
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.mistakes import CaseFileErrors, Mistake
@@ -34,7 +34,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(str(path))
         return {}
 
-    monkeypatch.setattr(files, "shapes", shapes)
+    monkeypatch.setattr(array_files, "shapes", shapes)
     return names
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.spec.glob import matches, near_glob
+from conformance.spec.mistakes import matches, near_glob
 
 IDS = {
     "masks/key_padding/trailing[operator=sdpa]",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.spec.harmless import harmless
+from conformance.spec.texts import harmless
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from conformance.spec.masks import (
     spanned,
     write,
 )
-from conformance.spec.problem import Array, Group, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 
 SIZES = (2, 3, 5, 7)  # batch, num_heads, seq_len_q, seq_len_k
 
@@ -30,17 +30,17 @@ def booleans(draw: st.DrawFn) -> Array:
 
 
 @st.composite
-def groups(draw: st.DrawFn) -> Group:
+def groups(draw: st.DrawFn) -> MaskOperand:
     allowed = draw(booleans())
     element = draw(st.sampled_from(("bool", "int", "float", "additive")))
     if element == "additive":
         numbers = np.where(allowed, np.arange(allowed.size).reshape(allowed.shape) / 8.0, -np.inf)
-        return Group("", ("additive",), "float", numbers)
+        return MaskOperand("", ("additive",), "float", numbers)
     values = np.where(allowed, 0.0, -np.inf) if element == "float" else allowed
-    return Group("", ("attention",), element, values)
+    return MaskOperand("", ("attention",), element, values)
 
 
-def problem(*members: Group) -> Problem:
+def problem(*members: MaskOperand) -> Problem:
     batch, heads, length_q, length_k = SIZES
     query = np.zeros((batch, heads, length_q, 11))
     key = np.zeros((batch, heads, length_k, 11))
@@ -85,7 +85,7 @@ def test_a_convention_that_cannot_carry_a_mask_is_refused(convention: tuple[str,
 
 
 @given(st.lists(groups(), min_size=1, max_size=4))
-def test_folding_means_what_all_mean_together(members: list[Group]) -> None:
+def test_folding_means_what_all_mean_together(members: list[MaskOperand]) -> None:
     apart = problem(*members)
     together = problem(fold(members, "mask"))
     assert np.array_equal(effect(apart), effect(together))
@@ -93,7 +93,7 @@ def test_folding_means_what_all_mean_together(members: list[Group]) -> None:
 
 
 @given(groups())
-def test_changing_the_element_changes_nothing_that_is_attended(group: Group) -> None:
+def test_changing_the_element_changes_nothing_that_is_attended(group: MaskOperand) -> None:
     assert np.array_equal(effect(problem(group)), effect(problem(as_float(group))))
     if is_boolean(group):
         assert np.array_equal(effect(problem(group)), effect(problem(as_bool(group))))
@@ -101,11 +101,11 @@ def test_changing_the_element_changes_nothing_that_is_attended(group: Group) -> 
 
 def test_finite_numbers_cannot_become_booleans() -> None:
     with pytest.raises(Inexpressible, match="adds finite numbers"):
-        as_bool(Group("", ("additive",), "float", np.full((1, 1, 1, 7), 0.5)))
+        as_bool(MaskOperand("", ("additive",), "float", np.full((1, 1, 1, 7), 0.5)))
 
 
 @given(groups(), st.booleans())
-def test_layout_broadcasts_without_changing_values(group: Group, keep: bool) -> None:  # noqa: FBT001 - drawn
+def test_layout_broadcasts_without_changing_values(group: MaskOperand, keep: bool) -> None:  # noqa: FBT001 - drawn
     laid = lay_out(group.values, SIZES, ("b", "h", "q", "k"), ("b", "h", "q", "k") if keep else ())
     assert np.array_equal(np.broadcast_to(laid, SIZES), np.broadcast_to(group.values, SIZES))
     assert laid.shape == (group.values.shape if keep else SIZES)

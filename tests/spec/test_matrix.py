@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.spec.case import ArrayMask, Case
-from conformance.spec.matrix import expand, label, labels, merge, put, without_metadata
+from conformance.spec.matrix import expand, label, labels, merge, set_value, without_metadata
 from conformance.spec.mistakes import Fault
 
 Load = Callable[[str], tuple[Case, ...]]
@@ -155,7 +155,7 @@ def test_merging_keeps_what_is_written_last(under: Any, over: Any, top: Any) -> 
 
 def test_putting_shares_what_is_not_on_the_way() -> None:
     data: dict[str, Any] = {"masks": [{"a": 1}, {"a": 2}], "inputs": {"seed": 3}}
-    changed = put(data, ("masks", 1, "a"), 9)
+    changed = set_value(data, ("masks", 1, "a"), 9)
     assert changed == {"masks": [{"a": 1}, {"a": 9}], "inputs": {"seed": 3}}
     assert data["masks"][1] == {"a": 2}
     assert changed["inputs"] is data["inputs"]

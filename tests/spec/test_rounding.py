@@ -5,14 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from conformance.spec.rounding import (
-    FORMATS,
-    largest,
-    round_to,
-    smallest_normal,
-    smallest_subnormal,
-    to_tensor,
-)
+from conformance.spec.rounding import FORMATS, largest, round_to, smallest_normal, smallest_subnormal, to_tensor
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 DTYPES = ("float64", "float32", "float16", "bfloat16")

@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-from conformance.spec.document import Entry, InputFields, Suite
-from conformance.spec.schema import json_schema, text
+from conformance.spec.document import Entry, InputFields, Suite, json_schema, text
 
 CASES = Path(__file__).parents[2] / "cases"
 

@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.spec import syntax
-from conformance.spec.mistakes import MOST_MISTAKES, Mistakes
-from conformance.spec.syntax import find, read
+from conformance.spec import yaml_syntax
+from conformance.spec.mistakes import MAX_MISTAKES, Mistakes
+from conformance.spec.yaml_syntax import find, read
 
 SCALARS: dict[str, Any] = {
     "1e-5": 1e-5,
@@ -79,22 +79,22 @@ def test_an_alias_bomb_is_refused_before_anything_is_built(monkeypatch: pytest.M
     def build(_text: str) -> None:
         pytest.fail("built")
 
-    monkeypatch.setattr(syntax, "_compose", build)
+    monkeypatch.setattr(yaml_syntax, "_compose", build)
     document = read("\n".join(lines), "t.yaml")
     assert document.data is None
-    assert len(document.mistakes) == MOST_MISTAKES + 1
-    assert document.mistakes[-1].message == f"only {MOST_MISTAKES} mistakes are told, of {30 + 29 * 9}"
+    assert len(document.mistakes) == MAX_MISTAKES + 1
+    assert document.mistakes[-1].message == f"only {MAX_MISTAKES} mistakes are told, of {30 + 29 * 9}"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 5_000, "{a: " * 5_000, "[" * 400 + "]" * 400])
 def test_depth_is_limited(text: str) -> None:
     (found,) = read(text, "t.yaml").mistakes
-    assert found.message == f"the document is nested deeper than {syntax.MAX_DEPTH}"
+    assert found.message == f"the document is nested deeper than {yaml_syntax.MAX_DEPTH}"
 
 
 def test_size_is_limited() -> None:
-    assert "split the suite" in places("#" * (syntax.MAX_BYTES + 1))[0][2]
-    assert "parts" in places("[" + "1," * syntax.MAX_EVENTS + "]")[0][2]
+    assert "split the suite" in places("#" * (yaml_syntax.MAX_BYTES + 1))[0][2]
+    assert "parts" in places("[" + "1," * yaml_syntax.MAX_EVENTS + "]")[0][2]
     assert "64 characters" in places("[" + "1" * 65 + "]")[0][2]
 
 
@@ -134,10 +134,10 @@ def test_a_character_that_is_not_allowed_has_a_place() -> None:
 
 def test_both_loaders_agree() -> None:
     text = "a: [1, 2.5, no, ~]\nb: {c: 1e-5}\n"
-    plain = type("Plain", (yaml.SafeLoader,), {"yaml_implicit_resolvers": syntax._Loader.yaml_implicit_resolvers})
+    plain = type("Plain", (yaml.SafeLoader,), {"yaml_implicit_resolvers": yaml_syntax._Loader.yaml_implicit_resolvers})
     node = yaml.compose(text, Loader=plain)
     assert node is not None
-    assert syntax._plain(node, Mistakes("t.yaml")) == read(text, "t.yaml").data
+    assert yaml_syntax._plain(node, Mistakes("t.yaml")) == read(text, "t.yaml").data
 
 
 def test_a_position_is_found_through_layers() -> None:
@@ -147,7 +147,7 @@ def test_a_position_is_found_through_layers() -> None:
     """)
     node = read(text, "t.yaml").node
     assert node is not None
-    pairs = [syntax.child(node, name) for name in ("own", "under")]
+    pairs = [yaml_syntax.child(node, name) for name in ("own", "under")]
     layers = [pair[1] for pair in pairs if pair]
     assert find(layers, ("inputs", "seed")) == (1, 22)
     assert find(layers, ("inputs", "seed"), at_key=True) == (1, 16)

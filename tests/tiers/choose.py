@@ -16,30 +16,28 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from conformance import places
-from conformance.cli.choice import load_cases
+from conformance.cli.case_choice import load_cases
+from conformance.diagnosis.detectability import FACETS, SHARP
 from conformance.engine.adapters import read_adapters, subjects_of
-from conformance.engine.tiers import RouteSights, routes
-from conformance.judge.pairs import FACETS
-from conformance.judge.power import SHARP
-from conformance.spec.case import Case
-from conformance.spec.features import asked
+from conformance.engine.tiers import RouteDetections, routes
+from conformance.spec.case import Case, asked
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
-from conformance.spec.thorough import NAME
+from conformance.spec.suites import NAME
 
 Need: TypeAlias = tuple[Any, ...]
 
+# Needs that two cases of the default tier meet, where two can: a single one might be declined, or be a tie.
 TWICE = ("pin",)
-"""Needs that two cases of the default tier meet, where two can: a single one might be declined, or be a tie."""
 
+# Cases with these tags are asked by default.
 ALWAYS = ("smoke", "probe")
-"""Cases with these tags are asked by default."""
 
+# CPU seconds that a cell costs beside the call: its judgement, its record, its line in the report.
 OVERHEAD = 0.01
-"""CPU seconds that a cell costs beside the call: its judgement, its record, its line in the report."""
 
+# Cases that meet a condition under which a kernel takes another path; they are asked by default.
 PATHS = places.cases().parent / "docs" / "path-conditions.md"
-"""Cases that meet a condition under which a kernel takes another path; they are asked by default."""
 
 HEAD = """\
 # Cases that only a thorough run asks (conformance run --thorough). Made by `nox -s tiers`; do not edit by hand.
@@ -65,7 +63,7 @@ class Log:
         self.known[record["case"]].update((record["subject"], origin) for origin in matched)
 
 
-def needs(case: Case, problem: Problem, log: Log, found: Sequence[RouteSights]) -> Iterator[Need]:
+def needs(case: Case, problem: Problem, log: Log, found: Sequence[RouteDetections]) -> Iterator[Need]:
     """What a case gives that the default tier must have."""
     sharp = "pin" if case.dtype in SHARP else "half"
     for number, route in enumerate(found):

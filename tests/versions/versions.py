@@ -26,12 +26,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from conformance.cli import provisioning
+from conformance.cli.command_run import run
 from conformance.cli.parser import build_parser
-from conformance.cli.run import run
 from conformance.engine.adapters import Subject
-from conformance.engine.pins import Locked, Sides, recipes
+from conformance.engine.package_pins import Locked, Sides, recipes
 from conformance.engine.provision import Provisioned, ProvisionError, provision
-from conformance.gate.side import read_side
+from conformance.gate.observations import read_side
 
 TABLE = Path(__file__).parent / "versions.yaml"
 CASES = (
@@ -47,11 +47,11 @@ CASES = (
     "shapes/self_attention/*",
 )
 JUDGED = ("pass", "dialect", "fail", "inconclusive")
+# How frameworks call what a release does not know.
 UNKNOWN = re.compile(
     r"unexpected keyword|[Uu]n(recogni[sz]ed|known|expected) (attribute|argument|keyword|input|parameter)|"
     r"takes .* positional|has (in|out)put size|No schema registered|has no attribute|Unsupported (opset|operator)"
 )
-"""How frameworks call what a release does not know."""
 
 Row = Mapping[str, Any]
 
@@ -122,7 +122,7 @@ def tried(row: Row, release: str, python: str, locked: Locked, out: Path) -> Ite
     sides = Sides({package: release}, {package: release}, {canonicalize_name(name): v for name, v in both.items()})
     needed = [choice for subject in named for choice in subject.requires]
     try:
-        with provisioning.Telling() as telling:
+        with provisioning.PipProgress() as telling:
             made = provision(recipes(python, needed, sides, locked)[1], provisioning.cache(), telling)
     except ProvisionError as error:
         yield f"{package} {release}: {error}", False

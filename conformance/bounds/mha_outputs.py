@@ -1,0 +1,171 @@
+"""
+The bound of multi-head attention: the errors of the heads, seen through the output projection.
+
+A context row errs in all its features at once, since they share weights. So the values are projected first, V' = V Wo
+of their head, and the variance is that of weights . V': errors that cancel in the projection cancel in the bound.
+Shapes: b batch, h heads, q queries, k keys, e features of a head, o features of the output.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from conformance.bounds.bound import Bound
+from conformance.bounds.derivation import Derivation
+from conformance.bounds.operands import finite, step_of
+from conformance.bounds.roundings import gamma, recursive_sum, result_rounding, variance
+from conformance.bounds.weighted_values import carried, constants_error, extremes, farthest, spread, summed
+from conformance.bounds.worst_case import worst_context
+from conformance.spec.problem import Array
+
+Gather = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """
+    A place that each head's context takes among the rows of the output projection.
+
+    weight: those rows, (h or 1, e, o). gather: from (b, h, q, o) to the (b, q, o) that this slot contributes.
+    """
+
+    weight: Array
+    gather: Gather
+
+
+def slots(derivation: Derivation) -> list[Slot]:
+    """
+    Where the merge of this answer puts each head: found out by merging the numbers of the columns.
+
+    One slot where every query keeps its heads, in whatever order. A merge without transposition reshapes (b, h, q, e)
+    to (b, q, h * e): output row r holds context rows r * heads to (r + 1) * heads - 1, counted over all (h, q), so slot
+    s gets the rows s, s + heads, s + 2 * heads, ... of every head.
+    """
+    state = derivation.state
+    weight = state.problem.params["wo"]
+    heads, queries, dim = state.context.shape[1:]
+    columns = np.arange(heads * dim, dtype=np.float64).reshape(1, heads, 1, dim)
+    numbered = state.but(context=np.broadcast_to(columns, (1, heads, queries, dim)))
+    order = step_of(derivation.steps, "merge").apply(numbered).output[0]
+    if (order == order[0]).all():
+        own = weight[np.argsort(order[0])].reshape(heads, dim, -1)
+        return [Slot(own, lambda part: part.sum(axis=1))]
+    return [Slot(block[None], _every(slot, heads)) for slot, block in enumerate(weight.reshape(heads, dim, -1))]
+
+
+def _every(slot: int, heads: int) -> Gather:
+    """Rows slot, slot + heads, ... of (h, q) counted through."""
+
+    def gather(part: Array) -> Array:
+        return part.reshape(part.shape[0], -1, part.shape[-1])[:, slot::heads]
+
+    return gather
+
+
+def output_bound(derivation: Derivation, dtype: str) -> Bound:
+    """
+    The bound of y = merge(o) Wo + bo, returned as `dtype`, (b, q, o) (section 3, "multi-head attention").
+
+    var = sum_h [core(V') + (ind + (w(store) + w(mm)) o^2) Wo^2] + D(h e + 1, y, t2, acc) + (w(mm) + w(entry)) t2 +
+    w(store) (y^2 + bo^2), t2 = sum_h o^2 Wo^2 + bo^2; h = sum_h [scale error through V' + (lost |V|) |Wo|] + u |y| +
+    2 shift |y - bo| + eta, since truncated values and heads are both too small. Exact where no head contributes an
+    error, that is where all are dead: y is bo.
+    """
+    state, rounds = derivation.state, derivation.rounds
+    weight = state.problem.params["wo"]
+    bias = state.problem.params.get("bo", np.zeros(1))
+    output = finite(state.output) - (finite(state.problem.query) if state.problem.residual else 0.0)
+    variances, hard, extent, common = (
+        sum(parts) for parts in zip(*map(_slot_terms(derivation), slots(derivation)), strict=True)
+    )
+    exact = (variances == 0.0) & (hard == 0.0)
+    merged = _merged(derivation, derivation.context)
+    squares = merged**2 @ weight**2
+    terms = weight.shape[0] + ("bo" in state.problem.params)
+    variances = variances + recursive_sum(terms, output, squares + bias**2, rounds.acc)
+    variances += (variance(rounds.mm) + variance(rounds.entry)) * (squares + bias**2)
+    variances += variance(rounds.store) * (output**2 + bias**2)
+    unit, eta = result_rounding(derivation.profile, dtype)
+    unjudged = np.broadcast_to(~derivation.judged[..., None], state.context.shape)
+    judged = ~np.any(_merged(derivation, unjudged), axis=-1, keepdims=True)
+    shift = (unit - rounds.store + rounds.entry) * np.abs(bias)
+    return Bound(
+        hard=np.where(exact, shift, hard + unit * np.abs(output) + 2.0 * rounds.shift * np.abs(output - bias) + eta),
+        sigma=np.where(exact, 0.0, np.sqrt(variances)),
+        worst=np.where(exact, shift, _worst_output(derivation, merged, output, unit) + eta),
+        judged=np.broadcast_to(judged, output.shape),
+        spread=np.broadcast_to(extent, output.shape),
+        common=np.where(exact, 0.0, common),
+    )
+
+
+def _merged(derivation: Derivation, context: Array) -> Array:
+    """`context` (b, h, q, e) put where the answer's merge puts it, (b, q, h * e)."""
+    return step_of(derivation.steps, "merge").apply(derivation.state.but(context=context)).output
+
+
+def merged_bound(derivation: Derivation, context: Bound) -> Bound:
+    """The bound of heads side by side, (b, q, h * e), without a projection: each number has that of its context."""
+    return Bound(**{field.name: _merged(derivation, getattr(context, field.name)) for field in fields(Bound)})
+
+
+def with_residual(derivation: Derivation, bound: Bound, dtype: str) -> Bound:
+    """
+    The bound of y + x from that of y, the output as it was stored, (b, q, o).
+
+    The query x errs where inputs enter rounded: w(entry) x^2. The sum is stored once more: u |y + x| + eta. What an
+    error is compared with is the range of y and the size of x.
+    """
+    rounds, query = derivation.rounds, finite(derivation.state.problem.query)
+    unit, eta = result_rounding(derivation.profile, dtype)
+    stored = unit * np.abs(finite(derivation.state.output)) + eta
+    return replace(
+        bound,
+        hard=bound.hard + stored,
+        sigma=np.sqrt(bound.sigma**2 + variance(rounds.entry) * query**2),
+        worst=(1.0 + unit) * (bound.worst + rounds.entry * np.abs(query)) + stored,
+        spread=bound.spread + np.abs(query),
+    )
+
+
+def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array, Array]]:
+    """Of one slot: variance, hard part, range, and common part of what its heads contribute, each (b, q, o)."""
+    rounds, rows, operands = derivation.rounds, derivation.rows, derivation.operands
+    context = derivation.context
+    own = summed(rows, operands.value, operands.var_value, context, rounds)
+    own = own + (variance(rounds.store) + variance(rounds.mm)) * context**2
+    lost = rows.lost @ np.abs(operands.value)
+
+    def terms(slot: Slot) -> tuple[Array, Array, Array, Array]:
+        values = operands.value @ slot.weight
+        variances = carried(rows, operands.key, values, context @ slot.weight) + own @ slot.weight**2
+        common = constants_error(rows, values, rounds)
+        hard = common + lost @ np.abs(slot.weight)
+        extent = np.broadcast_to(spread(*extremes(rows.reachable, values)), variances.shape)
+        return slot.gather(variances), slot.gather(hard), slot.gather(extent), slot.gather(common)
+
+    return terms
+
+
+def _worst_output(derivation: Derivation, merged: Array, output: Array, unit: float) -> Array:
+    """
+    (A) for the output, before eta: the worst contexts through |Wo|, and the sum of the projection.
+
+    A |Wo| + gamma_{h e + 1}(acc) ((|o| + A) |Wo| + |bo|) + 2 (mm + entry) |o| |Wo| + store (|y| + |bo|) + entry |bo| +
+    u |y|, where A holds the store of the context: A = A' + store (|o| + A') + eta.
+    """
+    rounds, state = derivation.rounds, derivation.state
+    weight = np.abs(state.problem.params["wo"])
+    bias = np.abs(state.problem.params.get("bo", np.zeros(1)))
+    top, low = extremes(derivation.rows.reachable, derivation.operands.value)
+    apart = farthest(top, low, derivation.context)
+    heads = worst_context(derivation.rows, derivation.worst, derivation.operands, derivation.context, apart, rounds)
+    heads = heads + rounds.store * (np.abs(derivation.context) + heads) + rounds.eta_store
+    heads = np.where(derivation.rows.terms > 0, heads, 0.0)
+    passed: Array = _merged(derivation, heads) @ weight
+    sizes = np.abs(merged) @ weight
+    moved = passed + gamma(weight.shape[0] + 1, rounds.acc) * (sizes + passed + bias)
+    moved = moved + 2.0 * (rounds.mm + rounds.entry) * sizes + (rounds.store + rounds.entry) * bias
+    moved = moved + rounds.store * np.abs(output)
+    return moved + unit * (np.abs(output) + moved)

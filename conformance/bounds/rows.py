@@ -1,0 +1,233 @@
+"""The rows of a softmax and the variance of their weights, to first order (docs/tolerance.md, section 3, B)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from conformance.bounds.bound import SIGMAS
+from conformance.bounds.operands import Operands, finite, squared
+from conformance.bounds.roundings import Roundings, capped_variance, recursive_sum, slope, variance
+from conformance.reference.steps import State
+from conformance.spec.problem import Array
+
+# Logarithm at which exponentials are cut off: no weight moves by as much.
+MAX_LOGARITHM = 300.0
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """
+    How weights were normalised.
+
+    axis: of the logits, along which they sum to one: heads come second, keys last. raw: no maximum was subtracted.
+    """
+
+    axis: int = -1
+    raw: bool = False
+
+
+ORDINARY = Softmax()
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """
+    What the bounds of output and weights share.
+
+    probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those whose
+    logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle). scaled,
+    capped, logits: of live keys. gain: derivative of capped by scaled, None without a softcap. distance: largest logit
+    - logit. exp_error: of exp in units of `soft`, exp_ulp + 2 |x| of its argument x, 0 in an absorbed row, where every
+    exponential is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q, d): (probs gain) . key.
+    var_logit (b, h, q, k): VE, without the part that all keys of a row share. var_query (b, h, q, d): that part, c^2
+    times the variance of the query, or None where it is zero. var_sum: DEN (b, h, q, 1). lost (b, h, q, k): what an
+    underflow may take from a weight. axis: that along which weights sum to one. deviation (b, h, q, k): standard
+    deviation of a weight where that is not the axis of keys (`softmaxes`), else None.
+    """
+
+    probs: Array
+    reachable: Array
+    live: Array
+    scaled: Array
+    capped: Array
+    gain: Array | None
+    logits: Array
+    distance: Array
+    exp_error: Array
+    terms: Array
+    mean_key: Array
+    var_logit: Array
+    var_query: Array | None
+    var_sum: Array
+    lost: Array
+    axis: int
+    deviation: Array | None = None
+
+
+def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array, taken: Softmax) -> Rows:
+    """The softmax rows of `state`, some of whose logits are `known` exactly or `rounded` more often (see `filling`)."""
+    probs = np.where(np.isfinite(state.probs), state.probs, 0.0)
+    weighty = probs > 0.0
+    reachable = _reachable(state, weighty)
+    live = reachable & ~known
+    scaled = np.where(live, state.scaled, 0.0)
+    gain = slope(state)
+    capped = scaled if gain is None else np.where(live, state.capped, 0.0)
+    logits = np.where(live, state.logits, 0.0)
+    distance = _distance(state.logits, reachable, taken.axis)
+    terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
+    mean_key = (probs if gain is None else probs * gain) @ operands.key
+    var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
+    argument = np.abs(logits) if taken.raw else distance
+    exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * argument)
+    var_logit = _var_logit(state, operands, rounds, rounded, scaled, capped, gain, logits)
+    var_exp = variance(rounds.soft) * exp_error**2
+    squares = (probs**2).sum(axis=-1, keepdims=True)
+    var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
+    lost = rounds.eta_prob * (probs < rounds.tiny_prob) + rounds.eta_soft * (probs < rounds.tiny_soft)
+    return Rows(
+        probs=probs,
+        reachable=reachable,
+        live=live,
+        scaled=scaled,
+        capped=capped,
+        gain=gain,
+        logits=logits,
+        distance=distance,
+        exp_error=exp_error,
+        terms=terms,
+        mean_key=mean_key,
+        var_logit=np.where(weighty, _reaching(np.where(live, var_logit, 0.0) + var_exp, probs), 0.0),
+        var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
+        var_sum=np.where(terms > 0, var_sum, 0.0),
+        lost=np.where(reachable, lost, 0.0),
+        axis=taken.axis,
+    )
+
+
+def _reaching(variances: Array, probs: Array) -> Array:
+    """
+    The variance with which SIGMAS deviations reach what a logit that errs by SIGMAS of its own does to its weight.
+
+    (e^(8 sd) - 1)^2 / 64 in place of sd^2: the same where errors are small, more where a logit may err by a part of 1
+    (half precision, large logits). A weight moves by 1 at most.
+    """
+    reach = np.expm1(np.minimum(SIGMAS * np.sqrt(variances), MAX_LOGARITHM))
+    return np.asarray((np.minimum(reach, 1.0 / np.maximum(probs, np.finfo(np.float64).tiny)) / SIGMAS) ** 2)
+
+
+def _reachable(state: State, weighty: Array) -> Array:
+    """Keys that may receive weight: attended, or with weight whatever the mask says (fills, unmasked rows)."""
+    attended = state.allowed & (state.logits > -np.inf)
+    attended &= ~np.isnan(state.probs)
+    return np.asarray(attended | weighty)
+
+
+def _distance(logits: Array, reachable: Array, axis: int) -> Array:
+    """Largest logit along the axis - logit, x (b, h, q, k); 0 where there is no logit."""
+    known = reachable & np.isfinite(logits)
+    top = np.where(known, logits, -np.inf).max(axis=axis, keepdims=True)
+    return np.where(known, top - np.where(known, logits, 0.0), 0.0)
+
+
+def _var_logit(
+    state: State,
+    operands: Operands,
+    rounds: Roundings,
+    rounded: Array,
+    scaled: Array,
+    capped: Array,
+    gain: Array | None,
+    logits: Array,
+) -> Array:
+    """
+    Variance of a live logit, (b, h, q, k): VE without its last term, that of exp.
+
+    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2), where a cap comes before the bias (`caps`).
+    The bias itself errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill.
+    """
+    variances: Array = var_scaled(state, operands, rounds, scaled)
+    if gain is not None:
+        variances = capped_variance(variances, scaled, capped, gain, rounds)
+    sums = rounded + (state.bias is not None)
+    variances = variances + variance(rounds.score) * sums * logits**2
+    if rounds.entry and state.bias is not None:
+        variances = variances + variance(rounds.entry) * finite(state.bias) ** 2
+    return variances
+
+
+def var_scaled(state: State, operands: Operands, rounds: Roundings, scaled: Array) -> Array:
+    """Variance of a scaled product, (b, h, q, k), without the error of the query, which the keys of a row share."""
+    squares = operands.query**2
+    variances: Array = recursive_sum(
+        state.problem.head_dim,
+        scaled,
+        (state.scale**2) * (squares @ (operands.key**2).swapaxes(-1, -2)),
+        rounds.acc,
+    )
+    var_key = squared(operands.key, operands.var_key, rounds)
+    if np.any(var_key):
+        var_key = np.broadcast_to(var_key, operands.key.shape)
+        variances = variances + (state.scale**2) * (squares @ var_key.swapaxes(-1, -2))
+    return np.asarray(variances + 2.0 * variance(rounds.score) * scaled**2)
+
+
+def constant_slopes(attended: Rows) -> tuple[tuple[float, Array], ...]:
+    """
+    How weights move with the constants that all logits share: (how inexact in units of `scale`, derivative) of each.
+
+    The scale is inexact twice and moves a logit by a, so a weight by p (a - sum p a), (b, h, q, k). With a cap it is
+    g a; the 1 / C within the cap moves a logit by g a as well, the C before it by z.
+    """
+    if attended.gain is None:
+        return ((2.0, _centred(attended, attended.scaled)),)
+    inner = _centred(attended, attended.gain * attended.scaled)
+    return ((3.0, inner), (1.0, _centred(attended, attended.capped)))
+
+
+def _centred(attended: Rows, moved: Array) -> Array:
+    weighted: Array = attended.probs * moved
+    return np.asarray(weighted - attended.probs * weighted.sum(axis=attended.axis, keepdims=True))
+
+
+def constant_error(attended: Rows, rounds: Roundings) -> Array:
+    """How far inexact constants may move the weights, (b, h, q, k)."""
+    return np.asarray(rounds.scale * sum(count * np.abs(slope) for count, slope in constant_slopes(attended)))
+
+
+def weights_deviation(attended: Rows, operands: Operands) -> Array:
+    """
+    Standard deviation of the weights, p sqrt((1 - 2p) VE + sum_j p^2 VE + DEN + [vq k^2 - 2 (vq kbar) k + vq kbar^2]).
+
+    Shape (b, h, q, k). The last term is the error of the query, shared by all keys of a row; vq already holds c^2.
+    """
+    if attended.deviation is not None:
+        return attended.deviation
+    probs, variances = attended.probs, attended.var_logit
+    total = (probs**2 * variances).sum(axis=-1, keepdims=True)
+    relative = (1.0 - 2.0 * probs) * variances + total + attended.var_sum
+    if attended.var_query is not None:
+        relative = relative + np.where(attended.live, _shared(attended, attended.var_query, operands), 0.0)
+    return np.asarray(probs * np.sqrt(np.maximum(relative, 0.0)))
+
+
+def _shared(attended: Rows, var_query: Array, operands: Operands) -> Array:
+    """Compute sum_d vq (g k - kbar)^2, (b, h, q, k), by matrix products."""
+    keys = operands.key.swapaxes(-1, -2)
+    drift = var_query * attended.mean_key
+    total = (drift * attended.mean_key).sum(axis=-1, keepdims=True)
+    own, cross = var_query @ keys**2, drift @ keys
+    if attended.gain is not None:
+        own, cross = own * attended.gain**2, cross * attended.gain
+    return np.asarray(np.maximum(own - 2.0 * cross + total, 0.0))
+
+
+def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) -> Array:
+    """
+    Roundings that do not average: h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta.
+
+    The second term is that of every constant (`constant_slopes`). store, eta: of the result.
+    """
+    twice = store if store != rounds.prob else 0.0
+    roundings = attended.probs * (rounds.prob + twice)
+    return roundings + constant_error(attended, rounds) + attended.lost + np.where(attended.reachable, eta, 0.0)

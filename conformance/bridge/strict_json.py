@@ -1,0 +1,89 @@
+"""
+Strict JSON: no NaN, no Infinity, nothing that would become one, no key twice.
+
+Numbers that are not finite are the strings "inf", "-inf" and "nan", since JSON has none.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+# How many characters of a value a message shows.
+_MAX_SHOWN = 60
+
+
+def plain_data(value: Any) -> Any:
+    """
+    The JSON value for `value`: NumPy scalars and arrays unwrapped, non-finite numbers as strings.
+
+    Raises:
+        TypeError: there is none.
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, Mapping):
+        return {_key(key): plain_data(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_data(entry) for entry in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain_data(entry) for entry in value)
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain_data(value.tolist())
+    raise TypeError(f"{type(value).__name__} {value!r} is not a JSON value")
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{key!r} is not a name: keys of JSON objects are strings")
+    return key
+
+
+def real(value: Any) -> float:
+    """
+    The number that `plain` wrote.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in ("inf", "-inf", "nan")):
+        raise ValueError(f"{repr(value)[:_MAX_SHOWN]} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"a number of {len(str(value))} digits is beyond float64") from None
+
+
+def strict_json(text: "str | bytes") -> Any:
+    """
+    Read JSON that has no NaN, no Infinity and no key twice.
+
+    Raises:
+        ValueError: it is not that.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_key_twice)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not strict JSON: {error}") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is beyond float64")
+    return number
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found

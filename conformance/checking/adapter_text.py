@@ -1,0 +1,372 @@
+"""The adapter that calls a function: its literal facts and its text, which a user can read and extend."""
+
+import json
+from collections.abc import Mapping
+from pprint import pformat
+from typing import Any
+
+from conformance.bridge.profile import Profile
+from conformance.checking.signature import Signature, parameters_of
+from conformance.checking.target import Target
+
+# The second causal flag of a function that takes causal_alignment.
+AT_END = "is_causal_bottom_right"
+
+_AXES = ["b", "h", "q", "k"]
+_WIDTHS = ("value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases")
+
+
+def facts_of(signature: Signature, name: str, polarity: Mapping[str, str]) -> dict[str, Any]:
+    """Facts by their names; polarity says of a boolean argument what True means in it, if not attend."""
+    return {
+        "NAME": name,
+        "OPERATORS": [signature.operator],
+        "REQUIRES": [signature.framework],
+        "OUTPUTS": outputs(signature),
+        "DTYPES": dtypes(signature),
+        "DEVICES": ["cpu"],
+        "CAPABILITIES": capabilities(signature),
+        "SLOTS": slots(signature, polarity),
+    }
+
+
+def dtypes(signature: Signature) -> list[str]:
+    """NumPy has no bfloat16, and JAX no float64 unless it is told to."""
+    doubles = ["float64"] if signature.doubles else []
+    return [*doubles, "float32", "float16", *([] if signature.framework == "numpy" else ["bfloat16"])]
+
+
+def outputs(signature: Signature) -> list[str]:
+    """What can be asked for."""
+    found = ["output"]
+    if signature.returned in ("weights", "weights_mean"):
+        found.append(signature.returned)
+    if signature.has("need_weights"):
+        found.append("weights")
+        if signature.has("average_weights"):
+            found.append("weights_mean")
+    return found
+
+
+def capabilities(signature: Signature) -> list[str]:
+    """Widths and memory layouts are part of the convention; a scale and fewer key heads need an argument."""
+    if signature.built is not None:
+        return _of_layer(signature)
+    widths = _WIDTHS if signature.operator == "mha" else _WIDTHS[: signature.wide]
+    memory = ["layout"] if signature.framework != "jax" and signature.layout not in ("thd", "bsd") else []
+    optional = {
+        "scale": "scale", "num_kv_heads": "grouped_heads", "enable_gqa": "grouped_heads", "softcap": "softcap"
+    }  # fmt: skip
+    honoured = dict.fromkeys(name for keyword, name in optional.items() if signature.has(keyword))
+    return [*memory, *widths, *honoured]
+
+
+def _of_layer(signature: Signature) -> list[str]:
+    """A layer is built with one width; a bias that it has can be zero."""
+    built = set((signature.built or {}).values())
+    biases = ["no_bias", "some_biases"] if signature.operator == "mha" else []
+    heads = ["grouped_heads"] if "num_kv_heads" in built else []
+    return ["layout", *biases, *heads, *(["scale"] if signature.has("scale") else [])]
+
+
+def slots(signature: Signature, polarity: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Mask arguments and flags by the names of the function; what has none of its own is folded into the mask."""
+    found: dict[str, dict[str, Any]] = {}
+    names = signature.names
+    if signature.has("key_padding_mask"):
+        found[names["key_padding_mask"]] = {
+            "role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"
+        }  # fmt: skip
+    if signature.mask is not None:
+        found[signature.mask] = _mask(signature)
+    for name in found.keys() & polarity.keys():
+        found[name]["bool"] = polarity[name]
+    if signature.has("bias"):
+        found[names["bias"]] = {
+            "role": "mask", "takes": ["additive"], "axes": [_AXES], "broadcast": _AXES, "float": "add"
+        }  # fmt: skip
+    if signature.has("is_causal"):
+        found[names["is_causal"]] = {"role": "causal", "alignment": "top_left"}
+        if signature.has("causal_alignment"):
+            found[AT_END] = {"role": "causal", "alignment": "bottom_right"}
+    if signature.has("window"):
+        found[names["window"]] = {"role": "window"}
+    return found
+
+
+def _mask(signature: Signature) -> dict[str, Any]:
+    form = signature.form
+    kinds = {"key_padding": "bk", "attention": "bhqk", "causal": "qk", "window": "qk"}
+    takes = [kind for kind, axes in kinds.items() if kind == "attention" or set(axes) <= set(form.axes)]
+    if form.axes == ("b", "k"):
+        takes = ["key_padding"]
+    slot: dict[str, Any] = {"role": "mask", "takes": takes, "axes": [list(form.axes)], "broadcast": list(form.axes)}
+    if form.boolean:
+        slot["bool"] = "attend"
+    if form.added:
+        slot["float"] = "add"
+        slot["takes"] += [] if signature.has("bias") else ["additive"]
+    return slot
+
+
+ADAPTER = "own_adapter.py"
+FUNCTION = "_own_function.py"
+DOOR = "_own_door.py"
+LAYER = "_own_layer.py"
+DECLARED = "conformance check --declare"
+
+_SOURCE = '''\
+"""{given} as an adapter: written by `conformance check`, to be kept or changed (docs/adapters.md)."""
+
+{facts}
+
+from typing import Any
+
+from conformance.bridge import {imports}
+
+from ._own_door import Door
+from ._own_function import FUNCTION
+{layer}
+DOOR = Door({framework!r}, {layout!r})
+PROFILES = {profiles}
+DIALECT = {dialect}
+
+
+def declare(facts: Facts) -> Declaration:
+    dialect = tuple(Deviation(*each) for each in DIALECT)
+    return Declaration(Profile(**PROFILES[facts.dtype]), dialect, "calibrated on plain cases, or --profile")
+
+
+def {operator}(call: Call) -> dict[str, Any]:
+{declined}    query, key, value = DOOR.arrays(call)
+{params}    keywords = {{
+{keywords}    }}
+{left_out}{made}    with framework_call():
+        result = DOOR.call({function}, ({positional}), keywords)
+{reply}'''
+
+_PARAMS = "    params = DOOR.params(call)\n"
+
+_LAYER = """from ._own_layer import Layer
+
+LAYER = Layer(FUNCTION, {built}, {method!r})"""
+
+_LEFT_OUT = (
+    "    keywords = {{name: each for name, each in keywords.items() if each is not None or name not in {kept}}}\n"
+)
+
+_PLAIN = """\
+    if DOOR.is_tuple(result):
+        raise TypeError(f"returned {len(result)} things; without need_weights in its signature it returns the output")
+    return {"output": DOOR.output(result)}
+"""
+
+_FIRST = """\
+    return {"output": DOOR.output(DOOR.parts(result, 1)[0])}
+"""
+
+_PAIR = """\
+    output, weights = DOOR.parts(result, 2)
+    return {"output": DOOR.output(output), "%s": DOOR.weights(weights)}
+"""
+
+_WEIGHTED = """\
+    if call.facts.outputs == ("output",):
+        return {"output": DOOR.output(DOOR.parts(result, 1)[0] if DOOR.is_tuple(result) else result)}
+    output, weights = DOOR.parts(result, 2)
+    weights = DOOR.weights(weights)
+    return {"output": DOOR.output(output), "weights": weights, "weights_mean": weights}
+"""
+
+_BOTH = """\
+    if "weights" in call.facts.outputs and "weights_mean" in call.facts.outputs:
+        raise Unsupported("weights per head and averaged in one call")
+"""
+
+_ALONE = """\
+    if call.facts.alias != "qkv":
+        raise Unsupported("takes one array for query, key and value")
+"""
+
+# What each role is given; in braces, the function's own name of a role.
+_VALUES = {
+    "query": "query",
+    "inputs": "query",
+    "key": "key",
+    "value": "value",
+    "params": "params",
+    "num_heads": 'call.facts.sizes["num_heads"]',
+    "is_causal": "{is_causal!r} in call.arguments",
+    "causal_alignment": f'"bottom_right" if "{AT_END}" in call.arguments else "top_left"',
+    "scale": "call.scale",
+    "mask": "DOOR.mask(call, {mask!r})",
+    "bias": "DOOR.mask(call, {bias!r})",
+    "key_padding_mask": "DOOR.mask(call, {key_padding_mask!r})",
+    "num_kv_heads": 'call.facts.sizes["num_kv_heads"]',
+    "window": "call.arguments.get({window!r})",
+    "softcap": "call.softcap",
+    "dropout_p": "0.0",
+    "need_weights": 'any(name != "output" for name in call.facts.outputs)',
+    "average_weights": '"weights_mean" in call.facts.outputs',
+    "enable_gqa": 'call.facts.sizes["num_kv_heads"] != call.facts.sizes["num_heads"]',
+    "training": "False",
+    "deterministic": "True",
+}
+
+_LOADING = '''\
+"""The function that is checked, loaded in the worker: it finds what stands beside it, and the folder it is run from."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+SOURCE = {digest}
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, {folder})
+os.chdir({here})
+{load}
+FUNCTION = module.{function}
+if getattr(FUNCTION, "training", False) is True:  # a module of PyTorch: as in inference, without dropout
+    FUNCTION.eval()
+'''
+
+_LEAVING_OUT = '''\
+
+
+def without_unused(function):
+    """What the function does not name is left out where it is not used: None or False."""
+    named = {named}
+
+    def called(*arrays, **options):
+        unused = {{name for name, value in options.items() if value is None or value is False}} - set(named)
+        return function(*arrays, **{{name: value for name, value in options.items() if name not in unused}})
+
+    return called
+
+
+FUNCTION = without_unused(FUNCTION)
+'''
+
+_OVERRIDING = '''
+
+from conformance.bridge import Declaration, Deviation, Facts, Profile
+
+PROFILES = {profiles}
+DIALECT = {dialect}
+PINNED = {pinned}
+
+declared_by_subject = declare
+
+
+def declare(facts: Facts) -> Declaration:
+    """What the subject declares, but for --declare and --profile."""
+    subject = declared_by_subject(facts)
+    kept = tuple(each for each in subject.dialect if each.decision not in PINNED)
+    fields = PROFILES.get(facts.dtype)
+    profile = subject.profile if fields is None else Profile(**fields)
+    return Declaration(profile, (*kept, *(Deviation(*each) for each in DIALECT)), subject.evidence)
+'''
+
+_IMPORTED = "module = importlib.import_module({module})"
+
+_BY_PATH = """\
+specification = importlib.util.spec_from_file_location({private}, {path})
+module = importlib.util.module_from_spec(specification)
+sys.modules[{private}] = module
+specification.loader.exec_module(module)"""
+
+
+def function_text(target: Target, here: str, method: str = "") -> str:
+    """The helper that loads the function, or the class of the method; here: the folder in which it may open files."""
+    folder, module = target.package
+    private = json.dumps(f"_own_{module}")
+    load = _IMPORTED if "." in module else _BY_PATH
+    return _LOADING.format(
+        digest=json.dumps(target.digest),
+        folder=json.dumps(str(folder)),
+        here=json.dumps(here),
+        load=load.format(module=json.dumps(module), private=private, path=json.dumps(str(target.path))),
+        function=target.function.removesuffix(f".{method}") if method else target.function,
+    )
+
+
+def borrowed_function_text(target: Target, here: str) -> str:
+    """As `function_text`, for a function that is called like another one, with every argument of that."""
+    text = function_text(target, here)
+    if target.definition is None or target.definition.args.kwarg is not None:
+        return text
+    named = [each.name for each in parameters_of(target.definition)]
+    return text + _LEAVING_OUT.format(named=json.dumps(named))
+
+
+def overriding_text(profiles: Mapping[str, Profile], dialect: Mapping[str, str], pinned: tuple[str, ...]) -> str:
+    """What follows the adapter of a subject where the user declares something of their own."""
+    return _OVERRIDING.format(
+        profiles=_literal({dtype: profile.record() for dtype, profile in profiles.items()}),
+        dialect=_literal([[decision, name, DECLARED] for decision, name in dialect.items()]),
+        pinned=_literal(list(pinned)),
+    )
+
+
+def adapter_text(
+    target: Target,
+    signature: Signature,
+    polarity: Mapping[str, str],
+    profiles: Mapping[str, Profile],
+    dialect: tuple[tuple[str, str, str], ...],
+) -> str:
+    """The adapter; profiles by dtype, dialect as (decision, name, source)."""
+    facts = facts_of(signature, target.name, polarity)
+    both = signature.has("average_weights") and signature.has("need_weights")
+    declined = (_BOTH if both else "") + (_ALONE if signature.is_self_attention else "")
+    imports = ["Call", "Declaration", "Deviation", "Facts", "Profile", *(["Unsupported"] if declined else [])]
+    kept = [signature.names[role] for role in signature.kept if role in signature.by_name]
+    return _SOURCE.format(
+        given=f"{target.path.name}:{target.function}",
+        facts="\n".join(f"{name} = {_literal(value)}" for name, value in facts.items()),
+        imports=", ".join([*imports, "framework_call"]),
+        framework=signature.framework,
+        layout=signature.layout,
+        profiles=_literal({dtype: profiles[dtype].record() for dtype in facts["DTYPES"]}),
+        dialect=_literal([list(each) for each in dialect]),
+        operator=signature.operator,
+        declined=declined,
+        params=_PARAMS if signature.operator == "mha" else "",
+        keywords="".join(
+            f"        {signature.names[role]!r}: {_value(signature, role)},\n" for role in signature.by_name
+        ),
+        layer=_LAYER.format(built=dict(signature.built), method=signature.method)
+        if signature.built is not None
+        else "",
+        made="    function = LAYER.made(call)\n" if signature.built is not None else "",
+        function="FUNCTION" if signature.built is None else "function",
+        left_out=_LEFT_OUT.format(kept=kept) if kept else "",
+        positional="".join(f"{_value(signature, role)}, " for role in signature.placed),
+        reply=_reply(signature),
+    )
+
+
+def _value(signature: Signature, role: str) -> str:
+    """What a role is given, as Python."""
+    value = _VALUES[role].format(**signature.names)
+    if role == "is_causal" and signature.has("causal_alignment"):
+        return f'{value} or "{AT_END}" in call.arguments'
+    if role == "scale" and role in signature.numbers:
+        return 'call.facts.sizes["head_dim"] ** -0.5 if call.scale is None else call.scale'
+    if role == "mask" and "b" not in signature.form.axes:
+        return value.replace(")", ", batched=False)")
+    return value
+
+
+def _reply(signature: Signature) -> str:
+    if signature.has("need_weights"):
+        return _WEIGHTED
+    if signature.returned == "output":
+        return _PLAIN
+    return _FIRST if signature.returned == "other" else _PAIR % signature.returned
+
+
+def _literal(value: Any) -> str:
+    return pformat(value, width=116, sort_dicts=False)

@@ -1,0 +1,184 @@
+"""
+Arrays of the framework and in the layout that a checked function takes, and back again.
+
+The adapter that check writes uses it in the worker: it needs NumPy, the bridge, and the framework of the function.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge import Call, Tensor, strided
+
+# Layout -> which axis of (batch, num_heads, seq_len, head_dim) each axis of the function's arrays is.
+AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd": (0, 2, 1, 3), "bsd": (0, 1, 2, 3)}
+
+# The same of (batch, seq_len, width), where it differs from that.
+MHA_AXES = {"sbhd": (1, 0, 2)}
+
+# Where it computes: no bound was measured elsewhere.
+ON_CPU = "what check gives a function lies on the CPU"
+
+
+class PerBatchElement(list[Any]):
+    """One array for each batch element: the function is called once for each."""
+
+
+class ArrayLayouts:
+    """Converts between tensors of the bridge and arrays of `framework` with the axes of `layout`."""
+
+    def __init__(self, framework: str, layout: str) -> None:
+        self.layout = layout
+        self._leading: tuple[int, ...] = ()
+        self._is_sdpa = False
+        self._array, self._back = CONVERTERS[framework]()
+
+    def arrays(self, call: Call) -> tuple[Any, Any, Any]:
+        """Query, key and value; those that are one object in the call are one for the function."""
+        given = (call.query, call.key, call.value)
+        self._leading, self._is_sdpa = call.query.shape[:2], call.facts.operator == "sdpa"
+        made = {id(each): self._laid_out(each, call.facts.layout) for each in given}
+        query, key, value = (made[id(each)] for each in given)
+        return query, key, value
+
+    def mask(self, call: Call, name: str, *, batched: bool = True) -> Any:
+        """An argument of the call with the axes that its slot says, or None where it is not used."""
+        tensor = call.arguments.get(name)
+        if tensor is None:
+            return None
+        if batched and self.layout == "bsd" and self._is_sdpa:
+            return self._array(tensor, self._merged(tensor.bits, call.facts.sizes))
+        if self.layout != "thd" or not batched:
+            return self._array(tensor, tensor.bits.copy())
+        size = call.facts.sizes["batch"]
+        return PerBatchElement(
+            self._array(tensor, each.copy()) for each in np.broadcast_to(tensor.bits, (size, *tensor.shape[1:]))
+        )
+
+    @staticmethod
+    def _merged(bits: Any, sizes: Mapping[str, int]) -> Any:
+        """A mask, whose first axis is the batch, and whose second the heads if it has four, with these as one axis."""
+        by_head = bits if bits.ndim == len(AXES["bhsd"]) else bits[:, None]
+        whole = np.broadcast_to(by_head, (sizes["batch"], sizes["num_heads"], *by_head.shape[2:]))
+        return whole.reshape(-1, *whole.shape[2:])
+
+    def params(self, call: Call) -> dict[str, Any]:
+        """Weights and biases by name; None for a bias that the call has not."""
+        names = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
+        found = {name: call.params[name] for name in names if name in call.params}
+        return {name: self._array(found[name], found[name].bits.copy()) if name in found else None for name in names}
+
+    def call(self, function: Callable[..., Any], arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+        """Call the function; once for each batch element in the layout thd."""
+        every = [*arrays, *keywords.values()]
+        count = next((len(each) for each in every if isinstance(each, PerBatchElement)), None)
+        if count is None:
+            return function(*arrays, **keywords)
+        return PerBatchElement(
+            function(
+                *(_batch_element(each, n) for each in arrays),
+                **{name: _batch_element(each, n) for name, each in keywords.items()},
+            )
+            for n in range(count)
+        )
+
+    def output(self, result: Any) -> Tensor:
+        """The output in our axes; where it has others than the layout, as it is, so that its shape tells."""
+        tensor = self._joined(result)
+        if self.layout == "bsd" and self._is_sdpa:
+            return self._split(tensor)
+        axes = self._axes(tensor.bits.ndim)
+        return Tensor(tensor.dtype, np.ascontiguousarray(tensor.bits.transpose(np.argsort(axes))))
+
+    def weights(self, result: Any) -> Tensor:
+        """Attention weights: (batch, num_heads, seq_len_q, seq_len_k), but that batch and heads may be one axis."""
+        tensor = self._joined(result)
+        return self._split(tensor) if self.layout == "bsd" and self._is_sdpa else tensor
+
+    def parts(self, result: Any, count: int) -> tuple[Any, ...]:
+        """The first things of a returned tuple."""
+        if not isinstance(result, PerBatchElement):
+            return tuple(result[:count])
+        return tuple(PerBatchElement(each[n] for each in result) for n in range(count))
+
+    def is_tuple(self, result: Any) -> bool:
+        """Whether the function returned several things."""
+        return isinstance(result[0] if isinstance(result, PerBatchElement) and result else result, tuple | list)
+
+    def _split(self, tensor: Tensor) -> Tensor:
+        """Batch and heads as two axes again, where the first axis is both."""
+        count = self._leading[0] * self._leading[1]
+        if not tensor.shape or tensor.shape[0] != count:
+            return tensor
+        return Tensor(tensor.dtype, tensor.bits.reshape(*self._leading, *tensor.shape[1:]))
+
+    def _joined(self, result: Any) -> Tensor:
+        if not isinstance(result, PerBatchElement):
+            return self._back(result)
+        tensors = [self._back(each) for each in result]
+        return Tensor(tensors[0].dtype, np.stack([each.bits for each in tensors]))
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        axes = AXES[self.layout] if rank == len(AXES["bhsd"]) else MHA_AXES.get(self.layout, tuple(range(rank)))
+        return axes if len(axes) == rank else tuple(range(rank))
+
+    def _laid_out(self, tensor: Tensor, memory: str) -> Any:
+        view = strided(tensor, memory).view()
+        seen = view.transpose(self._axes(view.ndim))
+        if self.layout == "bsd" and self._is_sdpa:
+            return self._array(tensor, np.ascontiguousarray(seen).reshape(-1, *seen.shape[2:]))
+        seen = np.ascontiguousarray(seen) if memory == "contiguous" else seen
+        if self.layout != "thd":
+            return self._array(tensor, seen)
+        return PerBatchElement(self._array(tensor, each) for each in seen)
+
+
+def _batch_element(value: Any, number: int) -> Any:
+    return value[number] if isinstance(value, PerBatchElement) else value
+
+
+def _numpy() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
+    return (lambda _, bits: bits), Tensor.of
+
+
+def _torch() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
+    import torch  # noqa: PLC0415 - only where the function takes its tensors
+
+    def array(tensor: Tensor, bits: Any) -> Any:
+        if tensor.dtype == "bfloat16":
+            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(bits)
+
+    def back(result: Any) -> Tensor:
+        if not isinstance(result, torch.Tensor):
+            raise TypeError(f"returned {type(result).__name__}, not a torch tensor")
+        if result.device.type != "cpu":
+            raise TypeError(f"returned a tensor on {result.device}: {ON_CPU}, and its reply has to be there")
+        here = result.detach().contiguous()
+        if here.dtype == torch.bfloat16:
+            return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
+        return Tensor.of(here.numpy())
+
+    return array, back
+
+
+def _jax() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
+    import jax.numpy as jnp  # noqa: PLC0415 - only where the function takes its arrays
+    import ml_dtypes  # noqa: PLC0415 - comes with JAX
+
+    def array(tensor: Tensor, bits: Any) -> Any:
+        dense = np.ascontiguousarray(bits)
+        return jnp.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
+
+    def back(result: Any) -> Tensor:
+        elsewhere = [str(each) for each in getattr(result, "devices", set)() if each.platform != "cpu"]
+        if elsewhere:
+            raise TypeError(f"computed on {', '.join(elsewhere)}: check computes on the CPU: set JAX_PLATFORMS=cpu")
+        return Tensor.of(np.asarray(result))
+
+    return array, back
+
+
+# Framework -> how a tensor of the bridge becomes its array (given the bits to use), and how a result comes back.
+CONVERTERS = {"numpy": _numpy, "torch": _torch, "jax": _jax}

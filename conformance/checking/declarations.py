@@ -1,0 +1,96 @@
+"""What the user declares with --declare DECISION=NAME: checked, and told apart by who must know it."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from conformance.bounds.outputs import UnderivedBound
+from conformance.bridge.profile import Profile
+from conformance.checking.target import CheckError
+from conformance.deviations.catalogue import find
+from conformance.deviations.names import CANONICAL_NAMES, slot_of
+from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import expect
+
+
+@dataclass(frozen=True)
+class Declared:
+    """
+    Decisions that the user has declared.
+
+    dialect: those that are not canonical. canonical: those that are declared to be. polarity: what True means in a
+    mask argument, by its name; the caller of the function converts by it.
+    """
+
+    dialect: Mapping[str, str] = field(default_factory=dict)
+    canonical: tuple[str, ...] = ()
+    polarity: Mapping[str, str] = field(default_factory=dict)
+
+    def pins(self, decision: str) -> bool:
+        """Whether the user has spoken about this decision."""
+        return decision in self.dialect or decision in self.canonical
+
+
+def parse_pairs(words: Iterable[str]) -> dict[str, str]:
+    """
+    Split DECISION=NAME.
+
+    Raises:
+        CheckError: there is no = in a word, or a decision stands twice.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        decision, equals, name = word.partition("=")
+        if not equals or not decision or not name:
+            raise CheckError(f"--declare {word}: expected DECISION=NAME, such as fully_masked_row=nan")
+        if decision in found:
+            raise CheckError(f"--declare {decision} stands twice")
+        found[decision] = name
+    return found
+
+
+def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Problem) -> Declared:
+    """
+    Check what is declared against the table of deviations; `example` is any problem of the operator.
+
+    Raises:
+        CheckError: an unknown decision, name or argument, or one under which nothing can be judged.
+    """
+    dialect: dict[str, str] = {}
+    polarity: dict[str, str] = {}
+    canonical = tuple(decision for decision, name in pairs.items() if _is_canonical(decision, name))
+    for decision, name in pairs.items():
+        if decision in canonical:
+            continue
+        _check(decision, name, tuple(slots), example)
+        family, slot = slot_of(decision)
+        if slot is not None and family == "polarity":
+            polarity[slot] = name
+        else:
+            dialect[decision] = name
+    return Declared(dialect, canonical, polarity)
+
+
+def _is_canonical(decision: str, name: str) -> bool:
+    return name in (CANONICAL_NAMES.get(decision), "canonical")
+
+
+def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -> None:
+    try:
+        find(decision, name)
+        expect(example, {decision: name}, Profile.ordinary(example.dtype))
+    except KeyError as error:
+        if "[" in error.args[0] and "[" not in decision and slots:
+            raise CheckError(
+                f"--declare {decision}={name}: it is about one mask argument, such as {decision}[{slots[0]}]={name}"
+            ) from None
+        also = f" (or {CANONICAL_NAMES[decision]})" if decision in CANONICAL_NAMES else ""
+        raise CheckError(
+            f"--declare {decision}={name}: {re.sub('^no deviation .*?: ', '', error.args[0])}{also}"
+        ) from None
+    except UnderivedBound as error:
+        raise CheckError(f"--declare {decision}={name}: {error}") from None
+    slot = slot_of(decision)[1]
+    if slot is not None and slot not in slots:
+        known = ", ".join(slots) or "none"
+        raise CheckError(f"--declare {decision}={name}: the function has no argument {slot}, only {known}")

@@ -1,0 +1,368 @@
+"""From a function to a verdict: settle what it is judged under, then judge it like any other subject."""
+
+import datetime as dt
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from conformance import places
+from conformance.checking.adapter_text import slots
+from conformance.checking.arithmetic import PROFILES, CoarserProfiles
+from conformance.checking.check_report import (
+    Cause,
+    Outcome,
+    cause_lines,
+    causes,
+    headline,
+    outcomes,
+    settled_notes,
+    too_little,
+    varying_notes,
+)
+from conformance.checking.declarations import Declared, read_declared
+from conformance.checking.drop_in import adapt_drop_in, find_drop_in
+from conformance.checking.observation import Varying, settle, write_adapter
+from conformance.checking.preflight import Calling, preflight
+from conformance.checking.probe_calls import plans_of
+from conformance.checking.signature import Signature, parameters_of, read_signature
+from conformance.checking.target import CheckError, Target
+from conformance.engine.adapters import Subject, subjects_of
+from conformance.engine.environments import our_own
+from conformance.engine.job import Limits, RunListener, StopRun
+from conformance.engine.judging import Judged
+from conformance.engine.pool import Pool
+from conformance.engine.run_header import header
+from conformance.engine.runlog import LOG, RunLog, RunLogError
+from conformance.engine.second_look import Closeness
+from conformance.engine.session import Session
+from conformance.gate.decision import Decision, decide
+from conformance.gate.known import Known
+from conformance.gate.run_ending import Clock, ending, finish
+from conformance.report import Run, write_reports
+from conformance.report.findings import findings
+from conformance.spec.case import Case
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+from conformance.spec.mistakes import covered
+from conformance.spec.texts import counted
+from conformance.verdicts.verdict import is_green
+
+# Decisions about NaN and infinities in the inputs.
+NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
+
+# The end of the names of ways that follow from adding -inf to a logit that is NaN.
+WHERE_ADDED = "_where_added"
+
+OF_FRAMEWORK = "kernels of PyTorch and JAX treat NaN and infinities in their own ways, by shape and memory layout"
+OF_ADDING = "NaN plus -inf is NaN, whoever adds it"
+OF_BOUND = "under what is declared or observed, its rounding alone could be as large as the numbers"
+LINK = "https://github.com/pytorch/pytorch/issues/141128"
+
+
+class AcceptedFailures:
+    """Accepts what a framework's own operators do with non-finite inputs, unless the user has declared a way."""
+
+    def __init__(self, signature: Signature, declared: Declared) -> None:
+        """Begin with nothing seen."""
+        self._of_framework = signature.framework != "numpy"
+        self._declared = declared
+        self._seen: dict[tuple[str, str], list[str]] = {}
+
+    def review(self, judged: Judged) -> Mapping[str, Any]:
+        """What the record of a cell says of it: `known` where the reply is explained by such a way alone."""
+        found = judged.judgement
+        if found is not None and found.verdict == "inconclusive":
+            self._seen.setdefault(("is asked something that no bound can tell", OF_BOUND), []).append(judged.case)
+            return {"known": {"reason": OF_BOUND, "link": "", "entry": "conformance check"}}
+        if found is None or found.verdict != "fail" or found.explanation is None:
+            return {}
+        decision, name, sentence = found.explanation.decision, found.explanation.name, found.explanation.sentence
+        adds = name.endswith(WHERE_ADDED)
+        if decision not in NONFINITE_DECISIONS or self._declared.pins(decision) or not (adds or self._of_framework):
+            return {}
+        reason = OF_ADDING if adds else OF_FRAMEWORK
+        self._seen.setdefault((sentence, reason), []).append(judged.case)
+        return {"known": {"reason": reason, "link": LINK, "entry": "conformance check"}}
+
+    def notes(self) -> Iterator[str]:
+        """What was accepted, in sentences."""
+        for (sentence, reason), cases in self._seen.items():
+            yield (
+                f"accepted: it {sentence} ({counted(len(cases), 'verdict')}, such as {cases[0]}): {reason}; "
+                "--declare holds it to one way"
+            )
+
+
+# Seconds that one call may take, if the user does not say.
+TIMEOUT = 30.0
+
+# A smaller part of the calls that is judged says too little, if the user does not say otherwise.
+MIN_JUDGED = 0.5
+
+# How often the process of the function may die: one that always crashes or hangs is not waited for all day.
+DEATHS = 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be checked: the options of `conformance check`. signature: of a plain call, if one was made."""
+
+    target: Target
+    like: str | None = None
+    calling: Calling = field(default_factory=Calling)
+    profile: str | None = None
+    declare: Mapping[str, str] = field(default_factory=dict)
+    globs: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    timeout: float = TIMEOUT
+    min_judged: float = MIN_JUDGED
+    stop: bool = False
+    jobs: int = 1
+    signature: Signature | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every case is asked."""
+        return not self.globs and not self.dtypes
+
+    @property
+    def command(self) -> list[str]:
+        """The command that checks again."""
+        words = ["conformance", "check", self.target.given]
+        calling = {f"--{name}": getattr(self.calling, name) for name in ("operator", "framework", "layout")}
+        for option, value in {"--as": self.like, **calling, "--profile": self.profile}.items():
+            words += [option, value] if value else []
+        words += [word for name, role in self.calling.mapping.items() for word in ("--map", f"{name}={role}")]
+        words += [word for dtype in self.dtypes for word in ("--dtype", dtype)]
+        for decision, name in self.declare.items():
+            words += ["--declare", f"{decision}={name}"]
+        return words
+
+    def rerun(self, case: str) -> str:
+        """The command that checks one case again, quoted for a shell."""
+        return shlex.join([*self.command, "-k", case])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A check that came to its end. notes: what was settled and observed, in sentences."""
+
+    request: Request
+    run: Run
+    decision: Decision
+    notes: tuple[str, ...]
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why it does not conform."""
+        return causes(findings(self.run))
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """Case -> what became of it."""
+        return outcomes(self.run, self.request.rerun)
+
+    def lines(self) -> list[str]:
+        """The check in plain words: whether it conforms, why not, and what was found on the way."""
+        found, given = self.causes, self.request.target.given
+        again = {cause.case: self.request.rerun(cause.case) for cause in found}
+        first = headline(given, self.run, found, conforms=self.decision.conforms)
+        return [first, *cause_lines(found, again), *self.notes]
+
+
+# Relations about non-finite values, which are a decision: the cases on it observe it, or hold what is declared.
+WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
+
+FOLDER_IN_USE = "{} holds a run already: choose another --out"
+
+
+# Told whether every case was asked; returns what else rejects the check, in sentences.
+CaseSelection = Callable[[bool], Sequence[str]]
+
+
+def check(request: Request, folder: Path, watch: RunListener, against: CaseSelection = lambda _: ()) -> Checked:
+    """
+    Judge the function, and write the run folder.
+
+    against: asked when the verdicts stand in the log, before it is decided whether the function conforms.
+
+    Raises:
+        CheckError: what was asked for cannot be checked. KeyboardInterrupt: what was judged so far is logged.
+    """
+    clock = Clock()
+    if request.profile is not None and request.profile not in PROFILES:
+        raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
+    if (folder / LOG).exists():
+        raise CheckError(FOLDER_IN_USE.format(folder))
+    begun = _borrowed(request, folder) if request.like else _own(request, folder)
+    subjects, chosen = begun.subjects, begun.cases
+    try:
+        log = RunLog.create(folder / LOG)
+    except FileExistsError as error:  # another check has begun there meanwhile
+        raise CheckError(FOLDER_IN_USE.format(folder)) from error
+    except RunLogError as error:
+        raise CheckError(str(error)) from error
+    log.append(header(folder.name, request.command, "cpu", chosen, subjects, {"default": our_own()}))
+    alternatives = CoarserProfiles()
+    session = Session(
+        cases=chosen,
+        subjects=subjects,
+        log=log,
+        folder=folder,
+        review=lambda judged: {**alternatives.review(judged), **begun.review(judged)},
+        rerun=lambda key: request.rerun(key[0]),
+        suite=lambda: load_cases(chosen[0].operator),
+        watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
+        closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
+    )
+    with ending(session):
+        return _finished(request, session, begun, alternatives, clock, watch, against)
+
+
+def _finished(
+    request: Request,
+    session: Session,
+    begun: "_Begun",
+    alternatives: CoarserProfiles,
+    clock: Clock,
+    watch: RunListener,
+    against: CaseSelection,
+) -> Checked:
+    """Judge every case, decide, and write the reports."""
+    subjects = begun.subjects
+    watch.total(session.total)
+    limits = Limits(first=request.timeout, call=request.timeout, deaths=DEATHS, starts=1)
+    stopped = False
+    with Pool(plans_of(subjects, request.jobs), request.jobs, limits) as pool:
+        try:
+            session.run(pool)
+        except StopRun:
+            stopped = True
+    known = Known((), dt.datetime.now(tz=dt.UTC).date())
+    little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
+    problems = against(request.is_whole and not stopped)
+    decision = decide(
+        session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
+    )
+    finish(session, decision, clock)
+    run = write_reports(session.folder)
+    named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
+    unsettled = begun.unsettled.notes() if begun.unsettled else ()
+    notes = (*begun.notes, *varying_notes(begun.varies, named), *unsettled, *alternatives.notes())
+    return Checked(request, run, decision, notes)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What is judged, on which cases, and what was found before: notes in sentences, and decisions that vary."""
+
+    subjects: list[Subject]
+    cases: list[Case]
+    notes: tuple[str, ...]
+    varies: Varying = field(default_factory=dict)
+    unsettled: AcceptedFailures | None = None
+
+    def review(self, judged: Judged) -> Mapping[str, Any]:
+        """What is accepted of a cell, for its record."""
+        return self.unsettled.review(judged) if self.unsettled else {}
+
+
+def _own(request: Request, folder: Path) -> _Begun:
+    signature = request.signature or preflight(request.target, request.calling, request.timeout)
+    cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
+    chosen = _chosen(cases, request.globs)
+    declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
+    settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
+    subject = write_adapter(folder, settled.files(request.target))
+    unsettled = AcceptedFailures(signature, declared)
+    return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
+
+
+def _borrowed(request: Request, folder: Path) -> _Begun:
+    if request.calling != Calling():
+        raise CheckError("--operator, --framework, --layout and --map go without --as: the subject says these")
+    loan = find_drop_in(str(request.like))
+    cases = _of_dtypes(load_cases(loan.operator), request.dtypes)
+    chosen = _chosen(cases, request.globs)
+    example = materialise(cases[0])
+    subjects = adapt_drop_in(loan, request.target, folder, request.declare, request.profile, example)
+    return _Begun(subjects, chosen, (loan.note,))
+
+
+def asked(request: Request) -> list[Case]:
+    """
+    The cases that a function will be put to; of a `def` the parameters are read, and nothing is run.
+
+    Raises:
+        CheckError: it cannot be called as an operator is, or no case matches.
+    """
+    calling, target = request.calling, request.target
+    if request.like:
+        cases = load_cases(find_drop_in(request.like).operator)
+    elif target.definition is not None:
+        read = read_signature(target.function, parameters_of(target.definition), calling.operator, calling.mapping)
+        cases = load_cases(read.operator)
+    else:
+        signature = preflight(target, calling, request.timeout)
+        cases = adapted(load_cases(signature.operator), signature)
+    return _chosen(_of_dtypes(cases, request.dtypes), request.globs)
+
+
+def load_cases(operator: str) -> list[Case]:
+    """Our cases of an operator."""
+    return [case for case in _built_in(places.cases()) if case.operator == operator]
+
+
+@cache
+def _built_in(folder: Path) -> tuple[Case, ...]:
+    """A test-suite asks once for each function."""
+    return load([folder], folder)
+
+
+def adapted(cases: list[Case], signature: Signature) -> list[Case]:
+    """
+    The cases as a layer with weights of its own can be asked them.
+
+    One that takes a single array is asked with that as query, key and value, where these can be one; one without biases
+    is asked without them.
+    """
+    if signature.built is None or signature.operator != "mha":
+        return cases
+    asked = [_alone(each) for each in cases if _can_be_alone(each)] if signature.is_self_attention else cases
+    return [_without_biases(each, signature) for each in asked]
+
+
+def _can_be_alone(case: Case) -> bool:
+    """Whether query, key and value could be one array: nothing is said of one of them, and their shapes are equal."""
+    inputs = case.inputs
+    drawn = inputs.query is None and inputs.key is None and inputs.value is None and inputs.file is None
+    free = case.mistake is None and not case.past and inputs.poison is None and inputs.gain == 1.0
+    wanted = not any(name.startswith("grad_") for name in case.outputs)
+    return free and drawn and wanted and case.published is None and len(set(case.input_shapes.values())) == 1
+
+
+def _alone(case: Case) -> Case:
+    return replace(case, inputs=replace(case.inputs, alias="qkv"))
+
+
+def _without_biases(case: Case, signature: Signature) -> Case:
+    free = case.published is None and case.inputs.file is None and case.mistake is None
+    return case if signature.biased or not free else replace(case, biases=frozenset())
+
+
+def _of_dtypes(cases: list[Case], dtypes: Sequence[str]) -> list[Case]:
+    return [case for case in cases if not dtypes or case.dtype in dtypes]
+
+
+def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
+    """An exact id wins, as in `conformance run`."""
+    if not globs:
+        return list(cases)
+    meant = covered({case.id for case in cases}, globs)
+    found = [case for case in cases if case.id in meant]
+    if not found:
+        raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
+    return found

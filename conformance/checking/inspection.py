@@ -1,0 +1,241 @@
+"""
+Look at the function that is to be checked, in a process of its own: load it, read what it takes, make plain calls.
+
+Run as a program: the request is JSON on stdin; the answer goes as JSON to the file named in argv[1], since the function
+may print. What stops a check is an answer too: `{"error": "..."}`.
+"""
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from conformance.checking.array_layouts import ON_CPU
+from conformance.checking.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
+from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature
+from conformance.checking.target import CheckError
+from conformance.checking.trial import OF_DEVICES, SEED, SIZES, TAKE_DEVICE, Trial, failure_text, plain_call
+
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def main() -> None:
+    """Answer one request."""
+    request = json.load(sys.stdin)
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            answer: dict[str, Any] = {"signature": asdict(look(request))}
+        except CheckError as error:
+            answer = {"error": str(error)}
+    Path(sys.argv[1]).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def look(request: Mapping[str, Any]) -> Signature:
+    """
+    Find out how the function is called, and try it.
+
+    Raises:
+        CheckError: it cannot be loaded or called; the message says what was tried.
+    """
+    found, method = load(request)
+    operator, mapping = request.get("operator"), request.get("mapping", {})
+    built: dict[str, str] | None = None
+    layer = biased = False
+    function = found
+    if inspect.isclass(found):
+        built = constructor(request["function"], found)
+        function, layer, biased = instance(found, built, method, request["path"])
+        operator = operator or ("mha" if layer else "sdpa")
+    elif family(found):
+        _refuse_weights(request["function"], found)
+    called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
+    signature = replace(called, built=built, method=method, biased=biased or not layer)
+    frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
+    layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
+    trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
+    own = "torch" if family(found) == "torch" else "jax"
+    return trial.settled([own] if layer else frameworks, layouts)
+
+
+def forward(function: Any) -> Any:
+    """What of an instance has the parameters: `forward` of a PyTorch module; else the thing itself."""
+    return function.forward if family(function) == "torch" and not inspect.isclass(function) else function
+
+
+def _refuse_weights(called: str, module: Any) -> None:
+    """Take an instance of PyTorch or Equinox that has no weights; one of Flax cannot be asked before it is called."""
+    _refuse_devices(called, module)
+    kind = family(module)
+    if kind == "torch" and not any(True for _ in module.parameters()):
+        module.eval()
+    elif kind != "equinox" or sys.modules["jax"].tree_util.tree_leaves(module):
+        raise CheckError(
+            f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: name the class in its "
+            "place, so that check can build one for the sizes of each call"
+        )
+
+
+def _refuse_devices(called: str, module: Any) -> None:
+    """Take a PyTorch module whose parameters and buffers lie on the CPU."""
+    if family(module) != "torch":
+        return
+    named = [*module.named_parameters(), *module.named_buffers()]
+    elsewhere = [(name, tensor.device) for name, tensor in named if tensor.device.type != "cpu"]
+    if elsewhere:
+        name, device = elsewhere[0]
+        more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
+        raise CheckError(
+            f"{called} has {name}{more} on {device}; {ON_CPU}, and check computes nowhere else: build the module "
+            "without a device, or move it with .to('cpu')"
+        )
+
+
+def constructor(called: str, kind: Any) -> dict[str, str]:
+    """
+    Which arguments of the constructor of a class are given, with what they are.
+
+    Raises:
+        CheckError: it needs another one.
+    """
+    found = {each.name: OF_CONSTRUCTOR[each.name] for each in parameters(kind) if each.name in OF_CONSTRUCTOR}
+    for each in parameters(kind):
+        if each.name not in found and each.default is None:
+            known = ", ".join(names[0] for names in BUILT_WITH.values())
+            raise CheckError(
+                f"{called}(...) needs an argument {each.name!r} that check does not know: give it a default, or write "
+                f"a function that builds the layer; constructors are given {known}"
+            )
+    return found
+
+
+def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tuple[Any, bool, bool]:
+    """
+    An instance for the plain call, or its method; whether it has weights; whether its projections have biases.
+
+    Raises:
+        CheckError: it cannot be built, or its projections are not found.
+    """
+    call = plain_call("mha", SIZES, {}, SEED)
+    try:
+        made = kind(**constructed(built, call.facts))
+        function = getattr(made, method) if method else made
+        required = [each for each in parameters(forward(function)) if each.place and each.default is None]
+        arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
+        _refuse_devices(kind.__name__, made)
+        biased = is_biased(made, [each.bits for each in arrays])
+    except CheckError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the user's class raises
+        told = failure_text(error, path)
+        where = f"\n  {ON_CPU}: {TAKE_DEVICE}" if OF_DEVICES.search(told) else ""
+        raise CheckError(f"{kind.__name__} cannot be built: {told}{where}") from None
+    return function, biased is not None, bool(biased)
+
+
+def load(request: Mapping[str, Any]) -> tuple[Any, str]:
+    """
+    Import the file and take the function from it; of a method of a class, the class, and the name of the method.
+
+    Raises:
+        CheckError: the file cannot be imported.
+    """
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, request["folder"])
+    try:
+        if "." in request["module"]:
+            module: ModuleType = importlib.import_module(request["module"])
+        else:
+            specification = importlib.util.spec_from_file_location(f"_own_{request['module']}", request["path"])
+            assert specification is not None and specification.loader is not None  # noqa: S101, PT018 - it ends in .py
+            module = importlib.util.module_from_spec(specification)
+            sys.modules[specification.name] = module
+            specification.loader.exec_module(module)
+        found: Any = module
+        for name in request["function"].split("."):
+            if inspect.isclass(found) and not isinstance(
+                inspect.getattr_static(found, name), staticmethod | classmethod
+            ):
+                return found, name
+            found = getattr(found, name)
+    except BaseException as error:  # noqa: BLE001 - whatever the user's file raises
+        raise CheckError(f"{request['path']} cannot be imported: {failure_text(error, request['path'])}") from None
+    return found, ""
+
+
+def parameters(function: Any) -> tuple[Parameter, ...]:
+    """The parameters of whatever can be called; *args and **kwargs are left out."""
+    try:
+        found = list(inspect.signature(function).parameters.values())
+        if inspect.isclass(function) and all(each.kind in VARIABLE for each in found):  # a class that makes others, nnx
+            found = list(inspect.signature(function.__init__).parameters.values())[1:]
+    except (TypeError, ValueError):
+        raise CheckError(f"{function!r} is nothing that can be called with arrays") from None
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(
+        Parameter(
+            name=each.name,
+            place=each.kind in places,
+            place_only=each.kind is inspect.Parameter.POSITIONAL_ONLY,
+            default=None if each.default is inspect.Parameter.empty else repr(each.default),
+            annotation="" if each.annotation is inspect.Parameter.empty else str(each.annotation),
+        )
+        for each in found
+        if each.kind not in VARIABLE
+    )
+
+
+def wanted(function: Any) -> list[str]:
+    """
+    Whose arrays the function may take: of the frameworks that it uses, then of those that its file imports.
+
+    Only where it names none at all is every framework tried that is installed.
+    """
+    plain = inspect.unwrap(getattr(function, "func", function))
+    plain = getattr(plain, "__func__", plain)
+    names = getattr(plain, "__globals__", {})
+    used = set(_packages(names.get(name) for name in _named(plain, names)))
+    used |= {root for root in ("torch", "jax", "numpy") if root in _annotations(plain)}
+    used |= {type(function).__module__.partition(".")[0]}
+    imported = set(_packages(names.values()))
+    first = [each for each in ("torch", "jax") if each in used]
+    second = [each for each in ("torch", "jax") if each in imported and each not in used]
+    usual = ["numpy"] if "numpy" in used or not (first or second) else []
+    anywhere = () if {"numpy", *first, *second} & (used | imported) else _installed()
+    return list(dict.fromkeys((*first, *usual, *second, "numpy", *anywhere)))
+
+
+def _annotations(plain: Any) -> str:
+    found = " ".join(str(each) for each in getattr(plain, "__annotations__", {}).values())
+    return found.replace("Tensor", "torch").replace("jnp", "jax").replace("np.", "numpy")
+
+
+def _named(plain: Any, names: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
+    """The globals that a function uses, and those of the functions of its file that it calls."""
+    code = getattr(plain, "__code__", None)
+    for name in () if code is None else code.co_names:
+        yield name
+        if depth and inspect.isfunction(names.get(name)) and names[name].__globals__ is names:
+            yield from _named(names[name], names, depth - 1)
+
+
+def _packages(values: Any) -> Iterator[str]:
+    """The top-level packages that these modules and functions are of; flax and equinox compute with JAX."""
+    for value in values:
+        name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
+        root = str(name).partition(".")[0]
+        yield {"flax": "jax", "equinox": "jax", "jaxlib": "jax"}.get(root, root)
+
+
+def _installed() -> list[str]:
+    return [each for each in ("torch", "jax") if importlib.util.find_spec(each) is not None]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""Calls that are made before a function is judged: plain cases for its arithmetic, and those without consensus."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from conformance.bounds.outputs import UnderivedBound
+from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.reading import Probe
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Cell, make_cell
+from conformance.engine.environments import our_own
+from conformance.engine.job import Job, Limits, Outcome, Started
+from conformance.engine.pool import Hooks, Pool
+from conformance.engine.worker_plan import WorkerPlan, plan_workers
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import compare_all, expect
+
+
+def plans_of(subjects: Sequence[Subject], workers: int) -> list[WorkerPlan]:
+    """So many workers, each of which is asked a part of the cases."""
+    plan = plan_of(*subjects)
+    if workers == 1:
+        return [plan]
+    named = (f"{plan.name} ({part + 1} of {workers})" for part in range(workers))
+    return [replace(plan, name=name, part=part, parts=workers) for part, name in enumerate(named)]
+
+
+def plan_of(*subjects: Subject) -> WorkerPlan:
+    """
+    One worker for all of them.
+
+    Adapters of ours are kept from the user's PYTHONPATH and site-packages; the user's own function needs them.
+    """
+    (plan,) = plan_workers(subjects, {"default": our_own()})
+    return replace(plan, env={**plan.env, **import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep))})
+
+
+def import_paths(paths: Sequence[str]) -> dict[str, str]:
+    """The variables that let a worker, which runs elsewhere, import what the user can."""
+    absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - a name, also of what does not exist
+    return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(absolute)}
+
+
+# The dtype with most cases, in which NumPy leaves little doubt about the arithmetic.
+BASIS = "float32"
+# So many cases of a kind tell what is evident.
+ENOUGH = 12
+# How often the process may die here: in the judged run it dies again, and is told of.
+DEATHS = 1
+
+Answers = Sequence[tuple[Cell, Outcome]]
+
+
+@dataclass
+class Probing:
+    """The calls for one worker, and what came back."""
+
+    cases: Sequence[Case]
+    subject: Subject
+    answers: list[tuple[Cell, Outcome]] = field(default_factory=list)
+
+    def hooks(self) -> Hooks:
+        """What the pool asks of us."""
+        return Hooks(self._jobs, self._answered, lambda _: None)
+
+    def _jobs(self, _plan: WorkerPlan, _started: Started) -> Iterator[Job]:
+        self._cells: dict[int, Cell] = {}
+        for case in self.cases:
+            cell = make_cell(case, materialise(case), self.subject)
+            if isinstance(cell, Cell):
+                number = len(self._cells) + 1
+                self._cells[number] = cell
+                yield Job(number, cell.key, cell.call, case.requirements(), cell.reply_limit, cell.signature)
+
+    def _answered(self, job: Job, outcome: Outcome) -> Iterable[Job] | None:
+        if outcome.status == "reply":
+            self.answers.append((self._cells[job.number], outcome))
+        return None
+
+
+def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: float) -> Answers:
+    """Put the cases to the subject and return the replies; what has none is left to the judged run to tell."""
+    probing = Probing(cases, subject)
+    with Pool([plan], 1, Limits(first=timeout, call=timeout, deaths=DEATHS, starts=1)) as pool:
+        pool.run(probing.hooks())
+    return probing.answers
+
+
+def is_plain(case: Case) -> bool:
+    """Whether a case shows the arithmetic and nothing else."""
+    usual = case.outputs == ("output",) and case.inputs.gain == 1.0 and case.inputs.poison is None
+    return usual and not case.masks
+
+
+def is_ordinary(case: Case) -> bool:
+    """Whether a case has boolean masks and nothing special."""
+    boolean = all(getattr(mask, "element", "bool") == "bool" and mask.kind != "additive" for mask in case.masks)
+    usual = case.dtype == BASIS and case.inputs.distribution == "bell" and case.outputs == ("output",)
+    return bool(case.masks) and boolean and usual and not case.verbatim
+
+
+def is_open(case: Case, problem: Problem) -> bool:
+    """Whether a case asks something on which there is no consensus: `observation.WAYS`."""
+    rectangular = case.seq_len_q != case.seq_len_k and any(mask.kind == "causal" for mask in case.masks)
+    dead = not problem.attended().any(axis=-1).all()
+    finite = all(np.isfinite(each).all() for each in (problem.query, problem.key, problem.value))
+    return rectangular or dead or not finite
+
+
+def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
+    """Whether a reply lies within the bound under a dialect and a profile; no where none is derived."""
+    try:
+        expected = expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile)
+    except UnderivedBound:
+        return False
+    return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
+
+
+def reply_of(cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Probe:
+    """A reply beside what its call is expected to give under what is declared."""
+    problem = cell.route.problem
+    expected = expect(problem, {**cell.route.dialect, **declared}, profile)
+    return Probe(cell.case.id, cell.call.facts, problem, expected, profile, outcome.outputs)
+
+
+def asked_first(cases: Sequence[Case]) -> list[Case]:
+    """The cases for a probe: the plain ones, some with an ordinary mask, and those without consensus."""
+    plain = [case for case in cases if is_plain(case)]
+    open_ = [case for case in cases if case not in plain and is_open(case, materialise(case))]
+    ordinary = [case for case in cases if is_ordinary(case) and case not in open_][:: max(1, len(cases) // 60)]
+    return [*plain, *ordinary[:ENOUGH], *open_]

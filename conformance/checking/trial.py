@@ -1,0 +1,339 @@
+"""Plain calls of the function that is to be checked, until one has a reply: what it takes is seen, not guessed."""
+
+import re
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge import Call, Facts, Tensor
+from conformance.checking.array_layouts import ON_CPU, ArrayLayouts
+from conformance.checking.layer import Layer
+from conformance.checking.signature import LAYOUTS, MaskForm, Signature
+from conformance.checking.target import CheckError
+
+# Of the plain call: no two axes that could be exchanged are alike.
+SIZES = {"batch": 2, "num_heads": 3, "num_kv_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 4, "value_dim": 4}
+
+# The same where seq_len_q and seq_len_k are one number.
+SQUARE = {**SIZES, "seq_len_k": 5}
+
+# Axes of a mask, the most general first.
+FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
+
+# Of the numbers of the plain call.
+SEED = 7
+
+# How far an answer may be from the right one where an order of axes is chosen: any rounding is less.
+NEAR = 0.05
+
+# The key that the mask of a trial call hides.
+HIDDEN = 2
+
+ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+
+# What an exception says where tensors lie on several devices.
+OF_DEVICES = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta tensor", re.IGNORECASE)
+
+# What helps.
+TAKE_DEVICE = "take the device from the tensors that are given (query.device), or name no device"
+
+# What a plain call passes, by role.
+DEFAULTS: dict[str, Any] = {
+    "mask": None,
+    "is_causal": False,
+    "causal_alignment": "top_left",
+    "scale": None,
+    "bias": None,
+    "key_padding_mask": None,
+    "num_kv_heads": SIZES["num_kv_heads"],
+    "window": None,
+    "softcap": None,
+    "dropout_p": 0.0,
+    "need_weights": False,
+    "average_weights": False,
+    "enable_gqa": False,
+    "training": False,
+    "deterministic": True,
+}
+
+
+class _FailedError(Exception):
+    """A trial call that has no usable reply, in words; line: of the user's file, of what raised: how far it came."""
+
+    def __init__(self, told: str, line: int = sys.maxsize) -> None:
+        super().__init__(told)
+        self.line = line
+
+
+class Trial:
+    """Plain calls of one function, until one has a reply of the right form."""
+
+    def __init__(self, called: str, function: Callable[..., Any], signature: Signature, path: str) -> None:
+        self._called, self._function, self._signature, self._path = called, function, signature, path
+        self._doors: dict[tuple[str, str], ArrayLayouts] = {}
+
+    def settled(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature:
+        """
+        The signature with framework, layout and everything else that one call each shows.
+
+        Raises:
+            CheckError: no call has a reply of the right form.
+        """
+        failures: dict[tuple[str, str], _FailedError] = {}
+        every = (SQUARE,) if self._signature.is_self_attention else (SIZES, SQUARE)
+        tried = [*frameworks]
+        for sizes, framework in product(every, frameworks):
+            found: list[Signature] = []
+            for layout in layouts if framework in tried else ():
+                try:
+                    found.append(self._tried(replace(self._signature, framework=framework, layout=layout), sizes))
+                except _FailedError as failed:
+                    failures.setdefault((framework, layout), failed)
+                    if failed.line == sys.maxsize:  # it came to its end: these are the arrays that it takes
+                        tried = [framework]
+            if found:
+                best = next((each for each in found if self._is_near(each, sizes)), found[0])
+                form, wide = self._form(best, sizes), self._is_wide(best, sizes)
+                return replace(best, form=form, wide=wide, doubles=_doubles(framework))
+        raise CheckError(self._told(failures, tried, layouts))
+
+    def _is_near(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
+        """
+        Whether an sdpa gives the right answer: several orders of the axes may have a reply of the right form.
+
+        Which of two wrong answers is the nearer one says nothing: with none that is right, the first order holds.
+        """
+        if signature.operator != "sdpa":
+            return True
+        call = plain_call("sdpa", sizes, {}, SEED)
+        query, key, value = (each.float64() for each in (call.query, call.key, call.value))
+        logits = query @ key.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5
+        raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        expected = raised / raised.sum(axis=-1, keepdims=True) @ value
+        door, result = self._door(signature), self._reply(signature, sizes, {})
+        output = door.output(door.parts(result, 1)[0] if door.is_tuple(result) else result).float64()
+        return bool((np.abs(output - expected) < NEAR).all())
+
+    def _door(self, signature: Signature) -> ArrayLayouts:
+        """One for each framework and layout: it knows the sizes of the last call."""
+        which = signature.framework, signature.layout
+        if which not in self._doors:
+            self._doors[which] = ArrayLayouts(*which)
+        return self._doors[which]
+
+    def _told(
+        self, failures: Mapping[tuple[str, str], "_FailedError"], frameworks: Sequence[str], layouts: Sequence[str]
+    ) -> str:
+        """What was tried: first the order of axes with which the function came furthest."""
+        framework = frameworks[0]
+        layout = max(layouts, key=lambda each: failures[framework, each].line)
+        axes = "(batch, seq_len, width)" if self._signature.operator == "mha" else LAYOUTS[layout]
+        lines = [f"{self._called} was given {ARRAYS[framework]} {axes}, and {failures[framework, layout]}"]
+        if framework == "torch" and OF_DEVICES.search(str(failures[framework, layout])):
+            lines.append(f"{ON_CPU}, so everything that it uses has to be there: {TAKE_DEVICE}")
+        if others := [each for each in layouts if each != layout]:
+            lines.append(f"other orders of the axes fail too ({', '.join(others)}); --layout says which it takes")
+        if others := [ARRAYS[each] for each in frameworks[1:]]:
+            lines.append(f"it fails with {' and '.join(others)} too; --framework says whose arrays it takes")
+        lines.append("check needs one plain call to work before it asks anything")
+        return "\n  ".join(lines)
+
+    def _tried(self, signature: Signature, sizes: Mapping[str, int]) -> Signature:
+        """The signature as this call shows it: what is returned, and whether a scale has to be a number."""
+        try:
+            return self._returning(signature, self._reply(signature, sizes, {}), sizes)
+        except _FailedError as first:
+            if "scale" not in signature.names or "scale" in signature.kept:
+                raise
+            numbered = replace(signature, numbers=("scale",))
+            try:
+                return self._returning(numbered, self._reply(numbered, sizes, {}), sizes)
+            except _FailedError:
+                raise first from None
+
+    def _returning(self, signature: Signature, result: Any, sizes: Mapping[str, int]) -> Signature:
+        """
+        See whether the output has its shape, and what comes with it.
+
+        Raises:
+            _FailedError: it has another one.
+        """
+        door = self._door(signature)
+        several = door.is_tuple(result)
+        parts = door.parts(result, 2) if several else (result,)
+        if result is None or not parts:
+            raise _FailedError(f"it returned {'nothing' if result is None else 'an empty tuple'}; return the output")
+        try:
+            output = door.output(parts[0])
+        except Exception as error:  # noqa: BLE001 - whatever a foreign object raises
+            raise _FailedError(f"what it returned is no array: {failure_text(error, self._path)}") from None
+        expected = _output_shape(signature.operator, sizes)
+        if output.shape != expected:
+            raise _FailedError(f"it returned an array of shape {list(output.shape)}, expected {list(expected)}")
+        if not several or signature.has("need_weights") or len(parts) == 1:
+            return signature
+        return replace(signature, returned=_second(door, parts[1], sizes))
+
+    def _reply(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int = SEED) -> Any:
+        """
+        One call; given: role -> tensor, beside what a plain call passes.
+
+        Raises:
+            _FailedError: it raised something.
+        """
+        try:
+            door = self._door(signature)
+            call = plain_call(signature.operator, sizes, given, seed, alone=signature.is_self_attention)
+            function = self._function
+            if signature.built is not None:
+                function = Layer(self._function, signature.built, signature.method).made(call)
+            values = _values(door, signature, call, given)
+            keywords = {
+                signature.names[role]: values[role]
+                for role in signature.by_name
+                if values[role] is not None or role not in signature.kept
+            }
+            return door.call(function, [values[role] for role in signature.placed], keywords)
+        except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
+            raise _FailedError(f"it raised {failure_text(error, self._path)}", _line(error, self._path)) from None
+
+    def _is_wide(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
+        """Whether a call in which value_dim is not head_dim has a reply; in mha that is another matter."""
+        wider = {**sizes, "value_dim": sizes["value_dim"] + 2}
+        if signature.operator == "mha":
+            return True
+        try:
+            self._returning(signature, self._reply(signature, wider, {}), wider)
+        except _FailedError:
+            return False
+        return True
+
+    def _form(self, signature: Signature, sizes: Mapping[str, int]) -> MaskForm:
+        """What the mask argument takes: the first axes with which a boolean or an additive mask has a reply."""
+        if not signature.has("mask"):
+            return MaskForm()
+        for axes in FORMS:
+            boolean = self._hides(signature, sizes, axes, added=False)
+            added = self._hides(signature, sizes, axes, added=True)
+            if boolean is not None or added is not None:
+                named = signature.framework == "numpy" and signature.mask == "mask"
+                return MaskForm(axes, bool(boolean) or not added or named, bool(added) and not named)
+        return MaskForm()
+
+    def _hides(
+        self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str], *, added: bool
+    ) -> bool | None:
+        """Whether a mask hides a key, be it where it is True or where it is False; None where the call fails."""
+        lengths = {"b": sizes["batch"], "h": 1, "q": sizes["seq_len_q"], "k": sizes["seq_len_k"]}
+        attend = np.ones([lengths[axis] for axis in axes], dtype=bool)
+        attend[..., HIDDEN] = False
+        masks = [np.where(attend, 0.0, -np.inf).astype(np.float32)] if added else [attend, ~attend]
+        try:
+            return any(self._is_blind(signature, sizes, Tensor.of(mask)) for mask in masks)
+        except _FailedError:
+            return None
+
+    def _is_blind(self, signature: Signature, sizes: Mapping[str, int], mask: Tensor) -> bool:
+        """Whether key and value at the hidden position have no part in the output."""
+        door = self._door(signature)
+        outputs = []
+        for moved in (0.0, 1.0):
+            result = self._reply(signature, sizes, {"mask": mask, "moved": moved})
+            parts = door.parts(result, 2) if door.is_tuple(result) else (result,)
+            outputs.append(door.output(parts[0]).float64())
+        if signature.is_self_attention:  # the moved position is a query too
+            outputs = [np.delete(each, HIDDEN, axis=-2) for each in outputs]
+        same = np.array_equal(outputs[0], outputs[1], equal_nan=True)
+        return same and bool(np.isfinite(outputs[0]).all())
+
+
+def _output_shape(operator: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    if operator == "sdpa":
+        return sizes["batch"], sizes["num_heads"], sizes["seq_len_q"], sizes["value_dim"]
+    return sizes["batch"], sizes["seq_len_q"], sizes["num_heads"] * sizes["head_dim"]
+
+
+def _second(door: ArrayLayouts, part: Any, sizes: Mapping[str, int]) -> str:
+    """What comes with the output: weights by head or averaged, or something else."""
+    try:
+        shape = door.weights(part).shape
+    except Exception:  # noqa: BLE001 - something else than an array
+        return "other"
+    batch, heads, q, k = (sizes[name] for name in ("batch", "num_heads", "seq_len_q", "seq_len_k"))
+    return {(batch, heads, q, k): "weights", (batch, q, k): "weights_mean"}.get(shape, "other")
+
+
+def _values(door: ArrayLayouts, signature: Signature, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that the function is passed, by role."""
+    query, key, value = door.arrays(call)
+    sizes = call.facts.sizes
+    values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "num_heads": sizes["num_heads"]}
+    values["params"] = door.params(call)
+    if "scale" in signature.numbers:
+        values["scale"] = float(sizes["head_dim"]) ** -0.5
+    if "mask" in given:
+        values["mask"] = door.mask(call, "mask", batched=given["mask"].shape[0] == sizes["batch"])
+    return values
+
+
+def plain_call(
+    operator: str, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int, *, alone: bool = False
+) -> Call:
+    """
+    A plain call in float32; `moved` is added to key and value at the hidden position.
+
+    alone: query, key and value are one array.
+    """
+    rng = np.random.default_rng(seed)
+
+    def drawn(*shape: int) -> Any:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    batch, heads, q, k, dim = (sizes[name] for name in ("batch", "num_heads", "seq_len_q", "seq_len_k", "head_dim"))
+    width = heads * dim
+    if operator == "sdpa":
+        arrays = [drawn(batch, heads, q, dim), drawn(batch, heads, k, dim), drawn(batch, heads, k, sizes["value_dim"])]
+    else:
+        arrays = [drawn(batch, q, width), drawn(batch, k, width), drawn(batch, k, width)]
+    for each in arrays[1:]:
+        each[..., HIDDEN, :] += given.get("moved", 0.0)
+    params = {name: drawn(width, width) / np.float32(width**0.5) for name in ("wq", "wk", "wv", "wo")}
+    query, key, value = (Tensor.of(each) for each in arrays)
+    return Call(
+        Facts(operator, "float32", "cpu", "", ("output",), sizes=sizes, requirements=("no_bias",)),
+        query if not alone else value,
+        key if not alone else value,
+        value,
+        params={name: Tensor.of(each) for name, each in params.items()} if operator == "mha" else {},
+        arguments={"mask": given["mask"]} if "mask" in given else {},
+    )
+
+
+def _doubles(framework: str) -> bool:
+    """Whether arrays can be float64: JAX narrows them to float32 unless it is told not to."""
+    if framework != "jax":
+        return True
+    import jax  # noqa: PLC0415 - only where the function takes its arrays
+
+    return bool(jax.config.jax_enable_x64)
+
+
+def _line(error: BaseException, path: str) -> int:
+    """The last line of the user's file that an exception came through; 0 if none."""
+    return max(
+        (each.lineno or 0 for each in traceback.extract_tb(error.__traceback__) if each.filename == path), default=0
+    )
+
+
+def failure_text(error: BaseException, path: str) -> str:
+    """An exception with its message and the line of the user's file that it came from."""
+    last = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
+    where = f" ({Path(path).name}, line {last[-1].lineno}: {last[-1].line})" if last else ""
+    message = " ".join(str(error).split())
+    return f"{type(error).__name__}: {message}{where}" if message else f"{type(error).__name__}{where}"

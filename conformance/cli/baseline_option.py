@@ -1,0 +1,93 @@
+"""What `--baseline` adds to `run` and `check`: comparing the run with what is remembered, and remembering it."""
+
+import argparse
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.cli.command_compare import load_baseline, report_comparison
+from conformance.cli.errors import UsageError, see_writable_files
+from conformance.engine.run_folder import load_run
+from conformance.gate.baseline import BaselineFile, side_of_baseline, text_of, updated, within, write_baseline
+from conformance.gate.comparison import Comparison, compare, title
+from conformance.gate.observations import ComparedRun, side_of
+
+
+class Memory:
+    """The baseline that a run was given, if any: read before anything runs, so that a fault of it costs nothing."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """
+        Read the file.
+
+        Raises:
+            UsageError: it is absent and not to be made, or no baseline, with what to do.
+        """
+        self.path: Path | None = arguments.baseline
+        self.update: bool = arguments.update_baseline
+        self._skip_budget: int = arguments.skip_budget
+        self._old: BaselineFile | None = None
+        self._run: ComparedRun | None = None
+        self._found: Comparison | None = None
+        self._folder = Path()
+        self._whole = False
+        self._left_out: Collection[str] = ()
+        if self.path is None:
+            if self.update:
+                raise UsageError("--update-baseline needs --baseline FILE, the file to write")
+            return
+        if self.update:
+            see_writable_files(self.path)
+        if not self.path.exists():
+            if not self.update:
+                raise UsageError(f"there is no baseline {self.path}: write it with --update-baseline")
+            return
+        self._old = load_baseline(self.path)
+
+    def problems(self, folder: Path, *, whole: bool, left_out: Collection[str] = ()) -> list[str]:
+        """
+        Compare what was judged so far with the baseline: what the gate holds against it, in sentences.
+
+        Nothing is held against a run that the baseline is to follow. whole: no case and no subject was deselected.
+        left_out: ids of cases that only a thorough run asks; what the baseline says of them stays as it is.
+        """
+        if self.path is None:
+            return []
+        self._folder, self._whole, self._left_out = folder, whole, left_out
+        self._run = side_of(load_run(folder), plain=False)
+        if self._old is None:
+            return []
+        base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole, left_out=left_out)
+        self._found = compare(base, self._run, skip_budget=self._skip_budget)
+        if self.update:
+            return []
+        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in self._found.rejected]
+
+    def finish(self, *, complete: bool, again: bool = False) -> None:
+        """
+        Tell the comparison, and write the baseline where that was asked for.
+
+        again: the run had come to its end before. If it had also written its baseline, then its comparison, with what
+        stood there before, is told already and stays.
+        """
+        if self._found is not None and not (again and self._is_written()):
+            print(f"Against {self.path}:")
+            report_comparison(self._found, self._folder / "comparison")
+        if not self.update or self.path is None or self._run is None:
+            return
+        if not complete:
+            print(f"conformance: {self.path} was not updated: the run is incomplete", file=sys.stderr)
+            return
+        write_baseline(self.path, self._new(self._run))
+        print(f"Baseline: {self.path}")
+
+    def _new(self, run: ComparedRun) -> Mapping[str, Any]:
+        """What is to stand in the file after a run."""
+        return updated(self._old, run, whole=self._whole, left_out=self._left_out)
+
+    def _is_written(self) -> bool:
+        """Whether the file already says what this run shows."""
+        if not self.update or self.path is None or self._run is None or self._old is None:
+            return False
+        return text_of(self._new(self._run)) == self.path.read_text(encoding="utf-8")

@@ -1,0 +1,245 @@
+"""`conformance bisect`: which release of a package changed what a subject makes of a case."""
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance import places
+from conformance.cli import provisioning
+from conformance.cli.case_choice import one_case
+from conformance.cli.command_run import run
+from conformance.cli.errors import UsageError
+from conformance.cli.parser import build_parser
+from conformance.diagnosis.explanation import sentence
+from conformance.engine.adapters import Subject
+from conformance.engine.judging import judge_digest
+from conformance.engine.package_pins import Locked, PinError, Sides, read_pins, recipes
+from conformance.engine.provision import ProvisionError, Recipe, provision
+from conformance.engine.releases import FirstDifference, State, between, bisect, released
+from conformance.engine.runlog import RunLogError
+from conformance.gate.change import FAILING, change_of
+from conformance.gate.decision import CONFORMS, INCOMPLETE
+from conformance.gate.observations import Observed, read_side
+from conformance.spec.materialise import materialise
+from conformance.spec.problem_digest import problem_digest
+
+
+class NotJudgedError(Exception):
+    """A release that gives no verdict: it cannot be installed, does not start, or declines the case."""
+
+
+@dataclass
+class Trials:
+    """Judges one case on one subject under releases of a package; what was judged before is read again."""
+
+    arguments: argparse.Namespace
+    subject: Subject
+    case: str
+    digest: str
+    python: str
+    sides: Sides
+    locked: Locked
+    package: str
+    seen: dict[str, Observed] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    withdrawn: set[str] = field(default_factory=set)
+
+    def recipe(self, version: str) -> Recipe:
+        """The environment with one release of the package."""
+        sides = Sides({self.package: version}, {self.package: version}, self.sides.both)
+        return recipes(self.python, self.subject.requires, sides, self.locked)[0]
+
+    def shared(self) -> str:
+        """The interpreter of the environment that all of them lie over."""
+        under = self.recipe("0").over
+        if under is None:
+            raise AssertionError("recipes lie over one that they share")
+        with provisioning.PipProgress() as telling:
+            return provision(under, provisioning.cache(), telling).python
+
+    def folder(self, version: str) -> Path:
+        """Where the run under one release is kept: another case, adapter, judge or environment is another place."""
+        about = [
+            self.digest,
+            self.subject.adapter.digest,
+            judge_digest(),
+            self.recipe(version).digest,
+            self.subject.name,
+        ]
+        return places.cache() / "bisect" / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:20]
+
+    def observe(self, version: str) -> Observed:
+        """
+        What the subject makes of the case under one release.
+
+        Raises:
+            NotJudgedError: there is no verdict; the reason is kept in `skipped`.
+        """
+        if version not in self.seen:
+            try:
+                self.seen[version] = self._judged(version)
+            except (NotJudgedError, ProvisionError) as error:
+                self.skipped[version] = str(error)
+                print(f"{self.package} {version}: skipped: {error}", file=sys.stderr)
+                raise NotJudgedError(str(error)) from None
+            print(f"{self.package} {version}: {trial_text(self.seen[version])}", file=sys.stderr)
+        return self.seen[version]
+
+    def _judged(self, version: str) -> Observed:
+        with provisioning.PipProgress() as telling:
+            made = provision(self.recipe(version), provisioning.cache(), telling)
+        if made.yanked:
+            self.withdrawn.add(version)
+            raise NotJudgedError("withdrawn (yanked) by its maintainers")
+        folder = self.folder(version)
+        if (found := _kept(folder)) is not None:
+            return self._verdict(found)
+        shutil.rmtree(folder, ignore_errors=True)
+        words = [
+            "run",
+            *map(str, self.arguments.cases),
+            "-a",
+            *provisioning.patterns_of([self.subject]),
+            "-k",
+            self.case,
+        ]
+        words += ["--env", f"default={made.python}", "--out", str(folder), "--device", self.arguments.device]
+        words += ["--timeout", str(self.arguments.timeout), "--start-timeout", str(self.arguments.start_timeout)]
+        words += ["--exit-zero"]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            run(build_parser().parse_args(words))
+        found = _kept(folder)
+        if found is None:
+            why = read_side(folder).missing
+            shutil.rmtree(folder, ignore_errors=True)
+            raise NotJudgedError(why[0].removeprefix(f"{folder}: ") if why else "gave no verdict")
+        return self._verdict(found)
+
+    def _verdict(self, found: Observed) -> Observed:
+        if found.verdict == "unsupported":
+            raise NotJudgedError(f"unsupported: {found.text}")
+        return found
+
+    def state(self, version: str, *, reference: Observed, fixed: bool) -> State:
+        """Whether a release is like the good one; `fixed` says that the good one is the newer end."""
+        try:
+            found = self.observe(version)
+        except NotJudgedError:
+            return "skip"
+        return "after" if differs(reference, found) != fixed else "before"
+
+
+def _kept(folder: Path) -> Observed | None:
+    """The one cell of a run that came to its end: of a call and its dense form, which may be told first, the call."""
+    try:
+        side = read_side(folder)
+    except (OSError, RunLogError):
+        return None
+    cells = sorted(side.cells.items(), key=lambda item: "dense]" in item[0][1])
+    return next((seen for _, seen in cells), None) if not side.missing else None
+
+
+def differs(good: Observed, found: Observed) -> bool:
+    """Whether a verdict is a change for the worse from the good one."""
+    change = change_of(good, found, same_machine=False)
+    return change is not None and change[0] in FAILING
+
+
+def trial_text(found: Observed) -> str:
+    """A verdict in a line, with the cause in words where it has one."""
+    if found.conforms:
+        return found.verdict if found.budget is None else f"{found.verdict}, {found.budget:.2g} of the bound"
+    decision, _, way = (found.ways or ("",))[0].partition("=")
+    cause = f"; it {sentence(decision, way)}" if decision else ""
+    return f"{found.verdict}{' (a known deviation)' if found.known else ''}: {found.text}{cause}"
+
+
+def bisect_releases(arguments: argparse.Namespace) -> int:
+    """Find the release, print the diagnosis of both sides, and return the exit code."""
+    trials = _trials(arguments)
+    provisioning.refuse_absent(trials.python, trials.sides, ("--good", "--bad", "--both"))
+    try:
+        releases = between(released(trials.shared(), trials.package), arguments.good, arguments.bad)
+    except ProvisionError as error:
+        raise UsageError(str(error)) from error
+    fixed = releases[0] != _same(releases, arguments.good)
+    try:
+        good, bad = (trials.observe(_same(releases, version)) for version in (arguments.good, arguments.bad))
+    except NotJudgedError:
+        (version, reason), *_ = trials.skipped.items()
+        print(f"{trials.package} {version} cannot be judged: {reason}\nchoose another --good or --bad")
+        return INCOMPLETE
+    _check_ends(trials.package, arguments, good, bad)
+    border = bisect(releases, lambda version: trials.state(version, reference=good, fixed=fixed))
+    print("\n".join(_lines(trials, border, len(releases), fixed=fixed)))
+    return CONFORMS
+
+
+def _same(releases: list[str], version: str) -> str:
+    """The release as the registry writes it: 3.15 is 3.15.0."""
+    return between(releases, version, version)[0]
+
+
+def _trials(arguments: argparse.Namespace) -> Trials:
+    python, locked = provisioning.maker(arguments)
+    try:
+        pins = [f"{arguments.package}=={version}" for version in (arguments.good, arguments.bad)]
+        sides = read_pins(pins, arguments.both, locked)
+    except PinError as error:
+        raise UsageError(str(error)) from error
+    subject = provisioning.named_subjects([arguments.subject], arguments.device)[0]
+    kept, notes = provisioning.divided([subject], sides, locked)
+    if not kept:
+        raise UsageError(notes[0])
+    case = one_case(arguments.cases, arguments.case)
+    if case.operator not in subject.operators:
+        raise UsageError(
+            f"{case.id} asks for {case.operator}, and {subject.name} answers {', '.join(subject.operators)}"
+        )
+    digest = problem_digest(materialise(case))
+    return Trials(arguments, subject, case.id, digest, python, sides, locked, next(iter(sides.base)))
+
+
+def _check_ends(package: str, arguments: argparse.Namespace, good: Observed, bad: Observed) -> None:
+    """
+    See that there is something to find.
+
+    Raises:
+        UsageError: good is bad, or bad is good.
+    """
+    ends = f"{package} {arguments.good}: {trial_text(good)}\n{package} {arguments.bad}: {trial_text(bad)}"
+    if not good.conforms and not good.known:
+        swap = "; the two are the wrong way round: swap --good and --bad" if bad.conforms else ""
+        raise UsageError(f"{package} {arguments.good} is not good{swap}\n{ends}")
+    if not differs(good, bad):
+        raise UsageError(f"{package} {arguments.bad} is not bad: it does what {arguments.good} does\n{ends}")
+
+
+def _lines(trials: Trials, border: FirstDifference, count: int, *, fixed: bool) -> list[str]:
+    """The conclusion, both diagnoses, and what to run to see more."""
+    name = trials.package
+    what = ("bad", "good") if fixed else ("good", "bad")
+    lines = [f"{name} {border.first} is the first {what[1]} release, {border.last} the last {what[0]} one"]
+    if unknown := [version for version in border.skipped if version not in trials.withdrawn]:
+        lines[0] = f"{name}: the first {what[1]} release is one of {', '.join((*unknown, border.first))}"
+    lines += [f"  {version}: {trial_text(trials.seen[version])}" for version in (border.last, border.first)]
+    lines += [f"  {version}: skipped: {trials.skipped[version]}" for version in border.skipped]
+    lines.append(f"{len(trials.seen)} of {count} releases judged")
+    pins = [f"{name}=={border.last}", f"{name}=={border.first}"]
+    words = [*pins, "-a", *provisioning.patterns_of([trials.subject]), "-k", trials.case]
+    for option in ("both", "cases", "constraint", "python"):
+        given = getattr(trials.arguments, option)
+        words += [
+            word
+            for value in (given if isinstance(given, list) else [given] if given else [])
+            for word in (f"--{option}", str(value))
+        ]
+    lines.append(f"see: {shlex.join(['conformance', 'upgrade', *words])}")
+    return lines

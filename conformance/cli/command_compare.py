@@ -1,0 +1,105 @@
+"""The command that tells what changed between two runs, or between a baseline and a run."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli.errors import UsageError, absent, see_writable_files
+from conformance.cli.output_folder import new_folder
+from conformance.disk import write_asked
+from conformance.engine.runlog import LOG, RunLogError
+from conformance.gate.baseline import BaselineError, BaselineFile, read_baseline, side_of_baseline
+from conformance.gate.comparison import Comparison
+from conformance.gate.comparison import compare as compare_sides
+from conformance.gate.decision import CONFORMS, REJECTED
+from conformance.gate.observations import AmbiguousRunError, ComparedRun, read_side
+from conformance.report.annotations import comparison_annotations
+from conformance.report.comparison_report import (
+    comparison_junit_xml,
+    print_comparison,
+    write_comparison,
+    write_comparison_junit,
+    write_comparison_page,
+)
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """Compare what was given, write the page, and return the exit code."""
+    see_writable_files(arguments.junit)
+    out = arguments.out or new_folder("compare-")
+    found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
+    annotate_changes(found, arguments)
+    if found.exit_code == REJECTED and arguments.exit_zero:
+        return CONFORMS
+    return found.exit_code
+
+
+def compare_folders(
+    base: Path, candidate: Path, out: Path, *, skip_budget: int = 0, about: Sequence[str] = ()
+) -> Comparison:
+    """
+    Compare two run folders (or a baseline and one), write the reports into `out`, and tell it on stdout.
+
+    about: lines that follow the first one, which is the conclusion.
+
+    Raises:
+        UsageError: one of them is no run and no baseline.
+    """
+    found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
+    report_comparison(found, out, about)
+    return found
+
+
+def annotate_changes(found: Comparison, arguments: argparse.Namespace) -> None:
+    """Write JUnit XML to another place, and print workflow commands, where that was asked for."""
+    if arguments.junit is not None:
+        write_asked(arguments.junit, comparison_junit_xml(found.record(), found.still()))
+    if arguments.annotations:
+        for line in comparison_annotations(found.record(), Path.cwd()):
+            print(line)
+
+
+def report_comparison(found: Comparison, out: Path, about: Sequence[str] = ()) -> None:
+    """Write the files of a comparison into `out`, and tell it on stdout."""
+    record = found.record()
+    write_comparison(record, out)
+    write_comparison_page(record, out)
+    write_comparison_junit(record, found.still(), out / "junit.xml")
+    print_comparison(record, sys.stdout, out, about)
+
+
+def load_side(path: Path) -> ComparedRun:
+    """
+    Read a run folder or a baseline.
+
+    Raises:
+        UsageError: it is neither, with what to do.
+    """
+    if not path.exists():
+        raise absent("run folder or baseline", path)
+    if path.is_file():
+        return side_of_baseline(load_baseline(path), str(path)) if path.name != LOG else load_side(path.parent)
+    try:
+        if not (path / LOG).is_file():
+            raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
+        return read_side(path)
+    except (RunLogError, AmbiguousRunError) as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def load_baseline(path: Path) -> BaselineFile:
+    """
+    Read a baseline.
+
+    Raises:
+        UsageError: it is none, with what to do.
+    """
+    try:
+        return read_baseline(path)
+    except BaselineError as error:
+        raise UsageError(str(error)) from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,76 @@
+"""Lists of known deviations: read for a run, and with `conformance known update` the edits that one suggests."""
+
+import argparse
+import datetime as dt
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.cli.errors import UsageError, see_run
+from conformance.cli.offer import existing
+from conformance.engine.run_folder import load_run
+from conformance.engine.runlog import LOG, Log, RunLogError, read_log
+from conformance.gate.decision import CONFORMS
+from conformance.gate.known import Expecting, Known
+from conformance.gate.known_file import PACKAGED, read_known, shown_entry
+from conformance.gate.known_update import additions, appended, propose
+from conformance.spec.texts import printable
+
+
+def load_known(paths: Sequence[Path], expectation: Expecting | None = None) -> Known:
+    """
+    The packaged list of known deviations and others, as of today.
+
+    expectation: `Judge.expectation` of the run.
+
+    Raises:
+        UsageError: there is no such file. CaseFileErrors: with every mistake of every file.
+    """
+    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date(), expectation)
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Print a unified diff for each list; nothing is written."""
+    log = _read(arguments.run)
+    files = existing(arguments.files) or [PACKAGED]
+    printed = False
+    for file in files:
+        lines = [int(origin.rpartition(":")[2]) for _, origin in read_known([file])]
+        text = file.read_text(encoding="utf-8")
+        try:
+            proposal = propose(text, shown_entry(file), lines, log.records)
+        except ValueError as error:
+            raise UsageError(printable(str(error))) from error
+        new = appended(proposal.text, additions(log.records) if file == files[-1] else "")
+        for remark in proposal.remarks:
+            print(printable(remark), file=sys.stderr)
+        diff = list(_diff(text, new, file))
+        printed = printed or bool(diff)
+        sys.stdout.writelines(diff)
+    if not printed:
+        print("nothing to edit: every entry that this run saw holds, and nothing is rejected that could be listed")
+    return CONFORMS
+
+
+def _diff(before: str, after: str, file: Path) -> list[str]:
+    name = str(file)
+    return list(difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), name, name))
+
+
+def _read(folder: Path) -> Log:
+    """
+    Read a run that came to its end.
+
+    Raises:
+        UsageError: it did not, or it is none.
+    """
+    see_run(folder)
+    try:
+        load_run(folder, whole=False)  # what is read from the records is of the right kind
+        log = read_log(folder / LOG)
+    except (RunLogError, OSError) as error:
+        raise UsageError(str(error)) from error
+    if not log.complete:
+        raise UsageError(f"{folder / LOG}: the run was cut before its end: resume it with --out {folder} --resume")
+    return log

@@ -1,0 +1,97 @@
+"""`conformance port`: what differs between two subjects, and what to change at the call site."""
+
+import argparse
+import json
+
+from conformance.cli.command_probe import ProbedSubject, as_json, ask, keep, pictured, profiles
+from conformance.cli.errors import UsageError
+from conformance.cli.offer import make_offer
+from conformance.cli.progress import open_page, print_slowest
+from conformance.disk import write_whole
+from conformance.engine.adapters import Subject
+from conformance.engine.run_folder import load_run
+from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED
+from conformance.report.port_code import NoCodeError, before_and_after
+from conformance.report.port_differences import PortedSubject
+from conformance.report.port_differences import port as compare
+from conformance.report.port_text import FILE, PAGE, lines, markdown, record
+from conformance.report.probe_report import FILE as PROBE
+
+OPERATORS = {"sdpa": "attention of given heads (sdpa)", "mha": "multi-head attention with projections (mha)"}
+
+
+def port(arguments: argparse.Namespace) -> int:
+    """Ask both, print the advice, and return the exit code; that a declaration is contradicted is probe's to say."""
+    if arguments.run is not None:
+        return _again(arguments)
+    if arguments.target is None:
+        raise UsageError("expected FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR")
+    if arguments.code:
+        return _code(arguments)
+    here, there = (_first(pattern, arguments) for pattern in (arguments.source, arguments.target))
+    chosen = [here.name, there.name]
+    if here.name == there.name:
+        raise UsageError(f"{arguments.source} and {arguments.target} are both {here.name}")
+    if not set(here.operators) & set(there.operators):
+        operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (here, there))
+        raise UsageError(f"{operators}: calls move only between subjects of one operator")
+    asked = ask(arguments, [arguments.source, arguments.target], only=chosen)
+    sides = {sitter.subject.name: _side(sitter) for sitter in asked.sitters}
+    for sentence in asked.decision.incomplete:
+        print(sentence)
+    versions = {name: text for worker in load_run(asked.folder).workers for name, text in worker.versions.items()}
+    told = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
+    print("\n".join(lines(told)))
+    page = "\n".join(markdown(told)) + "\n"
+    files = {FILE: as_json(told), PAGE: page, PROBE: profiles(pictured(sitter) for sitter in asked.sitters)}
+    keep(asked, files, FILE, arguments.json)
+    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
+    print(f"Report: {asked.folder / 'index.html'}")
+    if arguments.open:
+        open_page(asked.folder)
+    if not told["shared"]:
+        return INCOMPLETE
+    return CONFORMS if asked.decision.exit_code == REJECTED else asked.decision.exit_code
+
+
+def _code(arguments: argparse.Namespace) -> int:
+    """Print two programs that make the same call, or write them; no framework is asked."""
+    try:
+        programs = before_and_after(arguments.source, arguments.target)
+    except NoCodeError as error:
+        raise UsageError(str(error)) from None
+    for name, text in programs.items():
+        if arguments.out is None:
+            print(f"# ---- {name} ----\n{text}")
+        else:
+            arguments.out.mkdir(parents=True, exist_ok=True)
+            write_whole(arguments.out / name, text)
+            print(f"Written: {arguments.out / name}")
+    return CONFORMS
+
+
+def _again(arguments: argparse.Namespace) -> int:
+    """Print the advice that stands in a run folder; nothing is asked."""
+    if arguments.source is not None:
+        raise UsageError("--run prints what stands in that folder: leave FROM and TO out")
+    path = arguments.run / FILE
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise UsageError(f"there is no {path}: conformance port FROM TO --out {arguments.run} writes it") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no JSON: {error}") from None
+    print("\n".join(lines(told)))
+    return CONFORMS
+
+
+def _first(pattern: str, arguments: argparse.Namespace) -> Subject:
+    """The first of the subjects that are called so; each of the others is a subject of its own."""
+    offer = make_offer([pattern], arguments.env, arguments.device)
+    if not offer.subjects:
+        raise UsageError("; ".join(offer.incomplete) or f"{pattern} cannot run here")
+    return next((subject for subject in offer.subjects if subject.counted), offer.subjects[0])
+
+
+def _side(sitter: ProbedSubject) -> PortedSubject:
+    return PortedSubject(sitter.subject, pictured(sitter), sitter.records)

@@ -1,0 +1,213 @@
+"""`conformance probe`: what subjects declare next to what their replies show, asked through the ordinary workers."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.cli.argument_parser import VERBOSE
+from conformance.cli.case_choice import load_cases
+from conformance.cli.command_known import load_known
+from conformance.cli.command_run import chosen_offer, open_replies, rerun_command
+from conformance.cli.errors import see_writable_files
+from conformance.cli.offer import Offer, collect, cost
+from conformance.cli.output_folder import open_folder
+from conformance.cli.progress import Progress, open_page, print_slowest
+from conformance.diagnosis.behaviour_profile import BehaviourProfile, behaviour_profile
+from conformance.diagnosis.reading import Probe
+from conformance.disk import write_asked, write_whole
+from conformance.engine.adapters import Subject
+from conformance.engine.job import Limits, RunListener
+from conformance.engine.judging import Judge, Judged
+from conformance.engine.pool import Pool
+from conformance.engine.second_look import Closeness
+from conformance.engine.session import Session
+from conformance.engine.worker_plan import plan_workers
+from conformance.gate.decision import Decision, decide
+from conformance.gate.run_ending import Clock, ending, finish
+from conformance.report import write_reports
+from conformance.report.probe_report import FILE, Pictured, markdown, record, table
+
+# Cases with this tag are asked.
+TAG = "probe"
+
+
+@dataclass(frozen=True)
+class ProbedSubject:
+    """A subject, what was read off its replies, and its cells in the run log."""
+
+    subject: Subject
+    portrait: BehaviourProfile
+    records: tuple[Mapping[str, Any], ...]
+
+    @property
+    def undocumented(self) -> frozenset[str]:
+        """Decisions on which SLOTS say that the documentation is silent."""
+        families = {"float": "float_mask", "int": "number_mask"}
+        return frozenset(
+            f"{family}[{slot.name}]"
+            for slot in self.subject.slots.values()
+            for element, family in families.items()
+            if slot.meaning(element) == "undocumented"
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came back from all subjects, and the gate's answer; held: the run folder, which is ours until it is left."""
+
+    sitters: tuple[ProbedSubject, ...]
+    decision: Decision
+    folder: Path
+    offer: Offer
+    held: ExitStack
+
+
+def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
+    """
+    Put the probe set to the subjects that the patterns ask for, write the run folder, and read the replies.
+
+    only: names of those among them that are meant; all without dense ones where it is empty.
+    """
+    clock = Clock()
+    see_writable_files(arguments.json)
+    arguments.subject = list(patterns)
+    judge = Judge()
+    known = load_known(arguments.known, judge.expectation)
+    offer = _restricted(chosen_offer(arguments), only)
+    probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
+    by_name = {subject.name: subject for subject in offer.subjects}
+
+    def review(judged: Judged) -> Mapping[str, Any]:
+        record = known.review(judged)
+        if (probe := _probe(judged, by_name[judged.subject], accepted="known" in record)) is not None:
+            probes[judged.subject].append(probe)
+        return record
+
+    limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
+    plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+    with ExitStack() as held:
+        with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
+            cases = load_cases(arguments.paths, arguments.case, TAG)
+            opened = open_folder(arguments, offer, cases)
+            session = Session(
+                cases=cases,
+                subjects=offer.subjects,
+                log=opened.log,
+                folder=opened.folder,
+                review=review,
+                judge=judge,
+                replies=replies,
+                rerun=lambda key: rerun_command(key, offer, arguments),
+                plain=lambda: load_cases((), (), None),
+                accepts=known.accepts,
+                closeness=Closeness(reshape=True),
+            )
+            held.enter_context(ending(session, offer.incomplete))
+            with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
+                progress.plan(session.total)
+                session.watch = RunListener(cell=progress.cell, worker=progress.worker)
+                session.run(pool)
+        decision = decide(
+            session.records,
+            [*offer.incomplete, *session.missing],
+            (),
+            known.record(whole=False),
+            not_working=session.not_working,
+        )
+        footer = finish(session, decision, clock)
+        sitters = tuple(_probed_subjects(offer.subjects, probes, session.records))
+        return Asked(sitters, Decision.recorded(footer), opened.folder, offer, held.pop_all())
+
+
+def collect_probes(arguments: argparse.Namespace) -> int:
+    """Print what would be asked of whom, and return the exit code."""
+    offer = _restricted(chosen_offer(arguments), ())
+    return collect(load_cases((), (), TAG), offer, every=arguments.level == VERBOSE)
+
+
+def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
+    """Put what was read off the replies into the run folder, one of them elsewhere too, then write the reports."""
+    with asked.held:
+        for name, text in files.items():
+            write_whole(asked.folder / name, text)
+        write_reports(asked.folder)
+    if elsewhere is not None:
+        write_asked(elsewhere, files[data])
+
+
+def as_json(value: Any) -> str:
+    """JSON for people and machines."""
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _restricted(offer: Offer, only: Sequence[str]) -> Offer:
+    """Keep those that are meant; of all, no dense ones unless nothing else was asked for: they are the same calls."""
+    counted = tuple(subject for subject in offer.subjects if subject.counted) or offer.subjects
+    kept = tuple(subject for subject in offer.subjects if subject.name in only) if only else counted
+    return Offer(kept, offer.environments, offer.not_offered, offer.incomplete)
+
+
+def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
+    """What a judged cell tells, or None where there is no reply to read."""
+    if judged.declared is None or judged.profile is None:
+        return None
+    opposite = frozenset(
+        mask.slot
+        for mask in judged.facts.masks
+        if not mask.verbatim and subject.slots[mask.slot].meaning(mask.element) == "ignore"
+    )
+    return Probe(
+        judged.case,
+        judged.facts,
+        judged.problem,
+        judged.declared,
+        judged.profile,
+        judged.actual,
+        accepted=accepted,
+        opposite=opposite,
+    )
+
+
+def _probed_subjects(
+    subjects: Iterable[Subject], probes: Mapping[str, Sequence[Probe]], records: Sequence[Mapping[str, Any]]
+) -> Iterable[ProbedSubject]:
+    for subject in subjects:
+        cells = tuple(record for record in records if record["subject"] == subject.name)
+        yield ProbedSubject(subject, behaviour_profile(probes[subject.name]), cells)
+
+
+def probe(arguments: argparse.Namespace) -> int:
+    """Ask, print a table for each subject, and return the exit code: 1 where behaviour contradicts a declaration."""
+    if arguments.collect_only:
+        return collect_probes(arguments)
+    asked = ask(arguments, arguments.subject)
+    pictures = [pictured(sitter) for sitter in asked.sitters]
+    for picture in pictures:
+        print("\n".join(table(picture)), end="\n\n")
+    for sentence in (*asked.decision.incomplete, *asked.decision.problems):
+        print(sentence)
+    files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: profiles(pictures)}
+    keep(asked, files, FILE, arguments.json)
+    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
+    print(f"Report: {asked.folder / 'probe.md'}")
+    if arguments.open:
+        open_page(asked.folder)
+    return asked.decision.exit_code
+
+
+def profiles(pictures: Iterable[Pictured]) -> str:
+    """All portraits as JSON."""
+    return as_json({"schema": 1, "subjects": [record(picture) for picture in pictures]})
+
+
+def pictured(sitter: ProbedSubject) -> Pictured:
+    """What is told of a subject."""
+    name = sitter.subject.name
+    broken = tuple(r["case"] for r in sitter.records if r["verdict"] in ("error", "crash", "timeout"))
+    rerun = {r["case"]: r["rerun"] for r in sitter.records if "rerun" in r}
+    return Pictured(name, sitter.portrait, sitter.undocumented, broken, rerun, len(sitter.records))

@@ -1,0 +1,194 @@
+"""`conformance repro`: one cell of a run as a folder that runs without the harness."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+from conformance.bounds.outputs import UnderivedBound
+from conformance.bridge.messages import read_declaration
+from conformance.bridge.profile import Profile
+from conformance.cli.case_choice import load_cases
+from conformance.cli.errors import UsageError, see_run
+from conformance.cli.parser import build_parser
+from conformance.cli.provisioning import named_subjects, patterns_of
+from conformance.engine.adapters import Subject, adapter_file
+from conformance.engine.cells import Cell, make_cell
+from conformance.engine.judging import Judge
+from conformance.engine.records import Cell as CellRecord
+from conformance.engine.records import Header, Worker
+from conformance.engine.reproduction import write_reproduction
+from conformance.engine.run_folder import Run, load_run
+from conformance.engine.runlog import RunLogError
+from conformance.engine.worker_plan import harmless
+from conformance.gate.decision import CONFORMS
+from conformance.spec.materialise import materialise
+from conformance.spec.mistakes import matches, near_glob
+from conformance.spec.problem_digest import problem_digest
+from conformance.spec.texts import printable, quoted
+from conformance.verdicts.expectation import Expectation
+
+
+def repro(arguments: argparse.Namespace) -> int:
+    """Write the folder and say how to run it."""
+    see_run(arguments.run)
+    try:
+        run = load_run(arguments.run, whole=False)
+    except (RunLogError, OSError) as error:
+        raise UsageError(str(error)) from error
+    found = _chosen_cell(run, arguments)
+    paths, files = _asked(run.header)
+    paths = arguments.cases or paths
+    subject = _subject(run.header, found, files)
+    cell = _cell(paths, run.header, found, subject)
+    name = re.sub(r"[^\w.,=-]+", "-", f"repro-{found.case}-{found.subject}").strip("-")
+    folder = arguments.out or Path(name[:LONGEST_NAME])
+    worker = _worker(run, found)
+    about = {
+        "versions": dict(worker.versions) if worker else {},
+        "environment": _environment(worker, subject),
+        "recorded": printable(": ".join(filter(None, (found.verdict, found.reason)))),
+        "rerun": _again(found) or _rerun(paths, subject, found),
+    }
+    try:
+        write_reproduction(folder, cell, _declared(cell, found), about)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} is there already: choose another --out") from error
+    python = run.header.environments[subject.environment].python
+    print(f"Run it: {shlex.join([printable(python), str(folder / 'repro.py')])}")
+    print(f"In the run: {about['recorded']}")
+    print(f"Again with the harness: {about['rerun']}")
+    return CONFORMS
+
+
+# The longest name of a folder that is made of the names of a case and a subject.
+LONGEST_NAME = 200
+
+
+def _chosen_cell(run: Run, arguments: argparse.Namespace) -> CellRecord:
+    """
+    The one cell that is meant.
+
+    Raises:
+        UsageError: none or several are, or the framework was not called in it.
+    """
+    cells = list(run.cells.values())
+    for key, wanted in (("case", arguments.case), ("subject", arguments.subject)):
+        names = {str(getattr(each, key)) for each in cells}
+        exact = [each for each in cells if getattr(each, key) == wanted]
+        cells = exact or [each for each in cells if matches(wanted, getattr(each, key))]
+        if not cells:
+            near = near_glob(wanted, names)
+            hint = f"; did you mean {shlex.quote(printable(near))}?" if near else ""
+            raise UsageError(f"{arguments.run} has no cell with the {key} {wanted}{hint}")
+    if len(cells) > 1:
+        first = shlex.join([printable(cells[0].case), printable(cells[0].subject)])
+        raise UsageError(f"{len(cells)} cells are meant: name one, such as {first}")
+    if cells[0].verdict == "unsupported":
+        raise UsageError(f"nothing was called in this cell: {printable(cells[0].reason) or 'unsupported'}")
+    return cells[0]
+
+
+def _asked(header: Header) -> tuple[list[Path], list[str]]:
+    """
+    Case paths and adapter files of a run, from the command that its log holds.
+
+    Raises:
+        UsageError: it is no command of ours.
+    """
+    words = list(header.command[1:])
+    if words[:1] not in (["run"], ["smoke"], ["probe"], ["port"]):
+        return [], []
+    try:
+        with redirect_stderr(StringIO()), redirect_stdout(StringIO()):
+            given = build_parser().parse_args(words)
+    except SystemExit:
+        command = printable(shlex.join(header.command))
+        raise UsageError(f"the run log holds a command that is none: {command}; name the cases with --cases") from None
+    return given.paths, [pattern for pattern in getattr(given, "subject", ()) if adapter_file(pattern)]
+
+
+def _subject(header: Header, found: CellRecord, files: Sequence[str]) -> Subject:
+    """
+    The subject of a cell, from the adapter that was judged.
+
+    Raises:
+        UsageError: the adapter is not there, or is another by now.
+    """
+    about = header.subjects[found.subject]
+    if about.environment not in header.environments:
+        raise UsageError(f"the run log does not say what the environment {quoted(about.environment)} is")
+    given = named_subjects(files, header.device) if files else []
+    for subject in (*given, *named_subjects([], header.device)):
+        same = subject.adapter.name == about.adapter and subject.variant == about.variant
+        if same and subject.counted == about.counted:
+            if subject.adapter.digest != about.digest:
+                raise UsageError(f"{subject.adapter.path.name} has changed since this run: judge it again")
+            return replace(subject, environment=about.environment)
+    adapter = quoted(about.adapter)
+    raise UsageError(f"the adapter {adapter} of this run is not one of ours, nor a file in its command")
+
+
+def _cell(paths: Sequence[Path], header: Header, found: CellRecord, subject: Subject) -> Cell:
+    """
+    The call that was made.
+
+    Raises:
+        UsageError: the case is another by now.
+    """
+    case, *others = load_cases(paths, [found.case], None)
+    problem = materialise(case)
+    made = make_cell(case, problem, subject)
+    same = not others and case.id == found.case and problem_digest(problem) == header.cases[case.id].digest
+    if not same or not isinstance(made, Cell):
+        raise UsageError(f"{case.id} in {case.source} has changed since this run: judge it again")
+    return made
+
+
+def _declared(cell: Cell, found: CellRecord) -> tuple[Expectation, Profile] | None:
+    """
+    What is expected under what was declared; None where the subject did not come so far, or declared nothing sound.
+
+    Raises:
+        UsageError: the log holds something else than a declaration.
+    """
+    if "declared" not in found.record or cell.case.mistake is not None:
+        return None
+    try:
+        declaration = read_declaration(found.record["declared"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"the run log holds no declaration of this cell: {printable(str(error))}") from None
+    try:
+        return Judge().declared(cell, declaration), declaration.profile
+    except (UnderivedBound, KeyError):
+        return None
+
+
+def _worker(run: Run, found: CellRecord) -> Worker | None:
+    """The last worker that was ready to serve the subject; None where there was none."""
+    ready = (each for each in reversed(run.workers) if each.status == "ready" and found.subject in each.subjects)
+    return next(ready, None)
+
+
+def _environment(worker: Worker | None, subject: Subject) -> dict[str, str]:
+    """The variables on which the numbers depend, as the worker had them; of those in the log none that loads code."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if subject.device == "cpu" else {}
+    return {**harmless(worker.settings if worker else {}), **hidden, **subject.env}
+
+
+def _again(found: CellRecord) -> str:
+    """The command in the log that judges this cell alone; "" where there is none, or one that is not ours."""
+    try:
+        words = shlex.split(found.rerun)
+    except ValueError:
+        return ""
+    return found.rerun if words[:2] == ["conformance", "run"] and shlex.join(words) == found.rerun else ""
+
+
+def _rerun(paths: Sequence[Path], subject: Subject, found: CellRecord) -> str:
+    """The command that judges this cell alone; of a pass, the log has none."""
+    return shlex.join(["conformance", "run", *map(str, paths), "-a", *patterns_of([subject]), "-k", found.case])

@@ -1,0 +1,289 @@
+"""`conformance run` and `conformance smoke`: judge, decide, report."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from conformance import places
+from conformance.cli.argument_parser import QUIET, VERBOSE
+from conformance.cli.baseline_option import Memory
+from conformance.cli.case_choice import (
+    Choice,
+    case_root,
+    choose_cases,
+    last_rejected,
+    leaves_nothing_out,
+    load_cases,
+    of_subjects,
+)
+from conformance.cli.command_known import load_known
+from conformance.cli.errors import UsageError, is_fault, resumable, see_writable_files
+from conformance.cli.offer import Offer, by_default, collect, cost, make_offer
+from conformance.cli.output_folder import Opened, has_ended, open_folder
+from conformance.cli.progress import Progress, open_page, print_slowest
+from conformance.disk import write_asked
+from conformance.engine.adapters import adapter_file
+from conformance.engine.job import Limits, RunListener, StopRun
+from conformance.engine.judging import Judge
+from conformance.engine.pool import Pool
+from conformance.engine.records import Key
+from conformance.engine.reply_cache import ReplyCache, WorkerResults
+from conformance.engine.result_cache import ResultCache
+from conformance.engine.runlog import Record
+from conformance.engine.session import Session
+from conformance.engine.worker_plan import plan_workers
+from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
+from conformance.gate.known import Known
+from conformance.gate.run_ending import Clock, ending, finish, write_verdict
+from conformance.report import print_summary, write_reports
+from conformance.report.annotations import run_annotations
+from conformance.report.junit import junit_xml
+from conformance.spec.case import Case
+from conformance.spec.texts import harmless
+from conformance.verdicts.verdict import is_green
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge what was asked for, and return the exit code."""
+    if arguments.collect_only:
+        return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
+    clock = Clock()
+    see_writable_files(arguments.junit)
+    memory = Memory(arguments)
+    judge = Judge()
+    known = load_known(arguments.known, judge.expectation)
+    with ExitStack() as held:
+        with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
+            offer = chosen_offer(arguments)
+            plans = [] if has_ended(arguments) else sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+            limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
+            with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
+                choice = choose_cases(arguments)
+                opened = open_folder(arguments, offer, choice.cases, left_out=len(choice.left_out))
+                held.enter_context(opened.log)
+                session = _begin(arguments, offer, known, choice, opened, judge, replies)
+                held.enter_context(_resumable(session, offer))
+                if opened.footer is not None:
+                    print("conformance: the run had come to its end; its files are written again", file=sys.stderr)
+                    session.records.extend(session.done.values())
+                    stopped = bool(opened.footer.get("stopped"))
+                else:
+                    stopped = _judge(session, pool, progress, arguments)
+        return _decided(arguments, session, offer, known, memory, clock, choice, opened.footer, stopped=stopped)
+
+
+def _begin(
+    arguments: argparse.Namespace,
+    offer: Offer,
+    known: Known,
+    choice: Choice,
+    opened: Opened,
+    judge: Judge,
+    replies: ReplyCache,
+) -> Session:
+    """What was judged before in a run that is resumed counts."""
+    for record in opened.done.values():
+        try:
+            known.restore(record)
+        except KeyError as error:
+            raise UsageError(
+                f"cannot resume: {error} is no known deviation any more: give the lists that the run had, or "
+                "start a new run without --resume"
+            ) from None
+    return Session(
+        cases=choice.cases,
+        subjects=offer.subjects,
+        log=opened.log,
+        folder=opened.folder,
+        review=known.review,
+        judge=judge,
+        replies=replies,
+        results=_results(arguments, opened.header, known, replies),
+        restore=known.restore,
+        accepts=known.accepts,
+        rerun=lambda key: rerun_command(key, offer, arguments),
+        suite=lambda: _suite(arguments),
+        plain=lambda: load_cases((), (), None),
+        done=opened.done,
+    )
+
+
+def _results(
+    arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: ReplyCache
+) -> WorkerResults:
+    """What earlier runs know of whole workers; with -x every cell is looked at, since one of them may end the run."""
+    if replies.cache is None or arguments.stop:
+        return WorkerResults()
+    every = [(case.id, case.yaml) for case in _suite(arguments)]
+    return WorkerResults(replies.cache, replies, [header["cases"], header["device"], every, known.about()])
+
+
+def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
+    """Every case that there is, also those that were not chosen."""
+    return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
+
+
+@contextmanager
+def _resumable(session: Session, offer: Offer) -> Iterator[None]:
+    """
+    Hold the run folder until everything is written; whatever ends the run before, its message says how to go on.
+
+    Raises:
+        KeyboardInterrupt, EnvironmentFault: with that message.
+    """
+    again = f"go on with --out {shlex.quote(str(session.folder))} --resume"
+    try:
+        with ending(session, offer.incomplete):
+            yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {again}") from None
+    except OSError as error:
+        if not is_fault(error):
+            raise
+        raise resumable(error, session.folder) from error
+
+
+def _decided(
+    arguments: argparse.Namespace,
+    session: Session,
+    offer: Offer,
+    known: Known,
+    memory: Memory,
+    clock: Clock,
+    choice: Choice,
+    footer: Record | None,
+    *,
+    stopped: bool,
+) -> int:
+    """Decide, unless the footer of the log says what was decided; write the reports, tell the run; the exit code."""
+    whole = not (stopped or arguments.last_failed or narrowed(arguments))
+    against = memory.problems(session.folder, whole=whole, left_out=choice.left_out)
+    every = whole and not choice.left_out  # an entry may match only in cases that were left out
+    if footer is None:
+        decided = decide(
+            session.records,
+            [*offer.incomplete, *session.missing],
+            [*known.problems(whole=every), *against, *session.contradicted],
+            known.record(whole=every),
+            not_working=session.not_working,
+            stopped=stopped,
+        )
+        decision = Decision.recorded(finish(session, decided, clock, stopped=stopped))
+    else:
+        decision = Decision.recorded(footer)
+        _see_decided(against, decision, session.folder)
+        write_verdict(session.folder, decision, session.records)
+    code = _reported(decision, session, arguments)
+    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
+    return code
+
+
+@contextmanager
+def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
+    """What earlier runs know; nothing with --no-cache."""
+    if arguments.no_cache:
+        yield ReplyCache()
+        return
+    with ResultCache(places.cache()) as cache:
+        yield ReplyCache(cache, places.adapters())
+    if cache.fault:
+        print(f"conformance: {cache.fault}", file=sys.stderr)
+
+
+def _see_decided(against: Sequence[str], decision: Decision, folder: Path) -> None:
+    """
+    See that a run that came to its end was held against the same baseline.
+
+    Raises:
+        UsageError: it was not.
+    """
+    new = [problem for problem in map(harmless, against) if problem not in decision.problems]
+    if new:
+        raise UsageError(
+            f"{folder} was decided without that baseline, which rejects it: {new[0]}; compare them with "
+            "conformance compare"
+        )
+
+
+def narrowed(arguments: argparse.Namespace) -> bool:
+    """Whether less was asked for than everything."""
+    return bool(arguments.case or arguments.tag or arguments.paths or arguments.subject)
+
+
+def chosen_offer(arguments: argparse.Namespace) -> Offer:
+    """Who was asked for and can be judged here; with --last-failed, only those that the newest run rejected."""
+    offer = make_offer(arguments.subject, arguments.env, arguments.device)
+    if arguments.last_failed:
+        return of_subjects(offer, last_rejected())
+    return offer if leaves_nothing_out(arguments) else by_default(offer, arguments.subject)
+
+
+def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse.Namespace) -> bool:
+    """Run the session under a progress display; tell whether -x ended it."""
+    progress.plan(session.total, len(session.done))
+    session.watch = RunListener(
+        cell=progress.cell,
+        worker=progress.worker,
+        stop=lambda record: arguments.stop and not is_green(record),
+    )
+    try:
+        session.run(pool)
+    except StopRun:
+        return True
+    return False
+
+
+def _reported(decision: Decision, session: Session, arguments: argparse.Namespace) -> int:
+    """Write the reports and tell the run on stdout; the exit code."""
+    folder = session.folder
+    judged = write_reports(folder)
+    if arguments.junit is not None:
+        write_asked(arguments.junit, junit_xml(judged))
+    print_slowest(session.records, arguments.durations)
+    print_summary(judged, sys.stdout, brief=arguments.level == QUIET)
+    if arguments.open:
+        open_page(folder)
+    if any(decision.known.get(kind) for kind in ("dead", "too_wide")):
+        lists = "".join(f" {shlex.quote(str(path))}" for path in arguments.known)
+        print(f"Edits of the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
+    if arguments.annotations:
+        root = case_root(arguments.paths) if arguments.paths else places.cases()
+        for line in run_annotations(judged, root.parent):
+            print(line)
+    if decision.exit_code == REJECTED and arguments.exit_zero:
+        return CONFORMS
+    return decision.exit_code
+
+
+# Makes the command that reruns one cell of what is offered.
+Again = Callable[[Key, Offer], str]
+
+
+def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
+    """
+    The command that reruns just one cell, quoted for a shell.
+
+    arguments: `again` among them is an Again, where this run is a part of another command.
+    """
+    again: Again | None = vars(arguments).get("again")
+    if again is not None:
+        return again(key, offer)
+    words = ["conformance", "run", *(str(path) for path in arguments.paths)]
+    for environment in arguments.env:
+        words += ["--env", environment]
+    if arguments.device != "cpu":
+        words += ["--device", arguments.device]
+    return shlex.join([*words, *one_cell(key, offer, arguments.subject)])
+
+
+def one_cell(key: Key, offer: Offer, patterns: Sequence[str]) -> list[str]:
+    """The options that choose one cell; patterns: of -a, since an adapter file is named as it was given."""
+    case, name = key
+    adapter = next(subject.adapter for subject in offer.subjects if subject.name == name)
+    given = {found[0].absolute(): found[0] for found in map(adapter_file, patterns) if found}
+    subject = f"{given[adapter.path]}{name.removeprefix(adapter.name)}" if adapter.path in given else name
+    return ["-a", subject, "-k", case]

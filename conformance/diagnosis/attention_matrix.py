@@ -1,0 +1,199 @@
+"""The effective attention matrix, read with one-hot values, next to the expected one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import evaluate
+from conformance.reference.steps import State
+from conformance.spec.problem import Array, Problem
+
+# A pattern that takes more calls is not read.
+MAX_CALLS = 24
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A call that reads the weights of some heads on some keys: head n of them stands at column n * len(keys)."""
+
+    heads: range
+    keys: range
+
+    def asked_of(self, problem: Problem) -> Problem:
+        """The problem with values, and in mha projections, that read these weights."""
+        value = np.zeros_like(problem.value)
+        value[..., self.keys, range(len(self.keys))] = 1.0
+        asked = problem.but(value=value)
+        return asked.but(params=_params(problem, self.heads, len(self.keys))) if problem.params else asked
+
+
+def pieces(problem: Problem) -> tuple[Piece, ...] | str:
+    """The calls that read the pattern of a problem, or why it is not read."""
+    if problem.alias != "none":
+        return "key and value are one tensor: the values cannot be replaced"
+    if "output" not in problem.outputs:
+        return "the output is not asked for"
+    if problem.operator == "mha" and "wo" not in problem.params:
+        return "there is no projection of the output that could be set"
+    if problem.residual:
+        return "the query is added to the output"
+    width, heads = _capacity(problem)
+    found = [
+        Piece(range(head, min(head + heads, problem.num_heads)), range(key, min(key + width, problem.seq_len_k)))
+        for key in range(0, problem.seq_len_k, width)
+        for head in range(0, problem.num_heads, heads)
+    ]
+    if len(found) > MAX_CALLS:
+        return f"it takes {len(found)} calls, more than {MAX_CALLS}"
+    return tuple(found)
+
+
+def _capacity(problem: Problem) -> tuple[int, int]:
+    """How many keys, and how many heads, one call can read."""
+    if problem.operator == "sdpa":
+        return problem.value_dim, problem.num_heads
+    sizes = problem.sizes()
+    width = min(sizes["vdim"], problem.value_dim, sizes["output_dim"], problem.seq_len_k)
+    return width, min(problem.num_heads, sizes["output_dim"] // width)
+
+
+def _params(problem: Problem, heads: range, width: int) -> dict[str, Array]:
+    """Projections that hand the first `width` features through, for some heads side by side."""
+    params = dict(problem.params)
+    params |= {name: np.zeros_like(params[name]) for name in ("wv", "wo", "bv", "bo", "bias_v") if name in params}
+    features = np.arange(width)
+    for head in range(problem.num_kv_heads):
+        params["wv"][features, head * problem.value_dim + features] = 1.0
+    for place, head in enumerate(heads):
+        params["wo"][head * problem.value_dim + features, place * width + features] = 1.0
+    return params
+
+
+def joined(problem: Problem, read: Sequence[tuple[Piece, Array]]) -> Array | None:
+    """The pattern (batch, num_heads, seq_len_q, seq_len_k) from the outputs; None where one has another shape."""
+    pattern = np.zeros(problem.logits_shape)
+    for piece, output in read:
+        width = len(piece.keys)
+        if problem.operator == "sdpa":
+            if output.shape != (*pattern.shape[:3], problem.value_dim):
+                return None
+            pattern[..., piece.keys] = output[..., :width]
+            continue
+        if output.shape != (*pattern.shape[:1], pattern.shape[2], problem.sizes()["output_dim"]):
+            return None
+        for place, head in enumerate(piece.heads):
+            pattern[:, head][..., piece.keys] = output[..., place * width : (place + 1) * width]
+    return pattern
+
+
+# Two replies are compared, each of which may err.
+SLACK = 2.0
+
+# A weight that may err by a larger part of itself says nothing of its logarithm.
+CLEAR = 0.25
+
+# A rule must hold in so many more weights than it has numbers to choose.
+FREEDOM = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Weights of a problem under a dialect, expected and actual, and their tolerance: each of the logits' shape."""
+
+    problem: Problem
+    dialect: Dialect
+    expected: Array
+    actual: Array
+    tolerance: Array
+
+    @cached_property
+    def state(self) -> State:
+        """What the oracle computes on its way."""
+        return evaluate(self.problem, self.dialect).state
+
+    @cached_property
+    def logits(self) -> Array:
+        """What the softmax sees, -inf where nothing may be attended; without keys that are appended."""
+        return self.state.logits[..., : self.expected.shape[-1]]
+
+    @cached_property
+    def wrong(self) -> Array:
+        """Weights beyond the tolerance."""
+        return np.asarray(np.abs(self.actual - self.expected) > self.tolerance)
+
+    @cached_property
+    def masked(self) -> Array:
+        """What must have no weight."""
+        return np.asarray((self.expected == 0.0) & ~np.isfinite(self.logits))
+
+    @cached_property
+    def lost(self) -> Array:
+        """Weights that must not be zero and are."""
+        return np.asarray((self.actual == 0.0) & (self.expected > self.tolerance))
+
+    @cached_property
+    def leaked(self) -> Array:
+        """Weights that must be zero and are not."""
+        return np.asarray(self.masked & self.wrong)
+
+    @cached_property
+    def relative(self) -> Array:
+        """The tolerance of a weight as a part of it, as it is in the middle of its row: (..., seq_len_q, 1)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = np.where(self.expected > 0.0, self.tolerance / self.expected, np.inf)
+        parts = np.sort(parts, axis=-1)
+        middle = np.maximum(np.sum(self.expected > 0.0, axis=-1, keepdims=True) - 1, 0) // 2
+        return np.asarray(np.take_along_axis(parts, middle, axis=-1))
+
+    @cached_property
+    def clear(self) -> Array:
+        """Where the logarithm of a weight tells something."""
+        least = self.tolerance / CLEAR
+        return np.asarray((self.expected > least) & (self.actual > least))
+
+    @cached_property
+    def change(self) -> Array:
+        """log(actual / expected) where that is clear, else 0."""
+        ones = np.ones(1)
+        return np.log(np.where(self.clear, self.actual, ones) / np.where(self.clear, self.expected, ones))
+
+    @cached_property
+    def trust(self) -> Array:
+        """How much a logarithm counts: one over its variance, at most; 0 where it tells nothing."""
+        least = np.where(self.clear, np.minimum(self.expected, self.actual), 1.0)
+        return np.asarray(np.where(self.clear, 1.0 / np.maximum(self.tolerance / least, 1e-15) ** 2, 0.0))
+
+    @property
+    def sums(self) -> Array:
+        """What the rows add up to, (batch, num_heads, seq_len_q)."""
+        return np.asarray(self.actual.sum(axis=-1))
+
+    def centred(self, values: Array) -> Array:
+        """Values less the mean of their row, over what is clear."""
+        total = self.trust.sum(axis=-1, keepdims=True)
+        mean = (self.trust * values).sum(axis=-1, keepdims=True) / np.where(total > 0.0, total, 1.0)
+        return np.asarray(values - mean)
+
+    def slope(self, values: Array) -> float | None:
+        """How often these are added to the logits, up to one number in each row; None where too little tells."""
+        most, least = (np.where(self.clear, values, -np.inf), np.where(self.clear, values, np.inf))
+        varies = most.max(axis=-1) > least.min(axis=-1)
+        if np.sum(self.clear[varies]) - np.sum(varies) < 1 + FREEDOM:
+            return None
+        steps = self.centred(values)
+        square = np.sum(self.trust * steps**2)
+        return float(np.sum(self.trust * steps * self.change) / square) if square > 0.0 else None
+
+    def follows(self, added: Array, stretch: float = 1.0) -> bool:
+        """Whether every weight is as if this had been added to the logits, whatever its row adds up to."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(self.expected) + np.where(self.expected > 0.0, added, 0.0)
+            top = logs.max(axis=-1, keepdims=True)
+            weights = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+            parts = weights / weights.sum(axis=-1, keepdims=True)
+            found = np.nan_to_num(parts) * self.sums[..., None]
+            allowed = SLACK * max(1.0, stretch) * (self.tolerance + np.abs(found) * self.relative)
+        return bool(np.all(np.abs(self.actual - found) <= np.where(found == 0.0, SLACK * self.tolerance, allowed)))

@@ -1,0 +1,280 @@
+"""The dialect of a subject, read off its replies alone, next to the one that it declares, and what it depends on."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from math import prod
+from typing import Literal
+
+from conformance.deviations.names import slot_of
+from conformance.diagnosis.candidates import Cause
+from conformance.diagnosis.cell_cause import OF_NONFINITE, explain
+from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.evidence import OF_FILL, Change, Evidence
+from conformance.diagnosis.explanation import CANONICAL, Way
+from conformance.diagnosis.reading import Probe, Reading, declared_way, hidden_by, read, ways
+
+# How many circumstances are combined before a decision is said to vary.
+DEEPEST = 3
+
+ALIASES = {"none": "three tensors", "kv": "key is value", "qkv": "one tensor"}
+
+# What a call is like, for a decision: in words.
+Circumstance = Callable[[Probe, str], str]
+
+
+def _element(probe: Probe, decision: str) -> str:
+    _, slot = slot_of(decision)
+    elements = {mask.element for mask in probe.facts.masks if slot in (None, mask.slot)}
+    words = [f"{element} mask" if element != "flag" else "flag" for element in sorted(elements)]
+    return " and ".join(words) or "no mask"
+
+
+def _outputs(probe: Probe, _: str) -> str:
+    return "with weights" if set(probe.facts.outputs) - {"output"} else "without weights"
+
+
+def _slots(probe: Probe, _: str) -> str:
+    return " and ".join(mask.slot for mask in probe.facts.masks) or "no mask"
+
+
+def _square(probe: Probe, _: str) -> str:
+    sizes = probe.facts.sizes
+    return (
+        "as many keys as queries" if sizes["seq_len_q"] == sizes["seq_len_k"] else "other lengths of keys and queries"
+    )
+
+
+# The first that suffice are named.
+CIRCUMSTANCES: tuple[Circumstance, ...] = (
+    _element,
+    _outputs,
+    lambda probe, _: probe.facts.dtype,
+    lambda probe, _: ALIASES[probe.facts.alias],
+    _slots,
+    lambda probe, _: probe.facts.operator,
+    _square,
+)
+
+
+def divided(
+    readings: Sequence[Reading], decision: str, suits: Callable[[Sequence[Reading]], bool]
+) -> Mapping[str, tuple[Reading, ...]] | None:
+    """
+    The readings by circumstance, such that each part suits; of as few circumstances as possible, in few parts.
+
+    "" is the circumstance of all; None where nothing suits.
+    """
+    for depth in range(DEEPEST + 1):
+        found = [_parts(readings, decision, chosen) for chosen in combinations(CIRCUMSTANCES, depth)]
+        fitting = [parts for parts in found if all(suits(part) for part in parts.values())]
+        if fitting:
+            return min(fitting, key=len)
+    return None
+
+
+def _parts(
+    readings: Iterable[Reading], decision: str, chosen: Iterable[Circumstance]
+) -> dict[str, tuple[Reading, ...]]:
+    parts: dict[str, tuple[Reading, ...]] = {}
+    for reading in readings:
+        words = ", ".join(dict.fromkeys(about(reading.probe, decision) for about in chosen))
+        parts[words] = (*parts.get(words, ()), reading)
+    return parts
+
+
+# How what is observed stands to what is declared: accepted where a live known deviation accepts every reply that
+# contradicts it; blinded where what is declared hides it; not reached where no call can show it.
+Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """
+    How a decision is taken in the calls of one circumstance.
+
+    circumstance: in words, "" for all calls. declared: the ways that are declared there. observed: the way that is
+    seen, then those that these calls do not tell apart from it; of a decision that varies, all that are seen. alike:
+    ways of other decisions that would explain the same replies. cases: what shows it, fewest elements first.
+    """
+
+    circumstance: str
+    declared: tuple[str, ...]
+    observed: tuple[str, ...]
+    alike: tuple[Way, ...]
+    cases: tuple[str, ...]
+    varies: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    What was found about one decision.
+
+    against: cases whose replies contradict what is declared, fewest elements first. blinded_by: declared ways that hide
+    it.
+    """
+
+    decision: str
+    status: Status
+    observations: tuple[Observation, ...] = ()
+    against: tuple[str, ...] = ()
+    blinded_by: tuple[Way, ...] = ()
+
+
+@dataclass(frozen=True)
+class BehaviourProfile:
+    """
+    All that was found about a subject.
+
+    unexplained: cases whose reply no way explains. readings: reply by reply.
+    """
+
+    lines: tuple[Line, ...]
+    unexplained: tuple[str, ...]
+    readings: tuple[Reading, ...] = field(default=(), repr=False, compare=False)
+
+    def line(self, decision: str) -> Line | None:
+        """What was found about `decision`, or None where it is none of this subject's."""
+        return next((line for line in self.lines if line.decision == decision), None)
+
+    @property
+    def contradicted(self) -> tuple[Line, ...]:
+        """The decisions that are taken otherwise than declared, and that nothing accepts."""
+        return tuple(line for line in self.lines if line.status == "contradicted")
+
+
+def behaviour_profile(probes: Sequence[Probe]) -> BehaviourProfile:
+    """Read the dialect of one subject off its replies."""
+    found = readings(probes)
+    named = dict.fromkeys(decision for probe in probes for decision in ways(probe.problem, probe.dialect))
+    decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
+    unexplained = tuple(reading.probe.case for reading in found if reading.dialect is None)
+    return BehaviourProfile(tuple(_line(decision, found) for decision in decisions), unexplained, found)
+
+
+def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
+    """
+    Read every reply, in order.
+
+    A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
+    contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
+    """
+    cells = [_cell(probe) for probe in probes]
+    found = {cell: cause for cause in diagnose(cells).causes for cell in cause.cells}
+    return tuple(_reading(probe, cell, found.get(cell)) for probe, cell in zip(probes, cells, strict=True))
+
+
+def _cell(probe: Probe) -> Evidence:
+    """What the reply says for and against a cause; one that is as declared needs no reply."""
+    suspect = probe.suspect()
+    if suspect.holds(probe.dialect):
+        return replace(probe, actual=None)
+    found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
+    return replace(probe, found=tuple(each.way for each in found))
+
+
+def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:
+    if cell.actual is None:
+        return read(probe, probe.dialect)
+    change = cell.found[:1] if cause is None else (_shown(cell, cause) or cause.candidate.change)
+    dialect = probe.under(change) if change else None
+    return read(probe, dialect, _not_distinguished(cause, cell))
+
+
+def _shown(cell: Evidence, cause: Cause) -> Change:
+    """
+    What a reply shows by itself, where the cause is a fill that would come to the same: that is only concluded.
+
+    Not where the fill is needed for a reply that shows no such thing.
+    """
+    if any(decision != OF_FILL for decision, _ in cause.candidate.change):
+        return ()
+    seen = [[way for way in each.found if way[0] in OF_NONFINITE] for each in (cell, *cause.cells)]
+    return tuple(seen[0][:1]) if all(seen) else ()
+
+
+def _not_distinguished(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
+    """The single ways that explain the reply and that the diagnosis does not tell apart."""
+    if cause is None:
+        yield from cell.found
+        return
+    for each in (cause, *cause.ties):
+        if len(each.candidate.change) == 1:
+            yield from each.candidate.change
+
+
+def _line(decision: str, found: Sequence[Reading]) -> Line:
+    reaching = [reading for reading in found if reading.reaches(decision)]
+    if not reaching:
+        blinds = dict.fromkeys(way for reading in found for way in hidden_by(reading.probe, decision))
+        return Line(decision, "blinded" if blinds else "not reached", blinded_by=tuple(blinds))
+    against = [reading for reading in reaching if reading.contradicts(decision)]
+    return Line(decision, _status(against), tuple(_observations(decision, reaching)), _cases(against))
+
+
+def _status(against: Sequence[Reading]) -> Status:
+    if not against:
+        return "agrees"
+    return "accepted" if all(reading.probe.accepted for reading in against) else "contradicted"
+
+
+def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
+    def is_one_way(part: Sequence[Reading]) -> bool:
+        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
+
+    def is_seen_one_way(part: Sequence[Reading]) -> bool:
+        return bool(_common(decision, part))
+
+    parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
+    if parts is None:
+        yield _varying(decision, reaching)
+        return
+    merged: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, tuple[Reading, ...]]] = {}
+    for words, part in parts.items():
+        declared = _declared(decision, part)
+        merged.setdefault((declared, _ranked(decision, part)), {})[words] = part
+    for (declared, observed), by_words in merged.items():
+        together = [reading for some in by_words.values() for reading in some]
+        words = "; ".join(by_words)
+        yield Observation(words, declared, observed, _alike(decision, together), _cases(together))
+
+
+def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
+    seen = dict.fromkeys(_ranked(decision, [reading])[0] for reading in reaching)
+    return Observation("", _declared(decision, reaching), tuple(seen), (), _cases(reaching), varies=True)
+
+
+def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
+    """The ways under which all of these replies lie within their bounds."""
+    seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
+    return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
+
+
+def _declared(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(declared_way(reading.probe, decision) for reading in part))
+
+
+def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
+    """The common ways: declared ones first, then canonical, then in the order of the table."""
+    names = (name for reading in part for name in reading.open.get(decision, ()))
+    first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
+    return tuple(name for name in first if name in _common(decision, part))
+
+
+def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:
+    """Ways of other decisions that explain every one of these replies that is not as declared."""
+    against = [reading for reading in part if reading.contradicts(decision)]
+    if not against:
+        return ()
+    common = frozenset.intersection(*(reading.explained for reading in against))
+    return tuple(sorted(way for way in common if way[0] != decision))
+
+
+def _cases(part: Sequence[Reading]) -> tuple[str, ...]:
+    return tuple(reading.probe.case for reading in sorted(part, key=lambda reading: size(reading.probe)))
+
+
+def size(probe: Probe) -> int:
+    """How many logits a call has."""
+    return prod(probe.problem.logits_shape)

@@ -1,0 +1,194 @@
+"""Coarser arithmetic than declared, as a cause: failing cells that would conform under another profile."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from statistics import fmean
+
+import numpy as np
+
+from conformance.bounds.bound import Bound
+from conformance.bridge.profile import UNIT, Profile
+from conformance.deviations.evaluate import evaluate
+from conformance.deviations.names import ARITHMETIC_LINES
+from conformance.diagnosis.evidence import Evidence
+from conformance.spec.problem import Array
+from conformance.spec.rounding import round_to
+from conformance.verdicts.expectation import compare_all, expect
+
+# Dtypes to which float32 is narrowed after a matrix product, be it by cutting off its last bits.
+HALF = ("float16", "bfloat16")
+
+# What results may be rounded to.
+STORED = ("float32", "float16", "bfloat16")
+# A standard deviation of so many tolerances would have shown.
+CERTAIN = 4.0
+# In so many elements at least.
+ENOUGH = 16
+
+
+# Fields of the profile that show in the weights alone.
+WEIGHING = frozenset(("score", "scale", "soft", "sum", "prob", "lse"))
+
+# What is left beside a weight that is 1 in half precision.
+ALL = 2.0**-12
+
+TINY = 1e-300
+# The root mean square of error / standard deviation under the arithmetic that was used (measured: 0.5 to 1).
+TYPICAL = 0.75
+# Two whose logarithms of it are on average so near are not told apart.
+ALIKE = 0.1
+MAX_PROFILES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Arithmetic:
+    """
+    Fields of the profile that are coarser than declared.
+
+    sentence: what an implementation does, after "it". remedy: what its user can do, or "".
+    """
+
+    name: str
+    sentence: str
+    remedy: str
+    fields: Mapping[str, str | bool]
+
+    def of(self, profile: Profile) -> Profile | None:
+        """The declared profile with what is coarser here; None where nothing is."""
+        declared = profile.record() | {"bias_sum": profile.bias_sum or profile.acc}
+        coarser: dict[str, str | bool] = {
+            name: dtype
+            for name, dtype in self.fields.items()
+            if isinstance(dtype, str) and UNIT[dtype] > UNIT[declared[name] or profile.store]
+        }
+        if "truncated" in self.fields and profile.store in HALF and not profile.truncated:
+            coarser["truncated"] = True
+        return profile.but(**coarser) if coarser else None
+
+    def explains(self, cell: Evidence) -> bool:
+        """Whether the failing reply would conform under it."""
+        return self.rms(cell) is not None
+
+    def rms(self, cell: Evidence) -> float | None:
+        """
+        The root mean square of error / standard deviation under it; None where the failing reply would not conform.
+
+        It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
+        """
+        return cell.of_reply.once(("rms", self.name), lambda: self._rms(cell))
+
+    def _rms(self, cell: Evidence) -> float | None:
+        profile = self.of(cell.profile)
+        if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
+            return None
+        expected = expect(cell.problem, cell.declared.dialect, profile)
+        compared = compare_all(expected, cell.actual, profile)
+        if any(each.verdict == "fail" for each in compared):
+            return None
+        return max(float(each.numbers["rms"]) for each in compared)
+
+    @property
+    def rounds_results(self) -> bool:
+        """Whether it is this and nothing else."""
+        return set(self.fields) == {"store"}
+
+    def stores_in(self, dtype: str) -> bool:
+        """Whether it rounds results to `dtype`, or to what is coarser."""
+        return "store" in self.fields and UNIT[str(self.fields["store"])] >= UNIT[dtype]
+
+    def contradicts(self, cell: Evidence) -> bool:
+        """Whether a conforming reply would hardly have been so near under it."""
+        return cell.of_call.once(("too coarse", self.name), lambda: self._contradicts(cell))
+
+    def _contradicts(self, cell: Evidence) -> bool:
+        profile = self.of(cell.profile)
+        if profile is None:
+            return False
+        bounds = expect(cell.problem, cell.declared.dialect, profile).bounds
+        shown = {name: bounds[name].judged & self._shows_in(cell, name) for name in bounds}
+        return any(
+            hardly_within(declared, bounds[name], shown[name]) for name, declared in cell.declared.bounds.items()
+        )
+
+    def _shows_in(self, cell: Evidence, output: str) -> Array | bool:
+        """
+        Where an output could show it: not where keys of equal logits take all.
+
+        Their exponentials are exactly 1, however coarse the arithmetic is, and what is divided by their sum may be the
+        output: an online softmax rounds weights before they are normalised.
+        """
+        if not WEIGHING.issuperset(self.fields):
+            return True
+        probs = evaluate(cell.problem, cell.declared.dialect, cell.profile.score).state.probs
+        several = np.asarray(_greatest(probs) <= 1.0 - ALL)
+        if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
+            return np.asarray(several[..., None])
+        if output in ("output", "weights_mean"):
+            return np.asarray(several.any(axis=1))[..., None]
+        return bool(several.all())
+
+
+def _greatest(probs: Array) -> Array:
+    """What the greatest weight of a row and those that equal it, but for rounding, sum to."""
+    top = probs.max(axis=-1, keepdims=True)
+    return np.asarray(np.where(probs >= (1.0 - ALL) * top, probs, 0.0).sum(axis=-1))
+
+
+def lies_on(dtype: str, cell: Evidence) -> bool:
+    """Whether an output of a failing reply lies on the numbers of a narrower `dtype`, and what is expected does not."""
+    for name, expected in cell.declared.reply.items():
+        got = cell.actual[name].float64() if cell.actual else expected.values
+        if got.shape != expected.values.shape:
+            continue
+        with np.errstate(invalid="ignore"):
+            shown = np.isfinite(got) & np.isfinite(expected.values)
+            shown &= round_to(expected.values, dtype) != round_to(expected.values, expected.dtype)
+        if np.sum(shown) >= ENOUGH and np.array_equal(round_to(got[shown], dtype), got[shown]):
+            return True
+    return False
+
+
+def hardly_within(bound: Bound, coarser: Bound, shown: Array) -> bool:
+    """Whether coarser arithmetic, by its own bound, would show in so many of these elements that one is beyond."""
+    return int(np.sum(shown & (coarser.sigma > CERTAIN * bound.tolerance))) >= ENOUGH
+
+
+def _fields(dtype: str, names: Sequence[str]) -> dict[str, str | bool]:
+    return {name: True if name == "truncated" else dtype for name in names}
+
+
+# Of several that explain a cell, the tightest is named.
+ARITHMETIC: tuple[Arithmetic, ...] = tuple(
+    Arithmetic(name.replace("DTYPE", dtype), sentence.replace("DTYPE", dtype), remedy, _fields(dtype, fields))
+    for dtypes, group in ARITHMETIC_LINES
+    for dtype in dtypes
+    for name, sentence, remedy, fields in group
+)
+
+
+def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[Arithmetic]:
+    """
+    The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
+
+    The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
+    Where most replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
+
+    conforming: of what none of these speaks against, if there is any such arithmetic.
+    """
+    narrower = [dtype for dtype in STORED if 2 * sum(lies_on(dtype, cell) for cell in cells) > len(cells)]
+    among = [each for each in ARITHMETIC if all(each.stores_in(dtype) for dtype in narrower)]
+    found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
+    most = _most_common({each: len(seen) for each, seen in found.items()}, conforming)
+    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in most}
+    least = min(off.values(), default=0.0)
+    return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:MAX_PROFILES]
+
+
+def _most_common(counts: Mapping[Arithmetic, int], conforming: Sequence[Evidence]) -> list[Arithmetic]:
+    """Those that explain most of what nothing speaks against, else most of all; few of them are held against all."""
+    levels = [[each for each in counts if counts[each] == count] for count in sorted({*counts.values()} - {0})[::-1]]
+    for level in levels:
+        if free := [each for each in level if not any(each.contradicts(cell) for cell in conforming)]:
+            return free
+    return levels[0] if levels else []

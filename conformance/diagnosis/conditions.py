@@ -1,0 +1,242 @@
+"""The conditions under which a known deviation or a cause shows: facts about a call and its problem."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.bridge.contract import Facts
+from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
+
+Names = list[str]
+Block = Annotated[int, Field(ge=1)]
+
+# So many conditions that fit equally well are named; where there are more, none is known to be the condition.
+MAX_CONDITIONS_SHOWN = 2
+
+Dimension = Literal["batch", "num_heads", "seq_len_q", "seq_len_k"]
+# Of the logits, and so of masks, in their order.
+DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
+
+OWN: dict[Dimension, str] = {
+    "batch": "a mask for each batch element",
+    "num_heads": "a mask for each head",
+    "seq_len_q": "a row of a mask for each query",
+    "seq_len_k": "a mask for each key",
+}
+SHARED: dict[Dimension, str] = {
+    "batch": "one mask for all batch elements",
+    "num_heads": "one mask for all heads",
+    "seq_len_q": "one row of a mask for all queries",
+    "seq_len_k": "one mask for all keys",
+}
+ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
+
+
+OF_CALL = frozenset(
+    (
+        "operator",
+        "dtype",
+        "device",
+        "alias",
+        "layout",
+        "requirements",
+        "without_requirements",
+        "outputs",
+        "without_outputs",
+    )
+)
+OF_MASKS = frozenset(["masks", "verbatim", "slots", "without_slots", "kinds", "without_kinds", "elements"])
+OF_SIZES = frozenset(
+    ["sizes", "sizes_equal", "sizes_differ", "sizes_above", "sizes_up_to", "sizes_multiple", "sizes_not_multiple"]
+)
+# The fields of a condition by what they are about: each is in one of these.
+OF_PROBLEM = frozenset(["dead_row", "scaled", "mask_dims", "without_mask_dims"])
+
+
+class Condition(BaseModel):
+    """
+    A conjunction: every field that is given must hold. A list of dtypes, devices or aliases means any of them.
+
+    slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
+    handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
+    given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
+    entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. dead_row: some query has
+    nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the
+    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ:
+    pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple,
+    sizes_not_multiple: dimension -> what divides it, or not.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    operator: Literal["sdpa", "mha"] | None = None
+    dtype: Names | None = None
+    device: Names | None = None
+    alias: Names | None = None
+    slots: Names = Field(default_factory=list)
+    without_slots: Names = Field(default_factory=list)
+    elements: dict[str, Literal["bool", "int", "float", "flag"]] = Field(default_factory=dict)
+    kinds: Names = Field(default_factory=list)
+    without_kinds: Names = Field(default_factory=list)
+    masks: bool | None = None
+    verbatim: bool | None = None
+    mask_dims: list[Dimension] = Field(default_factory=list)
+    without_mask_dims: list[Dimension] = Field(default_factory=list)
+    outputs: Names = Field(default_factory=list)
+    without_outputs: Names = Field(default_factory=list)
+    dead_row: bool | None = None
+    scaled: bool | None = None
+    requirements: Names = Field(default_factory=list)
+    without_requirements: Names = Field(default_factory=list)
+    layout: Names | None = None
+    sizes: dict[str, int] = Field(default_factory=dict)
+    sizes_equal: list[tuple[str, str]] = Field(default_factory=list)
+    sizes_differ: list[tuple[str, str]] = Field(default_factory=list)
+    sizes_above: dict[str, int] = Field(default_factory=dict)
+    sizes_up_to: dict[str, int] = Field(default_factory=dict)
+    sizes_multiple: dict[str, Block] = Field(default_factory=dict)
+    sizes_not_multiple: dict[str, Block] = Field(default_factory=dict)
+
+    def holds(self, facts: Facts, problem: Problem) -> bool:
+        """Whether the call that `facts` describe is one of those meant; only what is given is looked at."""
+        given = self.model_fields_set
+        return (
+            (given.isdisjoint(OF_CALL) or self._about_call(facts))
+            and (given.isdisjoint(OF_MASKS) or self._about_masks(facts))
+            and (given.isdisjoint(OF_SIZES) or self._about_sizes(facts))
+            and (given.isdisjoint(OF_PROBLEM) or self._about_problem(problem))
+        )
+
+    def _about_call(self, facts: Facts) -> bool:
+        asked = {GRADIENTS if name.startswith(GRADIENT) else name for name in facts.outputs}
+        return (
+            self.operator in (None, facts.operator)
+            and _among(self.dtype, facts.dtype)
+            and _among(self.device, facts.device)
+            and _among(self.alias, facts.alias)
+            and _among(self.layout, facts.layout)
+            and set(facts.requirements).issuperset(self.requirements)
+            and set(facts.requirements).isdisjoint(self.without_requirements)
+            and asked.issuperset(self.outputs)
+            and asked.isdisjoint(self.without_outputs)
+        )
+
+    def _about_masks(self, facts: Facts) -> bool:
+        used = {mask.slot: mask.element for mask in facts.masks}
+        kinds = {kind for mask in facts.masks for kind in mask.kinds}
+        verbatim = any(mask.verbatim for mask in facts.masks)
+        return (
+            self.masks in (None, bool(used))
+            and self.verbatim in (None, verbatim)
+            and set(used).issuperset(self.slots)
+            and set(used).isdisjoint(self.without_slots)
+            and kinds.issuperset(self.kinds)
+            and kinds.isdisjoint(self.without_kinds)
+            and all(used.get(slot) == element for slot, element in self.elements.items())
+        )
+
+    def _about_sizes(self, facts: Facts) -> bool:
+        sizes = facts.sizes
+        return (
+            all(sizes.get(name) == value for name, value in self.sizes.items())
+            and all(sizes.get(a) == sizes.get(b) for a, b in self.sizes_equal)
+            and all(sizes.get(a) != sizes.get(b) for a, b in self.sizes_differ)
+            and all(sizes.get(name, limit) > limit for name, limit in self.sizes_above.items())
+            and all(sizes.get(name, limit + 1) <= limit for name, limit in self.sizes_up_to.items())
+            and all(name in sizes and sizes[name] % block == 0 for name, block in self.sizes_multiple.items())
+            and all(name in sizes and sizes[name] % block > 0 for name, block in self.sizes_not_multiple.items())
+        )
+
+    def _about_problem(self, problem: Problem) -> bool:
+        dead = not bool(problem.attended().any(axis=-1).all()) if self.dead_row is not None else None
+        shapes = [group.values.shape for group in problem.groups if group.element != "flag"]
+        return (
+            self.dead_row == dead
+            and self.scaled in (None, problem.scale is not None)
+            and all(any(shape[DIMENSIONS.index(name)] > 1 for shape in shapes) for name in self.mask_dims)
+            and all(any(shape[DIMENSIONS.index(name)] == 1 for shape in shapes) for name in self.without_mask_dims)
+        )
+
+    def and_also(self, other: "Condition") -> "Condition":
+        """Both together; a field that both give is joined where it is a list or a mapping, else taken from `other`."""
+        mine, theirs = self.model_dump(exclude_defaults=True), other.model_dump(exclude_defaults=True)
+        for name, value in theirs.items():
+            before = mine.get(name)
+            if isinstance(before, dict):
+                mine[name] = {**before, **value}
+            elif isinstance(before, list) and name not in ("dtype", "device", "alias", "layout"):
+                mine[name] = [*before, *value]
+            else:
+                mine[name] = value
+        return Condition(**mine)
+
+    def record(self) -> dict[str, Any]:
+        """The fields that are given, as in a file of known deviations."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @property
+    def words(self) -> str:
+        """The condition after "only", "" where nothing is asked."""
+        return " and ".join((*self._call_words(), *self._mask_words(), *self._size_words()))
+
+    def _call_words(self) -> Iterator[str]:
+        if self.operator:
+            yield f"of {self.operator}"
+        if self.dtype:
+            yield f"in {' or '.join(self.dtype)}"
+        if self.device:
+            yield f"on {' or '.join(self.device)}"
+        if self.alias:
+            yield " or ".join(ALIASES[each] for each in self.alias)
+        if self.outputs:
+            yield f"with {' and '.join(self.outputs)} asked for"
+        if self.requirements:
+            yield f"with {' and '.join(self.requirements)}"
+        for absent in filter(None, (self.without_outputs, self.without_requirements)):
+            yield f"without {' or '.join(absent)}"
+        if self.layout:
+            yield f"where query, key and value lie {' or '.join(self.layout)} in memory"
+        if self.scaled is not None:
+            yield f"with {'a' if self.scaled else 'no'} scale given"
+
+    def _mask_words(self) -> Iterator[str]:
+        if self.masks is not None:
+            yield "with a mask" if self.masks else "without a mask"
+        if self.verbatim is not None:
+            yield f"with {'masks passed as written' if self.verbatim else 'converted masks'}"
+        yield from (f"with {slot} given" for slot in self.slots)
+        yield from (f"without {slot}" for slot in self.without_slots)
+        yield from (f"with a {element} {slot}" for slot, element in self.elements.items())
+        yield from (f"with a mask of kind {kind}" for kind in self.kinds)
+        yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
+        if self.dead_row is not None:
+            yield "with a fully masked row" if self.dead_row else "without a fully masked row"
+        yield from (f"with {OWN[name]}" for name in self.mask_dims)
+        yield from (f"with {SHARED[name]}" for name in self.without_mask_dims)
+
+    def _size_words(self) -> Iterator[str]:
+        yield from (f"with {name} = {value}" for name, value in self.sizes.items())
+        yield from (f"with {a} = {b}" for a, b in self.sizes_equal)
+        yield from (f"with {a} != {b}" for a, b in self.sizes_differ)
+        yield from (f"with {name} > {limit}" for name, limit in self.sizes_above.items())
+        yield from (f"with {name} <= {limit}" for name, limit in self.sizes_up_to.items())
+        yield from (f"with {name} a multiple of {block}" for name, block in self.sizes_multiple.items())
+        yield from (f"with {name} not a multiple of {block}" for name, block in self.sizes_not_multiple.items())
+
+
+def _among(allowed: Names | None, value: str) -> bool:
+    return allowed is None or value in allowed
+
+
+def always() -> Condition:
+    """A condition that every call meets."""
+    return Condition(**dict[str, Any]())
+
+
+def condition_text(guards: Sequence[Condition]) -> str:
+    """The condition in words, and what it is not told from; of many that fit, what all calls have in common."""
+    first, *rest = (guard.words for guard in guards)
+    if len(guards) > MAX_CONDITIONS_SHOWN:
+        return f"only in some calls, all of them {first}"
+    return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")

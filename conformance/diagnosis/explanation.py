@@ -1,0 +1,163 @@
+"""The ways in which a call could be taken otherwise than declared, each as a dialect and as a sentence."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from conformance.deviations.catalogue import candidates, find, has_row
+from conformance.deviations.deviation import Deviation, Dialect
+from conformance.deviations.names import CANONICAL_NAMES, FRAMEWORK_BITS, SHORT, TOPICS, USUAL, prior, slot_of
+from conformance.spec.problem import Problem
+
+# What is told of the causal flag, and not of the argument that carries it.
+OF_CAUSAL_ARGUMENT = frozenset({"causal_mask=ignored", "causal_mask=ignored_beside_others"})
+
+CANONICAL = "canonical"
+# A decision and the way it is taken; `canonical` takes a declared one back.
+Way = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    One decision that explains a reply.
+
+    declared: how the subject says it takes the decision. budget: what the reply uses of the bound under it.
+    """
+
+    decision: str
+    name: str
+    declared: str
+    sentence: str
+    remedy: str
+    budget: float
+
+    @property
+    def way(self) -> Way:
+        """The decision as it was taken."""
+        return way_of(self.decision, self.name)
+
+    def record(self) -> dict[str, object]:
+        """For the run log."""
+        return {
+            "decision": self.decision,
+            "name": self.name,
+            "declared": self.declared,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+            "budget": self.budget,
+        }
+
+
+def way_of(decision: str, name: str) -> Way:
+    """A decision and the name that an explanation gives the way it is taken."""
+    return decision, CANONICAL if name == CANONICAL_NAMES.get(decision, CANONICAL) else name
+
+
+def taking(dialect: Dialect, way: Way) -> dict[str, str]:
+    """`dialect` with one decision taken in a certain way."""
+    decision, name = way
+    rest = {each: taken for each, taken in dialect.items() if each != decision}
+    return rest if name == CANONICAL else {**rest, decision: name}
+
+
+def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
+    """A way in words, for a call under a declared dialect; None where the call cannot take it."""
+    found = next((each for each, _ in alternatives(problem, declared) if each.way == way), None)
+    return _fitted(way) if found is None and way[1] != CANONICAL and not has_row(*way) else found
+
+
+def _fitted(way: Way) -> Explanation:
+    """What the table does not have."""
+    row = find(*way)
+    return Explanation(*way, CANONICAL_NAMES[way[0]], row.sentence, row.remedy, 0.0)
+
+
+def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
+    """Every single way in which a call could be taken otherwise than declared, and which changes something."""
+    return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
+
+
+def likely(problem: Problem) -> Iterator[Deviation]:
+    """
+    Every deviation that the problem could show, each told once.
+
+    That a causal flag is ignored is told of the flag, whichever argument carries it: `causal_mask=ignored`.
+    """
+    flags = {f"use[{group.slot}]" for group in problem.groups if group.offset is not None}
+    for deviation in candidates(problem):
+        if deviation.decision not in flags or f"causal_mask={deviation.name}" not in OF_CAUSAL_ARGUMENT:
+            yield deviation
+
+
+def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
+    """What takes a declared way back, then the ways that people take every day, or a framework takes."""
+    every = (way_of(each.decision, each.name) for each in likely(problem))
+    plain = (way for way in every if prior(*way) <= FRAMEWORK_BITS)
+    return dict.fromkeys((*((decision, CANONICAL) for decision in declared), *plain))
+
+
+def alternatives(
+    problem: Problem, declared: Dialect, among: Collection[Way] | None = None
+) -> Iterator[tuple[Explanation, Dialect]]:
+    """
+    Every single decision taken otherwise than declared, with the dialect: declared ones taken back first.
+
+    among: only these ways, if given.
+    """
+    for decision, name in declared.items():
+        if among is not None and (decision, CANONICAL) not in among:
+            continue
+        canonical = CANONICAL_NAMES.get(decision, CANONICAL)
+        sentence = f"behaves as {decision}={canonical}, while the declaration says {name}"
+        rest = {d: n for d, n in declared.items() if d != decision}
+        yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
+    for deviation in likely(problem):
+        if among is not None and way_of(deviation.decision, deviation.name) not in among:
+            continue
+        if declared.get(deviation.decision) == deviation.name:
+            continue
+        if deviation.problem is not None and deviation.posed(problem) is problem:
+            continue
+        before = declared.get(deviation.decision, CANONICAL_NAMES.get(deviation.decision, CANONICAL))
+        yield (
+            Explanation(deviation.decision, deviation.name, before, deviation.sentence, deviation.remedy, 0.0),
+            {**declared, deviation.decision: deviation.name},
+        )
+
+
+# What is told by repetition, by the class of a fail; no decision explains it.
+NON_REPRODUCIBLE = {
+    "nondeterministic": "returns different results for the same call",
+    "order_dependent": "returns a different result for a call after other calls",
+}
+
+
+def sentence(decision: str, name: str) -> str:
+    """
+    What a subject does that takes a decision in this way, to be read after "it".
+
+    Raises:
+        KeyError: the table of deviations has no such row.
+    """
+    family, slot = slot_of(decision)
+    if name != CANONICAL and name != CANONICAL_NAMES.get(decision):
+        return find(decision, name).sentence
+    if family in USUAL:
+        return USUAL[family].replace("SLOT", slot or "SLOT")
+    return f"takes {decision} as usual: {CANONICAL_NAMES.get(decision, CANONICAL)}"
+
+
+def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:
+    """What the decision was and is, short: ("a fully masked row is zero", "NaN"); None where there are no names."""
+    family, slot = slot_of(decision)
+    names = [
+        SHORT.get(f"{family}={CANONICAL if name == CANONICAL_NAMES.get(decision) else name}") for name in (now, before)
+    ]
+    if family not in TOPICS or None in names:
+        return None
+    return f"{TOPICS[family].replace('SLOT', slot or 'SLOT')} {names[0]}", str(names[1])
+
+
+def short(decision: str, name: str) -> str:
+    """A way in a few words, where there are any; else its name."""
+    return SHORT.get(f"{slot_of(decision)[0]}={name}", name)

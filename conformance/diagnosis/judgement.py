@@ -1,0 +1,121 @@
+"""One cell: the reply of a subject to one problem, judged under the dialect and the arithmetic that it declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.cell_cause import Likely
+from conformance.diagnosis.explanation import Explanation
+from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
+from conformance.verdicts.compare import Comparison
+from conformance.verdicts.expectation import Expectation, compare_all, expect
+from conformance.verdicts.verdict import gravest
+
+# Features by device for which no false alarm was found; anything else is uncalibrated.
+CALIBRATED: dict[str, frozenset[str]] = {
+    "cpu": frozenset(
+        {
+            *("sdpa", "mha", "weights", "weights_mean", "gradients"),
+            *("softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection", "grouped_heads"),
+            *("scaled", "capped", "logits"),
+            *("causal", "key_padding", "attention", "window", "additive"),
+        }
+    ),
+}
+
+
+# Requirements that add operations, and so a term to the bound.
+WITH_TERMS = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection"})
+
+
+def features(problem: Problem) -> frozenset[str]:
+    """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
+    found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
+    uncounted = ("output", *PRESENTS)  # in what is handed back nothing is computed
+    found |= {name for name in problem.outputs if name not in uncounted and not name.startswith(GRADIENT)}
+    if problem.differentiated:
+        found.add(GRADIENTS)
+    found |= set(problem.requirements) & WITH_TERMS
+    if problem.num_kv_heads != problem.num_heads:
+        found.add("grouped_heads")
+    return frozenset(found)
+
+
+def is_calibrated(problem: Problem, device: str) -> bool:
+    """Whether every feature of the problem was validated on that kind of device."""
+    return features(problem) <= CALIBRATED.get(device.split(":", maxsplit=1)[0], frozenset())
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """
+    A verdict with all that led to it.
+
+    klass: of a fail, see `verdict.CLASSES`. budget: the largest of the outputs. explanation, ties: the single
+    deviations under which a failing reply lies within its bound. differs: declared and canonical replies differ.
+    """
+
+    verdict: str
+    klass: str | None
+    budget: float
+    reason: str
+    outputs: tuple[Comparison, ...]
+    expectation: Expectation
+    explanation: Explanation | None = None
+    ties: tuple[Explanation, ...] = ()
+    differs: bool = False
+    uncalibrated: bool = False
+    searched: bool = True
+
+
+def judge(
+    problem: Problem, dialect: Dialect, profile: Profile, actual: Mapping[str, Tensor], device: str = "cpu"
+) -> Judgement:
+    """Judge the reply `actual` to `problem` under the declared dialect and profile."""
+    declared = expect(problem, dialect, profile)
+    return judge_against(problem, declared, expect(problem, {}, profile), profile, actual, device)
+
+
+def judge_against(
+    problem: Problem,
+    declared: Expectation,
+    canonical: Expectation,
+    profile: Profile,
+    actual: Mapping[str, Tensor],
+    device: str = "cpu",
+    likely: Likely | None = None,
+) -> Judgement:
+    """As `judge`, with both expectations at hand (subjects share them), and what explained the subject so far."""
+    outputs = compare_all(declared, actual, profile)
+    budget = max(each.budget for each in outputs)
+    verdict = gravest(each.verdict for each in outputs)
+    reason = "; ".join(each.message for each in outputs if each.verdict == verdict)
+    if verdict == "pass":
+        other = declared is not canonical and declared.separates(canonical.reply)
+        return Judgement("dialect" if other else "pass", None, budget, reason, outputs, declared, differs=other)
+    if verdict == "inconclusive":
+        return Judgement(verdict, None, budget, reason, outputs, declared)
+    cell = (problem, declared, profile, actual)
+    return _failed(cell, outputs, budget, reason, device, likely or Likely())
+
+
+def _failed(
+    cell: tuple[Problem, Expectation, Profile, Mapping[str, Tensor]],
+    outputs: tuple[Comparison, ...],
+    budget: float,
+    reason: str,
+    device: str,
+    likely: Likely,
+) -> Judgement:
+    problem, declared, _, _ = cell
+    impossible = any(each.impossible for each in outputs)
+    uncalibrated = not impossible and not is_calibrated(problem, device)
+    found = likely.explain(*cell, thorough=uncalibrated)
+    if uncalibrated and not found:
+        return Judgement("inconclusive", None, budget, reason, outputs, declared, uncalibrated=True)
+    klass = "semantic" if found else "impossible" if impossible else "precision"
+    extra: dict[str, Any] = {"explanation": found[0], "ties": found[1:]} if found else {"searched": likely.searched}
+    return Judgement("fail", klass, budget, reason, outputs, declared, **extra)

@@ -1,0 +1,273 @@
+"""What is odd about weights that nothing explains, read off the effective attention matrix: only what is certain."""
+
+from collections.abc import Callable, Iterator
+from itertools import islice, product
+
+import numpy as np
+
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import CANONICAL
+from conformance.deviations.positions import PositionsOf, Rows, mask_tiles, named_positions, named_rows, plain_positions
+from conformance.deviations.tiles import BLOCKS
+from conformance.diagnosis.attention_matrix import FREEDOM, SLACK, Pattern
+from conformance.diagnosis.weight_proportions import wrong_proportions
+from conformance.spec.problem import AXES, Array, Problem
+
+# Axis of the pattern -> what lies along it, in the order in which they are asked.
+NAMES = {"num_heads": "head", "batch": "batch element", "seq_len_q": "query", "seq_len_k": "key"}
+
+# Along a longer axis nothing is looked for.
+MAX_LENGTH = 64
+
+
+def remapped(pattern: Pattern) -> Iterator[str]:
+    """In words that follow "the weights are", all that is true; nothing where no exchange gives every weight."""
+    for name, what in NAMES.items():
+        axis = list(AXES.values()).index(name)
+        if 1 < pattern.expected.shape[axis] <= MAX_LENGTH:
+            yield from _exchanged_along(pattern, axis, what, name)
+    if _is_mixture(pattern):
+        yield "for each head a mixture of its own weights and those of the preceding heads"
+
+
+def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[str]:
+    """
+    Which values the weights met, all that is true, in words: those of another item, head or key.
+
+    output, tolerance: what was returned (batch, num_heads, seq_len_q, value_dim), and how far it may be off.
+    """
+    value = pattern.state.value
+    for axis, name in enumerate(("batch", "num_heads", "seq_len_k")):
+        length = value.shape[axis]
+        if not 1 < length <= MAX_LENGTH:
+            continue
+        for words, other in _orders(NAMES[name], name, length):
+            met = pattern.expected @ np.take(value, [other(place) for place in range(length)], axis=axis)
+            if np.all(np.abs(output - met) <= SLACK * tolerance):
+                yield words
+
+
+def _exchanged_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:
+    length = pattern.expected.shape[axis]
+    expected, actual, tolerance = (
+        np.moveaxis(each, axis, 0) for each in (pattern.expected, pattern.actual, pattern.tolerance)
+    )
+
+    def has(place: int, other: int) -> bool:
+        allowed = SLACK * np.maximum(tolerance[place], tolerance[other])
+        return bool(np.all(np.abs(actual[place] - expected[other]) <= allowed))
+
+    for words, other in _orders(what, name, length):
+        if all(has(place, other(place)) for place in range(length)):
+            yield words
+
+
+def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[int], int]]]:
+    """Every order that has a name."""
+    letter = what[0]
+    yield f"those of the first {what} for every {what}", lambda _: 0
+    yield f"those of {what} {name} - 1 - {letter} for {what} {letter}", lambda place: length - 1 - place
+    for step in range(1, length):
+        sign, by = ("+", step) if step <= length // 2 else ("-", length - step)
+        words = f"those of {what} ({letter} {sign} {by}) mod {name} for {what} {letter}"
+        yield words, _moved(step, length)
+
+
+def _moved(step: int, length: int) -> Callable[[int], int]:
+    return lambda place: (place + step) % length
+
+
+def _is_mixture(pattern: Pattern) -> bool:
+    """Whether each head has its own weights and those of the heads before it, in some proportion."""
+    heads = pattern.expected.shape[1]
+    enough = pattern.clear[:, 1:].sum(axis=-1) >= heads + FREEDOM
+    if np.any(pattern.wrong[:, 0]) or not enough.any():
+        return False
+    return all(_is_mixed(pattern, head) for head in range(1, heads))
+
+
+def _is_mixed(pattern: Pattern, head: int) -> bool:
+    """Row by row."""
+    parts = np.moveaxis(pattern.expected[:, : head + 1], 1, -1)  # (batch, seq_len_q, seq_len_k, heads)
+    actual = pattern.actual[:, head]
+    shares = np.asarray(np.linalg.pinv(parts) @ actual[..., None])
+    found = (parts @ shares)[..., 0]
+    allowed: Array = SLACK * (
+        np.abs(shares[..., 0]).sum(axis=-1)[..., None] * pattern.tolerance[:, : head + 1].max(axis=1)
+    )
+    return bool(np.all(np.abs(found - actual) <= np.maximum(allowed, pattern.tolerance[:, head])))
+
+
+# So many keys are not there by mistake.
+MAX_KEYS = 1e4
+
+
+def wrong_sums(pattern: Pattern) -> list[str]:
+    """What rows add up to, all that is true in words that follow "the weights", the plainest first."""
+    due, found = pattern.expected.sum(axis=-1), pattern.sums
+    allowed = pattern.tolerance.sum(axis=-1)
+    off = np.abs(found - due) > allowed
+    if not off.any() or not np.all(np.abs(due[off] - 1.0) <= allowed[off]):
+        return []
+    words = f"sum to {_amount(found[off], allowed[off])}"
+    named = [f"{words}{where}" for where in _where(pattern, off)]
+    if not pattern.follows(np.zeros(pattern.expected.shape)):
+        return named
+    more = [f"{each}{end}" for end in _further_terms(pattern, off) for each in named]
+    blocks = [f"{words}{end}" for end in _blocks_as_keys(pattern)]
+    return more + blocks + [f"{each}, in the right proportions" for each in named]
+
+
+def _amount(sums: Array, allowed: Array) -> str:
+    middle = float(np.median(sums))
+    if np.all(np.abs(sums - middle) <= allowed):
+        return f"{middle:.3g}"
+    if np.all(sums < 1.0):
+        return "less than one"
+    return "more than one" if np.all(sums > 1.0) else "not one"
+
+
+def _where(pattern: Pattern, off: Array) -> list[str]:
+    """The rows by every name, where not all are meant that attend something."""
+    attended = pattern.expected > 0.0
+    some = attended.any(axis=-1)
+    if np.array_equal(off, some):
+        return [""]
+    names = [f" in exactly the rows {words}" for words, rows in _rows() if np.array_equal(rows(attended) & some, off)]
+    return names or [f" in {np.sum(off)} of {np.sum(some)} rows"]
+
+
+def _rows() -> Iterator[tuple[str, Rows]]:
+    yield from named_rows()
+    for block in BLOCKS:
+        yield f"in which a block of {block} keys is fully masked", _a_block_hidden(block)
+
+
+def _a_block_hidden(block: int) -> Rows:
+    return lambda attended: hidden_blocks(attended, block) > 0
+
+
+def hidden_blocks(attended: Array, block: int) -> Array:
+    """How many blocks of keys a row attends nothing of, (batch, num_heads, seq_len_q)."""
+    starts = np.arange(0, attended.shape[-1], block)
+    return np.asarray(np.sum(~np.logical_or.reduceat(attended, starts, axis=-1), axis=-1))
+
+
+def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
+    """As if the sum of the exponentials had so many further terms of one, in these rows."""
+    total = _total(pattern)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = (1.0 / pattern.sums - 1.0) * total
+    middle = float(np.median(terms[off]))
+    number = round(middle) if 0.0 < middle < MAX_KEYS else 0
+    if number > 0 and _adds_up(pattern, total, off * number):
+        yield f", as if {number} more key{'s' * (number > 1)} had logit 0 and value 0"
+
+
+def _blocks_as_keys(pattern: Pattern) -> Iterator[str]:
+    """The same, as many as there are blocks that are hidden."""
+    for block in BLOCKS:
+        if _adds_up(pattern, _total(pattern), hidden_blocks(pattern.expected > 0.0, block)):
+            yield f", as if each fully masked block of {block} keys were one more key of logit 0 and value 0"
+
+
+def _total(pattern: Pattern) -> Array:
+    """The sum of the exponentials of each row."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(pattern.logits).sum(axis=-1))
+
+
+def _adds_up(pattern: Pattern, total: Array, terms: Array) -> bool:
+    """Whether every row with something to attend adds up to total / (total + terms)."""
+    some = total > 0.0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        due = total / (total + terms)
+    near = np.abs(pattern.sums - due) <= SLACK * pattern.tolerance.sum(axis=-1)
+    return bool(np.all(near[some]))
+
+
+# Of small patterns very much is true: so many phrases are told.
+MAX_FACTS = 60
+
+
+def weight_facts(
+    problem: Problem,
+    expected: Array,
+    actual: Array,
+    tolerance: Array,
+    dialect: Dialect = CANONICAL,
+    output: tuple[Array, Array] | None = None,
+) -> tuple[str, ...]:
+    """
+    What is odd about them: phrases that follow "the weights", each of them true, the plainest first.
+
+    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). output: what the
+    call returned with values of its own (batch, num_heads, seq_len_q, value_dim), and its tolerance, if it is wrong.
+    Empty where nothing is certain.
+    """
+    if not np.isfinite(expected).all():
+        return ()
+    if not np.isfinite(actual).all():
+        return _not_finite(expected, actual)
+    pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
+    if not pattern.wrong.any():
+        met = () if output is None else other_values(pattern, *output)
+        named = tuple(f"are right, but meet other values: {each}" for each in met)
+        return named or ("are right; the error arises in or after the product with V",)
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # weights that are far off; a rule that gives no numbers gives none of them
+        return tuple(f"are {each}" for each in remapped(pattern)) or tuple(islice(_facts(pattern), MAX_FACTS))
+
+
+def _facts(pattern: Pattern) -> Iterator[str]:
+    """Weights that are lost or leaked; else rows that do not add up, and wrong proportions."""
+    moved = [each for each in (_lost(pattern), _leaked(pattern)) if each]
+    kinds = moved or [each for each in (wrong_sums(pattern), wrong_proportions(pattern)) if each]
+    if kinds:
+        yield from (", and ".join(each) for each in product(*kinds))
+
+
+def _lost(pattern: Pattern) -> list[str]:
+    could = pattern.expected > pattern.tolerance
+    return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, could)]
+
+
+def _leaked(pattern: Pattern) -> list[str]:
+    return [f"are not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
+
+
+def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
+    """Names that hold, of the places that could be meant, for exactly those that are; else how many these are."""
+    if not meant.any():
+        return []
+    attended = pattern.expected > 0.0
+    names = [f"for {words}" for words, places in _all_positions() if np.array_equal(places(attended) & could, meant)]
+    return names[:MAX_FACTS] or [f"at {np.sum(meant)} of {np.sum(could)} positions"]
+
+
+def _all_positions() -> Iterator[tuple[str, PositionsOf]]:
+    """Places, places of some rows alone, tiles."""
+    yield from named_positions()
+    for words, places in plain_positions():
+        for which, rows in named_rows():
+            yield f"{words} in rows {which}", _of_rows(places, rows)
+    yield from mask_tiles()
+
+
+def _of_rows(places: PositionsOf, rows: Rows) -> PositionsOf:
+    """These places in those rows alone."""
+    return lambda attended: places(attended) & rows(attended)[..., None]
+
+
+def _not_finite(expected: Array, actual: Array) -> tuple[str, ...]:
+    """NaN or infinite, where they must be numbers."""
+    rows = ~np.isfinite(actual).all(axis=-1)
+    attended = expected > 0.0
+    what = "NaN" if np.isnan(actual[~np.isfinite(actual)]).all() else "not finite"
+    if rows.all():
+        return (f"are {what} in every row",)
+    names = [words for words, places in named_rows() if np.array_equal(places(attended), rows)]
+    return tuple(f"are {what} in exactly the rows {words}" for words in names) or (
+        f"are {what} in {np.sum(rows)} of {rows.size} rows",
+    )

@@ -1,0 +1,178 @@
+"""Rules by which weights are out of proportion, each of which must give every weight of the pattern."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.deviations.positions import named_positions
+from conformance.deviations.tiles import BLOCKS
+from conformance.diagnosis.attention_matrix import FREEDOM, Pattern
+from conformance.spec.problem import Array
+
+# So near a number that has a name it is tried whether it is that.
+NEAR = 1e-3
+
+# Nobody multiplies by more on purpose.
+MAX_FACTOR = 1e3
+
+
+def wrong_proportions(pattern: Pattern) -> list[str]:
+    """All that is true, in words after "the weights", the plainest first; none where no rule gives every weight."""
+    if pattern.follows(np.zeros(pattern.expected.shape)):
+        return []
+    return next((found for rule in RULES if (found := list(rule(pattern)))), [])
+
+
+def _multiplied(pattern: Pattern) -> Iterator[str]:
+    """Logits, products or the bias times one number, everywhere."""
+    for what, values in _added(pattern):
+        if (times := _times(pattern, values)) is not None:
+            yield f"look as if {what} were multiplied by {times}" if times != "0" else f"look as if {what} were all 0"
+
+
+def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
+    """The logits of keys that have a name times one number, or those of each block once more."""
+    (_, values), *_ = _added(pattern)
+    for names, places in _distinct_positions(pattern):
+        if (times := _times(pattern, np.where(places, values, 0.0))) is not None:
+            yield from (f"look as if the logits of {name} were multiplied by {times}" for name in names)
+    yield from _multiplied_by_block(pattern)
+
+
+def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
+    """The logits of each block of keys once more than those of the block before it."""
+    (_, logits), *_ = _added(pattern)
+    keys = np.arange(logits.shape[-1])
+    for block in (each for each in BLOCKS if each < len(keys)):
+        second = replace(pattern, tolerance=np.where(keys // block == 1, pattern.tolerance, np.inf))
+        slope = second.slope(logits)
+        for words, times in (
+            _near(1.0 + slope, _known(pattern)) if slope is not None and abs(slope) < MAX_FACTOR else ()
+        ):
+            if pattern.follows((times ** (keys // block) - 1.0) * logits):
+                start = f"look as if the logits of each block of {block} keys were multiplied by"
+                yield f"{start} {words} once more than in the preceding block"
+                break
+
+
+def _counted(pattern: Pattern) -> Iterator[str]:
+    """Keys that have a name count so often."""
+    for names, places in _distinct_positions(pattern):
+        value = np.where(places, 1.0, 0.0)
+        slope = pattern.slope(value)
+        if slope is None or not abs(slope) < math.log(MAX_FACTOR):
+            continue
+        near = _near(math.exp(slope), {})
+        times = next((words for words, number in near if number and pattern.follows(value * math.log(number))), "")
+        yield from (f"look as if {name} counted {times} times" for name in names if times)
+
+
+def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
+    """What the logits are made of, finite: all, then without the bias, then the bias."""
+    logits = np.where(np.isfinite(pattern.logits), pattern.logits, 0.0)
+    yield "the logits", logits
+    if (bias := pattern.problem.bias()) is not None:
+        bias = np.broadcast_to(np.where(np.isfinite(bias), bias, 0.0), logits.shape)
+        yield "the logits before the bias", np.where(np.isfinite(pattern.logits), logits - bias, 0.0)
+        yield "the bias", bias
+
+
+def _times(pattern: Pattern, values: Array) -> str | None:
+    """The number by which these parts of the logits are multiplied, if every weight is as if they were."""
+    slope = pattern.slope(values)
+    if slope is None or not abs(slope) < MAX_FACTOR:
+        return None
+    for words, times in _near(1.0 + slope, _known(pattern)):
+        if pattern.follows((times - 1.0) * values, abs(times)):
+            return words
+    return None
+
+
+def _known(pattern: Pattern) -> dict[float, str]:
+    """Numbers by which logits may well be multiplied once too often."""
+    scale = pattern.problem.applied_scale
+    names = {scale: "the scale", 1.0 / scale if scale else 0.0: "one over the scale"}
+    return names | {math.log(2.0): "ln 2", 1.0 / math.log(2.0): "log2(e)"}
+
+
+def _near(number: float, names: dict[float, str]) -> Iterator[tuple[str, float]]:
+    """A number in words: a whole one or one over a whole one, one with a name, else with its first digits."""
+    whole = float(round(number))
+    if abs(number - whole) < NEAR * max(1.0, abs(number)):
+        yield f"{whole:g}", whole
+    for named, name in names.items():
+        if abs(number - named) < NEAR * abs(named):
+            yield f"{named:.3g} ({name})", named
+    if 0.0 < abs(number) < 1.0 and abs(1.0 / number - round(1.0 / number)) < NEAR / abs(number):
+        yield f"1/{round(1.0 / number)}", 1.0 / round(1.0 / number)
+    yield f"{number:.3g}", number
+
+
+def _distinct_positions(pattern: Pattern) -> Iterable[tuple[list[str], Array]]:
+    """Places with all their names, each set of those that tell something once."""
+    attended = pattern.expected > 0.0
+    seen: dict[bytes, tuple[list[str], Array]] = {}
+    for name, places in named_positions():
+        found = np.broadcast_to(places(attended), attended.shape)
+        names, _ = seen.setdefault(np.packbits(found & pattern.clear).tobytes(), ([], found))
+        names.append(name)
+    return seen.values()
+
+
+def _some_features(pattern: Pattern) -> Iterator[str]:
+    """Products over some features of query and key alone."""
+    query, key = pattern.state.query, pattern.state.key[..., : pattern.expected.shape[-1], :]
+    if pattern.problem.softcap is not None or not (np.isfinite(query).all() and np.isfinite(key).all()):
+        return
+    parts = [pattern.state.scale * query[..., n, None] * key[..., None, :, n] for n in range(query.shape[-1])]
+    freedom = np.sum(pattern.clear) - np.sum(pattern.clear.any(axis=-1))
+    if freedom < len(parts) + FREEDOM:
+        return
+    weight = np.sqrt(pattern.trust).ravel()
+    columns = np.stack([weight * pattern.centred(each).ravel() for each in parts], axis=-1)
+    target = weight * pattern.centred(pattern.change).ravel()
+    if not (np.isfinite(columns).all() and np.isfinite(target).all()):
+        return
+    factors = 1.0 + np.linalg.lstsq(columns.T @ columns, columns.T @ target, rcond=None)[0]
+    counts = factors > 1 / 2  # a feature counts or does not
+    left_out = [each for each, here in zip(parts, counts, strict=True) if not here]
+    if left_out and pattern.follows(-np.sum(left_out, axis=0)):
+        yield _features(counts)
+
+
+def _features(counts: Array) -> str:
+    """Which features do not count, head_dim of them."""
+    missing, total = int(np.sum(~counts)), len(counts)
+    for which, places in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
+        if places.all():
+            return f"look as if the {which} {missing} of {total} features of query and key did not count"
+    return f"look as if {missing} of {total} features of query and key did not count"
+
+
+def _within_blocks(pattern: Pattern) -> Iterator[str]:
+    """Right among the keys of a block, wrong from block to block."""
+    keys = pattern.expected.shape[-1]
+    for block in sorted((each for each in BLOCKS if each < keys), reverse=True):
+        added = np.zeros(pattern.expected.shape)
+        groups = 0
+        for first in range(0, keys, block):
+            some = (..., slice(first, first + block))
+            trust = pattern.trust[some].sum(axis=-1, keepdims=True)
+            mean = (pattern.trust[some] * pattern.change[some]).sum(axis=-1, keepdims=True)
+            added[some] = mean / np.where(trust > 0.0, trust, 1.0)
+            groups += int(np.sum(trust > 0.0))
+        if np.sum(pattern.clear) >= 2 * groups + FREEDOM and pattern.follows(added):
+            yield f"are in the right proportion within each block of {block} keys, but not between blocks"
+
+
+Rule = Callable[[Pattern], Iterator[str]]
+# The plainest first.
+RULES: tuple[Rule, ...] = (
+    _multiplied,
+    _counted,
+    _some_features,
+    _multiplied_somewhere,
+    _within_blocks,
+)

@@ -1,0 +1,240 @@
+"""
+The literal facts at the top of an adapter file, read with `ast` and checked, never imported.
+
+All mistakes of a file are found at once, each with its line.
+"""
+
+import ast
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from conformance.engine.slots import parse_slots
+
+# Facts that are lists, and what may stand in them.
+CHOICES = {
+    "OPERATORS": ("sdpa", "mha"),
+    "OUTPUTS": ("output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"),
+    "DTYPES": ("float64", "float32", "float16", "bfloat16"),
+    "DEVICES": ("cpu", "cuda"),
+    "CAPABILITIES": (
+        *("scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "no_bias", "some_biases"),
+        *("bias_kv", "zero_key", "relu", "residual", "no_output_projection", "softcap", "dropout", "layout"),
+        *("past", "mistakes", "mistaken_heads"),
+    ),
+}
+
+# Facts that a file may leave out, and what they are then.
+OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "DECLINES": {}, "VARIANTS": {"": {}}}
+
+FACTS = ("NAME", *CHOICES, "REQUIRES", "SLOTS", *OPTIONAL)
+
+# The tier of a variant that only a thorough run asks.
+THOROUGH = "thorough"
+
+OVERRIDES = tuple(fact for fact in FACTS if fact not in ("NAME", "VARIANTS"))
+
+_MAY_BE_EMPTY = ("CAPABILITIES",)
+_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+")
+_VARIANT = re.compile(r"[A-Za-z0-9_.:-]+")
+# How similar a top-level name must be to that of a fact to be taken for a misspelling of it.
+_MIN_SIMILARITY = 0.8
+
+
+class AdapterError(Exception):
+    """An adapter file whose facts cannot be used; `faults` are `file:line: what is wrong`."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+class _Reader:
+    """Collects the facts of one file and what is wrong with them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[tuple[int, str]] = []
+
+    def fault(self, node: ast.AST | None, text: str) -> None:
+        self.faults.append((getattr(node, "lineno", 1), text))
+
+    def facts(self) -> dict[str, Any]:
+        try:
+            module = ast.parse(self.path.read_bytes(), str(self.path))
+        except (OSError, SyntaxError, ValueError) as error:
+            raise AdapterError(
+                [f"{self.path}:{getattr(error, 'lineno', None) or 1}: cannot be read: {error}"]
+            ) from None
+        nodes = self._assignments(module)
+        for name in FACTS:
+            if name not in nodes and name not in OPTIONAL:
+                self.fault(None, f"{name} is missing")
+        found = {name: self._checked(name, node) for name, node in nodes.items()}
+        self._functions(module, found.get("OPERATORS") or ())
+        self._raise()
+        return {**OPTIONAL, **found}
+
+    def _raise(self) -> None:
+        if self.faults:
+            raise AdapterError([f"{self.path}:{line}: {text}" for line, text in sorted(self.faults)])
+
+    def _assignments(self, module: ast.Module) -> dict[str, ast.expr]:
+        nodes: dict[str, ast.expr] = {}
+        for statement in module.body:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            value = getattr(statement, "value", None)
+            for name in (target.id for target in targets if isinstance(target, ast.Name)):
+                if name in nodes:
+                    self.fault(statement, f"{name} stands twice")
+                elif name in FACTS and value is not None:
+                    nodes[name] = value
+                elif name.isupper() and (near := difflib.get_close_matches(name, FACTS, 1, _MIN_SIMILARITY)):
+                    self.fault(statement, f"{name} is no fact; did you mean {near[0]}?")
+        return nodes
+
+    def _functions(self, module: ast.Module, operators: tuple[str, ...]) -> None:
+        bound = {name for statement in module.body for name in _bound(statement)}
+        for name in ("declare", *operators):
+            if name not in bound:
+                self.fault(None, f"there is no function {name}")
+
+    def _checked(self, name: str, node: ast.expr) -> Any:
+        try:
+            value = ast.literal_eval(node)
+        except (ValueError, TypeError, SyntaxError):
+            self.fault(node, f"{name} is not a literal; facts are read without running the file")
+            return None
+        if name in CHOICES:
+            return self._choices(name, node, value)
+        return getattr(self, f"_{name.lower()}")(node, value)
+
+    def _choices(self, name: str, node: ast.expr, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, (list, tuple)) or not (value or name in _MAY_BE_EMPTY):
+            self.fault(node, f"{name} is {value!r}, expected a list of {', '.join(CHOICES[name])}")
+            return ()
+        for entry in value:
+            if entry not in CHOICES[name]:
+                near = difflib.get_close_matches(str(entry), CHOICES[name], 1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                self.fault(node, f"{name} has {entry!r}, expected {', '.join(CHOICES[name])}{hint}")
+        return tuple(entry for entry in value if entry in CHOICES[name])
+
+    def _name(self, node: ast.expr, value: Any) -> Any:
+        if not (isinstance(value, str) and _NAME.fullmatch(value)):
+            self.fault(node, f"NAME is {value!r}, expected framework.entry_point in letters, digits and _")
+        return value
+
+    def _extra(self, node: ast.expr, value: Any) -> Any:
+        if not isinstance(value, str):
+            self.fault(node, f"EXTRA is {value!r}, expected the name of an extra of this package")
+        return value
+
+    def _requires(self, node: ast.expr, value: Any) -> tuple[tuple[str, ...], ...]:
+        if not isinstance(value, (list, tuple)):
+            self.fault(node, f"REQUIRES is {value!r}, expected a list of distributions")
+            return ()
+        choices = tuple(tuple(entry) if isinstance(entry, (list, tuple)) else (entry,) for entry in value)
+        for requirement in (requirement for choice in choices for requirement in choice):
+            try:
+                Requirement(requirement)
+            except (InvalidRequirement, TypeError):
+                self.fault(node, f"REQUIRES has {requirement!r}, expected a distribution such as 'keras>=3'")
+        return choices
+
+    def _declines(self, node: ast.expr, value: Any) -> Any:
+        known = [name for fact in ("DTYPES", "OUTPUTS", "CAPABILITIES") for name in CHOICES[fact]]
+        if not isinstance(value, dict) or not all(isinstance(reason, str) and reason for reason in value.values()):
+            self.fault(node, f"DECLINES is {value!r}, expected what is not taken -> why, in words")
+            return {}
+        for name in value:
+            if name not in known:
+                self.fault(node, f"DECLINES has {name!r}, expected {', '.join(known)}")
+        return value
+
+    def _slots(self, node: ast.expr, value: Any) -> Any:
+        try:
+            return parse_slots(value)
+        except (ValueError, TypeError, AttributeError, KeyError) as error:
+            self.fault(_entry(node, str(error)), f"SLOTS: {error}")
+            return {}
+
+    def _variants(self, node: ast.expr, value: Any) -> dict[str, dict[str, Any]]:
+        if not (isinstance(node, ast.Dict) and value):
+            self.fault(node, f"VARIANTS is {value!r}, expected name -> {{'env': ..., 'summary': ..., FACT: override}}")
+            return {}
+        variants = {}
+        for key, fields in zip(node.keys, node.values, strict=True):
+            name = ast.literal_eval(key) if key else None
+            if not (isinstance(name, str) and _VARIANT.fullmatch(name)) or name == "dense":
+                self.fault(key, f"a variant cannot be named {name!r}: letters, digits, _ . : - and not 'dense'")
+            variants[str(name)] = self._variant(str(name), fields)
+        return variants
+
+    def _variant(self, name: str, node: ast.expr) -> dict[str, Any]:
+        if not isinstance(node, ast.Dict):
+            self.fault(node, f"variant {name} is not a mapping")
+            return {}
+        fields = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            field = ast.literal_eval(key) if key else None
+            if field in OVERRIDES:
+                fields[field] = self._checked(field, value)
+            elif field in ("env", "summary"):
+                fields[field] = self._words(name, field, value)
+            elif field == "tier":
+                fields[field] = self._tier(name, value)
+            else:
+                self.fault(key, f"variant {name} has {field!r}, expected env, summary, tier, {', '.join(OVERRIDES)}")
+        return fields
+
+    def _words(self, name: str, field: str, node: ast.expr) -> Any:
+        value = ast.literal_eval(node)
+        words = [*value.keys(), *value.values()] if field == "env" and isinstance(value, dict) else [value]
+        if not all(isinstance(word, str) for word in words):
+            expected = "names and values as strings" if field == "env" else "a sentence"
+            self.fault(node, f"variant {name}: {field} is {value!r}, expected {expected}")
+        return value
+
+    def _tier(self, name: str, node: ast.expr) -> Any:
+        value = ast.literal_eval(node)
+        if value != THOROUGH:
+            self.fault(node, f"variant {name}: tier is {value!r}, expected {THOROUGH!r}, or leave it out")
+        return value
+
+
+def _bound(statement: ast.stmt) -> list[str]:
+    """The names that a top-level statement gives: a function may be defined, assigned or imported."""
+    if isinstance(statement, ast.FunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in statement.names]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _entry(node: ast.expr, message: str) -> ast.expr:
+    """The slot that a message speaks of, where it can be told."""
+    if isinstance(node, ast.Dict):
+        for key in node.keys:
+            if (
+                isinstance(key, ast.Constant)
+                and isinstance(key.value, str)
+                and message.startswith(f"slot {key.value}:")
+            ):
+                return key
+    return node
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """
+    The checked facts of the adapter at `path`, with those that it leaves out filled in.
+
+    Raises:
+        AdapterError: with every mistake of the file.
+    """
+    return _Reader(path).facts()

@@ -1,0 +1,171 @@
+"""
+A run folder that was read.
+
+The log is the truth and is believed only where it is whole: a line that is cut, a schema, record type or verdict that
+is not known is refused, with file and line. Only the footer may be absent, or something may follow it: then the run was
+cut, loads as incomplete, and nothing calls it green. A log that two processes wrote at once, as earlier releases
+could, has cells twice: the graver verdict counts, and `repeated` says which.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from conformance.engine.records import Case, Cell, Diagnosis, Footer, Header, Key, Subject, Worker
+from conformance.engine.runlog import LOG, Record, RunLogError, read_log
+from conformance.spec.model_faults import faults
+from conformance.spec.texts import quoted
+from conformance.verdicts.verdict import graver, is_green
+
+AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that was read; `footer` is None where the run was cut."""
+
+    folder: Path
+    header: Header
+    workers: tuple[Worker, ...]
+    cells: Mapping[Key, Cell]
+    footer: Footer | None
+    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    repeated: frozenset[Key] = frozenset()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the log has its footer, and the footer says nothing is missing."""
+        return self.footer is not None and self.footer.complete
+
+    @property
+    def conforms(self) -> bool:
+        """Whether the gate said so; a run without a footer never does."""
+        return self.footer is not None and self.footer.gate.conforms and not self.rejected
+
+    @cached_property
+    def rejected(self) -> frozenset[Key]:
+        """The cells that the gate does not accept; of a cut run, those that no gate could."""
+        red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
+        return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
+
+    def asked(self, subject: Subject) -> tuple[Case, ...]:
+        """The cases of the subject's operators, in the order of the header."""
+        return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
+
+    @cached_property
+    def missing(self) -> frozenset[Key]:
+        """Cells that a counted subject owes and the log does not have."""
+        owed = (
+            (case.name, subject.name)
+            for subject in self.header.subjects.values()
+            if subject.counted and subject.offered
+            for case in self.asked(subject)
+        )
+        return frozenset(key for key in owed if key not in self.cells)
+
+
+def log_of(folder: Path) -> Path:
+    """
+    The log of a run folder.
+
+    Raises:
+        RunLogError: there is none.
+    """
+    path = folder / LOG
+    if not path.is_file():
+        raise RunLogError(f"{path}: no run log here; a run folder is what `conformance run` writes")
+    return path
+
+
+def load_run(folder: Path, *, whole: bool = True) -> Run:
+    """
+    Read the log of a run folder.
+
+    whole: refuse a last line that is cut; else it is left out.
+
+    Raises:
+        RunLogError: there is none, or it cannot be believed.
+    """
+    path = log_of(folder)
+    log = read_log(path)
+    if whole and log.length < path.stat().st_size:
+        where = f"{path}:{len(log.records) + 1}"
+        raise RunLogError(f"{where}: the line is cut off; the run stopped while writing it (resume the run)")
+    records = ((f"{path}:{line}", record) for line, record in enumerate(log.records, start=1))
+    return _assemble(folder, _read(Header, *next(records)), records)
+
+
+def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]]) -> Run:
+    workers: list[Worker] = []
+    cells: dict[Key, Cell] = {}
+    diagnoses: dict[str, Diagnosis] = {}
+    named: list[tuple[str, str, Key]] = []
+    repeated: set[Key] = set()
+    footer: Footer | None = None
+    for where, record in records:
+        footer = None  # what is followed by something was not the end
+        match record["type"]:
+            case "worker":
+                workers.append(_read(Worker, where, record))
+            case "cell":
+                cell = _named(_read(Cell, where, {**record, "record": record}), header, where)
+                if cell.key in cells:
+                    repeated.add(cell.key)
+                if cell.key not in cells or graver(cells[cell.key].record, record):
+                    cells[cell.key] = cell
+            case "diagnosis":
+                diagnosis = _read(Diagnosis, where, record)
+                diagnoses[diagnosis.subject] = diagnosis
+                named += [(where, "diagnosis", (case, diagnosis.subject)) for case in _described(diagnosis)]
+            case _:
+                footer = _read(Footer, where, record)
+                named += [(where, "footer", key) for key in sorted(footer.gate.rejected)]
+    for where, what, (case, subject) in named:
+        if (case, subject) not in cells:
+            raise RunLogError(
+                f"{where}: the {what} names {quoted(case)} on {quoted(subject)}, which has no verdict here"
+            )
+    return Run(folder, header, tuple(workers), cells, footer, diagnoses, frozenset(repeated))
+
+
+def _described(diagnosis: Diagnosis) -> Iterator[str]:
+    """The ids of all cases that a diagnosis names."""
+    yield from diagnosis.unexplained
+    yield from (case for cause in diagnosis.causes for case in cause.cells)
+    yield from (case for lost in diagnosis.errors for case in lost.cells)
+
+
+def graver_cells(records: Iterable[Record]) -> tuple[dict[Key, Record], int]:
+    """Cells by their place, the graver record where one stands twice, and of how many that is so."""
+    found: dict[Key, Record] = {}
+    repeated = set()
+    for record in records:
+        if record["type"] != "cell":
+            continue
+        key = (record["case"], record["subject"])
+        if key in found:
+            repeated.add(key)
+        if key not in found or graver(found[key], record):
+            found[key] = record
+    return found, len(repeated)
+
+
+def _named(cell: Cell, header: Header, where: str) -> Cell:
+    if cell.case not in header.cases:
+        raise RunLogError(f"{where}: the header does not name the case {quoted(cell.case)}")
+    if cell.subject not in header.subjects:
+        raise RunLogError(f"{where}: the header does not name the subject {quoted(cell.subject)}")
+    return cell
+
+
+def _read(kind: type[AnyRecord], where: str, record: Record) -> AnyRecord:
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        fault = faults(error, record, lambda _: ())[0]
+        at = f" (at {'.'.join(map(str, fault.path))})" if len(fault.path) > 1 else ""
+        raise RunLogError(f"{where}: {fault.message}{at}") from None

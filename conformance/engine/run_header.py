@@ -1,0 +1,102 @@
+"""The first record of a run: what was asked, of whom, and where."""
+
+import datetime as dt
+import os
+import platform
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from conformance import __version__
+from conformance.engine.adapters import Adapter, Subject
+from conformance.engine.environments import Environment, cpu_features
+from conformance.engine.judging import judge_digest
+from conformance.spec.case import Case, asked
+from conformance.spec.materialise import materialise
+from conformance.spec.problem_digest import problem_digest
+
+
+def utc_now() -> str:
+    """The time, as the run log writes it."""
+    return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "suite": case.suite,
+        "operator": case.operator,
+        "dtype": case.dtype,
+        "tags": list(case.tags),
+        "summary": case.summary,
+        "yaml": case.yaml,
+        "source": case.source,
+        "features": list(asked(case)),
+        "digest": problem_digest(materialise(case)),
+    }
+
+
+def _subject(subject: Subject) -> dict[str, Any]:
+    return {
+        "adapter": subject.adapter.name,
+        "variant": subject.variant,
+        "device": subject.device,
+        "environment": subject.environment,
+        "operators": list(subject.operators),
+        "framework": subject.framework,
+        "counted": subject.counted,
+        "digest": subject.adapter.digest,
+        "offered": True,
+        "summary": subject.summary,
+    }
+
+
+def _environment(environment: Environment) -> dict[str, Any]:
+    """Its interpreter, and every distribution that is installed in it."""
+    return {
+        "python": environment.python,
+        "version": environment.version,
+        "packages": dict(sorted(environment.distributions.items())),
+    }
+
+
+def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -> dict[str, Any]:
+    """An adapter that is not offered, with what it lacks and the extra that would add it."""
+    name = Subject(adapter, variant).name
+    return {"adapter": name, "missing": list(missing), "extra": Subject(adapter, variant).extra}
+
+
+def header(
+    run: str,
+    command: Sequence[str],
+    device: str,
+    cases: Iterable[Case],
+    subjects: Iterable[Subject],
+    environments: Mapping[str, Environment],
+    not_offered: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    """The header record of a run that begins now."""
+    return {
+        "type": "header",
+        "run": run,
+        "started": utc_now(),
+        "command": list(command),
+        "versions": {
+            "conformance": __version__,
+            "python": sys.version.split()[0],
+            "numpy": np.__version__,
+        },
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count() or 1,
+            "cpu_features": list(cpu_features()),
+        },
+        "device": device,
+        "judge": judge_digest(),
+        "cases": {case.id: _case(case) for case in cases},
+        "subjects": {subject.name: _subject(subject) for subject in subjects},
+        "environments": {name: _environment(found) for name, found in environments.items()},
+        "not_offered": list(not_offered),
+    }

@@ -1,0 +1,105 @@
+"""What a run means: which verdicts the gate does not accept, and the exit code."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+from conformance.verdicts.verdict import GRAVITY, is_green
+
+CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
+# Exit codes, the most telling first.
+PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)
+
+JUDGED = ("pass", "dialect", "fail", "inconclusive", "error", "timeout", "crash")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """
+    The gate's answer.
+
+    rejected: cells whose verdict is not accepted. problems: why the run does not conform, in sentences. incomplete:
+    what is missing. known: how the list of known deviations fared. not_working: subject -> the sentence that says that
+    no valid call of it had a reply; these sentences begin `incomplete`.
+    """
+
+    exit_code: int
+    counts: Mapping[str, int]
+    rejected: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
+    known: Mapping[str, Any] = field(default_factory=dict)
+    not_working: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def recorded(cls, footer: Mapping[str, Any]) -> Self:
+        """The decision that the footer of a run log holds."""
+        gate = footer["gate"]
+        return cls(
+            footer["exit_code"],
+            footer.get("counts", {}),
+            tuple((case, subject) for case, subject in gate.get("rejected", ())),
+            tuple(gate.get("problems", ())),
+            tuple(gate.get("incomplete", ())),
+            gate.get("known", {}),
+            gate.get("not_working", {}),
+        )
+
+    @property
+    def conforms(self) -> bool:
+        """Whether everything was judged and accepted."""
+        return self.exit_code == CONFORMS
+
+    def record(self) -> dict[str, Any]:
+        """The `gate` of the run log and of verdict.json."""
+        return {
+            "conforms": self.conforms,
+            "rejected": [list(cell) for cell in self.rejected],
+            "problems": list(self.problems),
+            "incomplete": list(self.incomplete),
+            "not_working": dict(self.not_working),
+            "known": dict(self.known),
+        }
+
+
+def decide(
+    records: Iterable[Mapping[str, Any]],
+    incomplete: Sequence[str],
+    known_problems: Sequence[str],
+    known: Mapping[str, Any],
+    *,
+    not_working: Mapping[str, str] = MappingProxyType({}),
+    interrupted: bool = False,
+    stopped: bool = False,
+) -> Decision:
+    """
+    Decide about a run from its cells and from what is missing; `stopped` says that -x ended it at a rejected cell.
+
+    not_working: subjects of which no valid call had a reply, with the sentence that says so.
+
+    Precedence of exit codes: 3, 2, 4, 7, 1, 5, 0.
+    """
+    counts: dict[str, int] = {}
+    rejected = []
+    for record in records:
+        counts[record["verdict"]] = counts.get(record["verdict"], 0) + 1
+        if not is_green(record):
+            rejected.append((record["case"], record["subject"]))
+    incomplete = (*not_working.values(), *incomplete)
+    codes = {
+        INTERRUPTED: interrupted,
+        INCOMPLETE: bool(incomplete) and not stopped,
+        REJECTED: bool(rejected or known_problems),
+        NOTHING: not any(counts.get(verdict) for verdict in JUDGED),
+    }
+    code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
+    counts = {verdict: counts[verdict] for verdict in GRAVITY if verdict in counts}
+    rejected.sort()  # workers answer in any order
+    return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), incomplete, known, not_working)
+
+
+def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:
+    what = "verdict" if len(rejected) == 1 else "verdicts"
+    found = [f"{len(rejected)} {what} the gate does not accept"] if rejected else []
+    return (*found, *known_problems)

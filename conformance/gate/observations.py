@@ -1,0 +1,262 @@
+"""One side of a comparison: what was observed of every case x subject, in which environment."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from conformance.engine.records import Cell, Diagnosis, Key, Subject, native
+from conformance.engine.run_folder import Run, load_run
+from conformance.engine.runlog import LOG
+from conformance.verdicts.verdict import CONFORMING, gist, root
+
+# Between the ways of a cause that is several.
+AND = " & "
+
+# Verdicts on a reply.
+JUDGED = (*CONFORMING, "fail", "inconclusive")
+
+# The class of a fail that breaks a relation between replies.
+INVARIANT = "invariant"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """
+    What one cell showed.
+
+    ways: the deviations (`decision=name`) that explain a fail, the preferred one first, or the relations between
+    replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
+    declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception;
+    root: what its message shares with that of the same failure in another release. text: what happened, in one line.
+    bits, problem, judge: digests of the output bits, of what was asked, of the judging code. cause, condition: the way
+    that the joint diagnosis of the subject says, and when it shows, "only in float16". known: why the gate accepts
+    it, if it does by a known deviation; since: the version conditions of that. tensors: the file that holds its arrays.
+    where: its circumstances, if they are not those of the subject's other cells.
+    """
+
+    verdict: str
+    budget: float | None = None
+    ways: tuple[str, ...] = ()
+    declared: Mapping[str, str] = field(default_factory=dict)
+    klass: str = ""
+    error: str = ""
+    root: str = ""
+    text: str = ""
+    bits: str = ""
+    problem: str = ""
+    judge: str = ""
+    uncalibrated: bool = False
+    looked: bool = False
+    cause: str = ""
+    condition: str = ""
+    known: str = ""
+    since: Mapping[str, str] = field(default_factory=dict)
+    rerun: str = ""
+    tensors: Path | None = None
+    where: "Circumstances | None" = None
+
+    @property
+    def judged(self) -> bool:
+        """Whether there was a reply, or a refusal that had to be."""
+        return self.verdict in JUDGED
+
+    @property
+    def conforms(self) -> bool:
+        """Whether it is as declared, as far as can be judged."""
+        return self.verdict in CONFORMING or (self.verdict == "inconclusive" and self.uncalibrated)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """
+    Where a subject was judged: versions of distributions, and what output bits depend on beside them.
+
+    settings: environment variables of the worker that choose threads, instruction sets or kernels.
+    """
+
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+    adapter: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """
+    A run, or what a baseline remembers of one.
+
+    cases: id -> digest of its problem, or "". asked: subjects that were to be judged. missing: why not everything was,
+    in sentences. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged, and what they
+    lack. not_working: subjects of which no valid call had a reply, with the sentence that says so.
+    """
+
+    name: str
+    cases: Mapping[str, str]
+    asked: Mapping[str, Circumstances]
+    cells: Mapping[Key, Observed]
+    missing: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)
+    not_offered: Mapping[str, str] = field(default_factory=dict)
+    not_working: Mapping[str, str] = field(default_factory=dict)
+
+    def works(self, subject: str) -> bool:
+        """Whether a subject, or the subject whose dense form it is, had a reply to some valid call."""
+        return native(subject) not in self.not_working
+
+    def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
+        """Where a cell was judged."""
+        return cell.where if cell is not None and cell.where is not None else self.asked.get(subject)
+
+
+class AmbiguousRunError(ValueError):
+    """A run that judged one subject in several environments: it is not clear which is meant."""
+
+
+def read_side(folder: Path) -> ComparedRun:
+    """
+    Read a run folder.
+
+    Raises:
+        RunLogError: its log is no run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
+    """
+    run = load_run(folder, whole=False)
+    cut = f"{folder / LOG}: the run was cut before its end: {_remedy(run)}"
+    return side_of(run, () if run.footer else (cut,))
+
+
+def _remedy(run: Run) -> str:
+    command = " ".join(run.header.command) or "conformance run ..."
+    given = f" --out {run.folder}" if "--out" not in command else ""
+    return f"go on with `{command}{given} --resume`, or run it again"
+
+
+def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> ComparedRun:
+    """
+    The side that a run tells; `plain` says that subjects are named without their environment.
+
+    Raises:
+        AmbiguousRunError: two subjects have one plain name.
+    """
+    name, header = str(run.folder), run.header
+    names = _plain_names(header.subjects, name) if plain else {subject: subject for subject in header.subjects}
+    joint = _joint(run.diagnoses.values())
+    incomplete = run.footer.gate.incomplete if run.footer else ()
+    not_working = run.footer.gate.not_working if run.footer else {}
+    return ComparedRun(
+        name=name,
+        cases={case: short(about.digest) for case, about in header.cases.items()},
+        asked=_circumstances(run, names),
+        cells={
+            (cell.case, names[cell.subject]): observed(cell, run.folder, header.judge, joint)
+            for cell in run.cells.values()
+        },
+        missing=(*missing, *(f"{name}: {text}" for text in incomplete)),
+        sources={case: about.source for case, about in header.cases.items()},
+        not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
+        not_working={names[subject]: said for subject, said in not_working.items()},
+    )
+
+
+def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
+    """Names without environments, so that `x@cpu:base` here and `x@cpu:candidate` there are one subject."""
+    plain = {}
+    for name, about in subjects.items():
+        bare = name.removesuffix(f":{about.environment}")
+        plain[name] = bare.removesuffix("@cpu") if bare != name else name
+    if len(set(plain.values())) < len(plain):
+        twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
+        raise AmbiguousRunError(
+            f"{side}: {twice} was judged in several environments; run each into a folder of its own"
+        )
+    return plain
+
+
+def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstances]:
+    place = run.header.platform
+    workers = {subject: each for each in run.workers if each.status == "ready" for subject in each.subjects}
+    found = {}
+    for name, about in run.header.subjects.items():
+        worker = workers.get(name)
+        evidence = worker.evidence if worker else {}
+        machine = {
+            "platform": f"{place.get('system')}-{place.get('machine')}",
+            "cpu_features": " ".join(place.get("cpu_features", ())),
+            "device": evidence.get("device", about.device),
+            "threads": evidence.get("threads"),
+        }
+        if libraries := evidence.get("libraries"):
+            machine["libraries"] = ", ".join(f"{name}: {library}" for name, library in sorted(libraries.items()))
+        versions = {**evidence.get("versions", {}), **(worker.versions if worker else {})}
+        python = {"python": worker.python} if worker and worker.python else {}
+        found[names[name]] = Circumstances(
+            {**versions, **python}, machine, about.digest, worker.settings if worker else {}
+        )
+    return found
+
+
+def observed(
+    cell: Cell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
+) -> Observed:
+    """
+    What a cell says; `joint` has the way and the condition that explain it among the subject's others.
+
+    Of a cell that a known deviation accepts, the deviation says it.
+    """
+    cause, condition = joint.get(cell.key, ("", ""))
+    way = cause or (AND.join(cell.known.decisions) if cell.known else "")
+    ways = _ways(cell)
+    return Observed(
+        verdict=cell.verdict,
+        budget=cell.budget,
+        ways=tuple(dict.fromkeys((way, *ways) if way else ways)),
+        declared={each.decision: each.name for each in cell.dialect},
+        klass=cell.fail_class,
+        error=cell.error.kind if cell.error else "",
+        root=root(cell.error.message) if cell.error else "",
+        text=_line(gist(cell.error.message) if cell.error else cell.reason),
+        bits=short(cell.digests.get("outputs", "")),
+        problem=short(cell.digests.get("problem", "")),
+        judge=short(cell.digests.get("judge", judge)),
+        uncalibrated=cell.uncalibrated,
+        looked=cell.invariants is not None,
+        cause=cause,
+        condition=condition,
+        known=cell.known.reason if cell.known else "",
+        since=cell.since,
+        rerun=cell.rerun,
+        tensors=folder / cell.tensors if cell.tensors else None,
+    )
+
+
+def _joint(diagnoses: Iterable[Diagnosis]) -> dict[Key, tuple[str, str]]:
+    """What the joint diagnosis of each subject says of its cells: `decision=name & decision=name`, and when."""
+    found = {}
+    for diagnosis in diagnoses:
+        for cause in diagnosis.causes:
+            taken = [f"{decision}={name}" for decision, name in cause.decisions.items()]
+            way = AND.join(taken) or f"arithmetic={cause.arithmetic}"
+            for case in cause.cells:
+                found[case, diagnosis.subject] = (way, cause.condition)
+    return found
+
+
+def _ways(cell: Cell) -> tuple[str, ...]:
+    if cell.fail_class == INVARIANT:
+        return tuple(f"{INVARIANT}={each.name}" for each in cell.invariants or () if each.found == "broken")
+    if cell.explanation:
+        return (f"{cell.explanation.decision}={cell.explanation.name}", *cell.ties)
+    return ()
+
+
+def short(digest: str) -> str:
+    """Enough of a digest to tell two apart."""
+    return digest.removeprefix("sha256:")[:16]
+
+
+def _line(text: str) -> str:
+    """A text in one line, without colours and what changes from run to run (addresses): frameworks wrap exceptions."""
+    line = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+    return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]

@@ -1,0 +1,106 @@
+"""The end of a run: its last record, what it came to, what it took, and verdict.json."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from conformance.bridge.strict_json import plain_data
+from conformance.disk import write_whole
+from conformance.engine.run_header import utc_now
+from conformance.engine.runlog import Record
+from conformance.engine.session import Session
+from conformance.gate.decision import INCOMPLETE, Decision, decide
+from conformance.verdicts.verdict import CONFORMING
+
+SCHEMA = 1
+
+
+def verdict(run: str, decision: Decision, records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of verdict.json (docs/run-log.md)."""
+    subjects: dict[str, dict[str, Any]] = {}
+    for record in records:
+        about = subjects.setdefault(record["subject"], {"counts": {}, "worst_budget": 0.0})
+        about["counts"][record["verdict"]] = about["counts"].get(record["verdict"], 0) + 1
+        if record["verdict"] in CONFORMING:
+            about["worst_budget"] = max(about["worst_budget"], record.get("budget", 0.0))
+    return {
+        "schema": SCHEMA,
+        "run": run,
+        "exit_code": decision.exit_code,
+        "conforms": decision.conforms,
+        "complete": decision.exit_code != INCOMPLETE,
+        "counts": dict(decision.counts),
+        "gate": decision.record(),
+        "subjects": {name: subjects[name] for name in sorted(subjects)},
+        "report": "index.html",
+    }
+
+
+def write_verdict(folder: Path, decision: Decision, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write verdict.json into a run folder."""
+    content = plain_data(verdict(folder.name, decision, records))
+    text = json.dumps(content, indent=2, allow_nan=False)
+    write_whole(folder / "verdict.json", text + "\n")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """When a run began: one process may judge several, an upgrade two."""
+
+    wall: float = field(default_factory=time.monotonic)
+    cpu: float = field(default_factory=time.process_time)
+
+    def timing(self) -> dict[str, float]:
+        """Seconds since, of the clock and of this process."""
+        return {"wall": time.monotonic() - self.wall, "cpu": time.process_time() - self.cpu}
+
+
+@contextmanager
+def ending(session: Session, incomplete: Sequence[str] = ()) -> Iterator[None]:
+    """
+    Hold the log until everything is written; where it is interrupted before, verdict.json says so.
+
+    incomplete: what is missing besides, in sentences.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        decision = decide(session.records, incomplete, (), {}, interrupted=True)
+        if session.log.footer is not None:  # only reports are missing
+            decision = Decision.recorded(session.log.footer)
+        write_verdict(session.folder, decision, session.records)
+        raise
+    finally:
+        session.log.close()
+
+
+def finish(session: Session, decision: Decision, clock: Clock, *, stopped: bool = False) -> Record:
+    """
+    End the log with its footer, write verdict.json beside it, and give the footer back; the log stays open.
+
+    stopped: -x ended the run.
+    """
+    footer = session.log.append(_footer(session, decision, clock) | ({"stopped": True} if stopped else {}))
+    write_verdict(session.folder, Decision.recorded(footer), session.records)
+    return footer
+
+
+def _footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any]:
+    """The footer record (docs/run-log.md)."""
+    return {
+        "type": "footer",
+        "finished": utc_now(),
+        "exit_code": decision.exit_code,
+        "complete": decision.exit_code != INCOMPLETE,
+        "counts": dict(decision.counts),
+        "timing": clock.timing(),
+        "workers": [asdict(each) for report in session.reports for each in report.usage],
+        "second_look": dict(sorted(session.further.items())),
+        "replies": {"known": session.replies.known, "made": session.replies.made},
+        "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},
+        "gate": decision.record(),
+    }

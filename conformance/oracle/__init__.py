@@ -1,1 +1,0 @@
-"""The answer to a problem under a dialect, and derived bounds of how far a reply may be from it."""

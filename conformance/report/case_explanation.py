@@ -1,0 +1,244 @@
+"""Everything that one case asks, as JSON values, and the same as text and small pictures for a person."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from conformance.bridge.contract import SECOND_CALL
+from conformance.bridge.profile import Profile
+from conformance.bridge.strict_json import plain_data
+from conformance.diagnosis.detectability import FACTOR, FORMS, by_kind, distances
+from conformance.engine.adapters import Subject
+from conformance.engine.cells import Refused, make_cell
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.verdicts.expectation import Expectation, expect
+
+ATTENDS, IGNORES, RAISES, LOWERS = "#.+-"
+LEGEND = f"{ATTENDS} attends, {IGNORES} does not"
+LEGEND_OF_NUMBERS = f"{ATTENDS} adds 0, {IGNORES} adds -inf, {RAISES} and {LOWERS} add a number"
+
+# What is more than that is cut, and said to be.
+MOST_PICTURES, MOST_QUERIES, MOST_KEYS = 4, 12, 64
+
+
+def draw(values: Array) -> Iterator[str]:
+    """
+    Draw a mask, a line at a time.
+
+    values: (batch, num_heads, seq_len_q, seq_len_k), where an axis of size one is one that the mask does not span; bool
+    (True = attend) or float (added to the logits).
+    """
+    signs = _signs(values)
+    items, heads, queries, keys = values.shape
+    places = list(product(range(items), range(heads)))
+    for item, head in places[:MOST_PICTURES]:
+        names = [f"{word} {i}" for word, i, size in (("item", item, items), ("head", head, heads)) if size > 1]
+        label = ", ".join(names)
+        for number, row in enumerate(signs[item, head, :MOST_QUERIES, :MOST_KEYS]):
+            yield f"{label if number == 0 else '':{len(label)}}  {''.join(row)}".rstrip()
+    if rest := _rest(len(places), queries, keys):
+        yield f"cut: {rest}"
+
+
+def _rest(pictures: int, queries: int, keys: int) -> str:
+    sizes = (
+        ("items and heads", pictures, MOST_PICTURES),
+        ("queries", queries, MOST_QUERIES),
+        ("keys", keys, MOST_KEYS),
+    )
+    return ", ".join(f"{most} of {size} {name}" for name, size, most in sizes if size > most)
+
+
+def _signs(values: Array) -> Array:
+    if values.dtype == bool:
+        return np.where(values, ATTENDS, IGNORES)
+    return np.select([values == 0, values == -np.inf, values > 0], [ATTENDS, IGNORES, RAISES], LOWERS)
+
+
+# How many numbers of an output are shown.
+MAX_NUMBERS = 4
+
+Record = dict[str, Any]
+
+
+def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
+    """What is asked, what is expected and how exactly, what it tells apart, and who can be asked."""
+    problem = materialise(case)
+    expected = expect(problem, {}, Profile.ordinary(case.dtype))
+    seen = dict(distances(by_kind(problem)))
+    record = {
+        "schema": 1,
+        "case": case.id,
+        "source": case.source,
+        "summary": case.summary,
+        "yaml": case.yaml,
+        "operator": case.operator,
+        "dtype": case.dtype,
+        "sizes": problem.sizes(),
+        "outputs": list(case.outputs),
+        "requirements": list(case.requirements()),
+        "mistake": case.mistake,
+        "masks": [_mask(group) for group in problem.groups],
+        "together": list(draw(problem.attended())) if len(problem.groups) > 1 else [],
+        "dead_rows": int((~problem.attended().any(axis=-1)).sum()),
+        "rows": prod(problem.logits_shape[:-1]),
+        "expected": _expected(expected),
+        "bounds": {case.dtype: _bounds(expected), **_in_float32(case)},
+        "factor": FACTOR,
+        "told_apart": {key: away for key, away in seen.items() if away is not None and away >= FACTOR},
+        "too_close": {key: away for key, away in seen.items() if away is not None and away < FACTOR},
+        "without_effect": [key for key, away in seen.items() if away is None],
+        "subjects": [_stance(case, problem, subject) for subject in subjects if case.operator in subject.operators],
+    }
+    found: Record = plain_data(record)
+    return found
+
+
+def _mask(group: MaskOperand) -> Record:
+    return {
+        "kinds": list(group.kinds),
+        "element": group.element,
+        "verbatim": group.verbatim,
+        "attached": group.attached,
+        "shape": list(group.values.shape),
+        "legend": LEGEND if group.allowed is not None else LEGEND_OF_NUMBERS,
+        "picture": list(draw(group.values if group.allowed is None else group.allowed)),
+    }
+
+
+def _expected(expected: Expectation) -> Record:
+    return {
+        name: {
+            "shape": list(each.values.shape),
+            "dtype": each.dtype,
+            "least": float(each.values.min()),
+            "largest": float(each.values.max()),
+            "first": each.values.reshape(-1)[:MAX_NUMBERS].tolist(),
+        }
+        for name, each in expected.reply.items()
+    }
+
+
+def _bounds(expected: Expectation) -> Record:
+    return {
+        name: {"largest": float(bound.tolerance.max()), "coverage": bound.coverage}
+        for name, bound in expected.bounds.items()
+    }
+
+
+def _in_float32(case: Case) -> Record:
+    """The bounds of the same case in float32, to compare with."""
+    if case.dtype == "float32":
+        return {}
+    return {"float32": _bounds(expect(materialise(replace(case, dtype="float32")), {}, Profile.ordinary("float32")))}
+
+
+def _stance(case: Case, problem: Problem, subject: Subject) -> Record:
+    """Whether a subject is asked, as far as its facts say: an adapter may still decline a call itself."""
+    made = make_cell(case, problem, subject)
+    record = {"subject": subject.name, "asked": False, "reason": ""}
+    lacking = sorted(set(case.requirements()) - {SECOND_CALL} - set(subject.capabilities))
+    if made is None:
+        return record | {"reason": "the same call as without dense"}
+    if isinstance(made, Refused):
+        return record | {"reason": made.reason}
+    if lacking:
+        return record | {"reason": f"does not honour: {', '.join(lacking)}"}
+    return record | {"asked": True, "route": made.route.record(), "dropped": list(made.dropped)}
+
+
+def lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """The record for a person, a line at a time."""
+    yield f"{record['case']}  ({record['source']})"
+    yield record["summary"]
+    yield ""
+    yield from (f"  {line}" for line in record["yaml"].splitlines())
+    yield ""
+    yield f"{record['operator']} in {record['dtype']}: {_pairs(record['sizes'])}"
+    needed = f"; only of subjects that honour {', '.join(record['requirements'])}" if record["requirements"] else ""
+    yield f"Asked for: {', '.join(record['outputs'])}{needed}"
+    if record["mistake"] is not None:
+        yield f"To be refused: {record['mistake']}; what follows is said of the valid call"
+    yield from _masks(record)
+    yield from _numbers(record)
+    yield from _deviations(record)
+    yield from _subjects(record)
+
+
+def _pairs(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def _masks(record: Mapping[str, Any]) -> Iterator[str]:
+    for mask in record["masks"]:
+        verbatim = ", as it is written" if mask["verbatim"] else ""
+        attached = ", attached" if mask["attached"] else ""
+        yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}{attached}; {mask['legend']}):"
+        yield from (f"  {line}" for line in mask["picture"])
+    if record["together"]:
+        yield f"Together ({LEGEND}):"
+        yield from (f"  {line}" for line in record["together"])
+    if record["dead_rows"]:
+        yield f"{record['dead_rows']} of {record['rows']} rows attend no key"
+
+
+def _numbers(record: Mapping[str, Any]) -> Iterator[str]:
+    yield "Expected of canonical attention:"
+    for name, each in record["expected"].items():
+        first = ", ".join(_number(value) for value in each["first"])
+        yield (
+            f"  {name} {each['shape']} {each['dtype']}: {first}, ...; "
+            f"from {_number(each['least'])} to {_number(each['largest'])}"
+        )
+    for dtype, bounds in record["bounds"].items():
+        yield f"Allowed in {dtype}, as ordinary arithmetic rounds:"
+        for name, bound in bounds.items():
+            yield f"  {name}: at most {_number(bound['largest'], 3)}; coverage {float(bound['coverage']):.0%}"
+
+
+def _number(value: float | str, digits: int = 6) -> str:
+    return value if isinstance(value, str) else f"{value:.{digits}g}"
+
+
+def _deviations(record: Mapping[str, Any]) -> Iterator[str]:
+    told = [key for key in record["told_apart"] if key not in FORMS]
+    yield f"Told apart from canonical, by {_number(record['factor'])} bounds or more: {len(told)} deviations"
+    yield from _by_decision(told)
+    close = record["too_close"]
+    yield f"Not told apart: {len(close)} that it reaches, {len(record['without_effect'])} that change nothing in it"
+    yield from _by_decision(f"{key} ({_number(away, 2)})" for key, away in close.items())
+
+
+def _by_decision(keys: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    families: dict[str, list[str]] = {}
+    for key in keys:
+        decision, _, name = key.partition("=")
+        families.setdefault(decision, []).append(name)
+    yield from (f"  {decision}: {', '.join(names)}" for decision, names in families.items())
+
+
+def _subjects(record: Mapping[str, Any]) -> Iterator[str]:
+    for heading, asked in (("Asked, unless its adapter declines:", True), ("Declined:", False)):
+        chosen = [each for each in record["subjects"] if each["asked"] is asked]
+        if not chosen:
+            continue
+        yield heading
+        width = max(len(each["subject"]) for each in chosen)
+        for each in chosen:
+            yield f"  {each['subject']:{width}}  {_way(each) if asked else each['reason']}".rstrip()
+
+
+def _way(each: Mapping[str, Any]) -> str:
+    ways = [f"{', '.join(way['kinds'])} in {way['slot']} ({_form(way)})" for way in each["route"]]
+    ways += [f"without {', '.join(each['dropped'])}"] if each["dropped"] else []
+    return "; ".join(ways)
+
+
+def _form(way: Mapping[str, Any]) -> str:
+    return " ".join([way["element"], *way["axes"]])

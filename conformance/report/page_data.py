@@ -1,0 +1,323 @@
+"""The data of the page: cells, texts, and their arrays packed."""
+
+import base64
+import gzip
+import json
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from conformance.bridge.strict_json import plain_data
+from conformance.engine.records import Case, Cell, Key, Subject
+from conformance.engine.run_folder import Run
+from conformance.report.counts import budget_text, first_line, kind_of, what_happened
+from conformance.verdicts.verdict import CONFORMING, GRAVITY
+
+Array = NDArray[np.float64]
+
+# Elements of one cell beyond which its arrays stay in the run folder.
+LARGEST_CELL = 4 * 1024 * 1024
+
+
+@dataclass
+class Planes:
+    """The binary part of a blob while it grows."""
+
+    parts: list[bytes] = field(default_factory=list)
+
+    def add(self, array: NDArray[Any]) -> dict[str, Any]:
+        """Append `array`, its bytes grouped by significance; returns how to find its numbers again."""
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        grouped = little.reshape(-1).view(np.uint8).reshape(-1, little.itemsize).T
+        self.parts.append(grouped.tobytes())
+        return {"type": f"{little.dtype.kind}{little.itemsize}", "length": int(little.size)}
+
+
+def pack(path: Path) -> tuple[bytes | None, str]:
+    """The blob of a tensors file, or None and the reason why there is none."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name], dtype=np.float64) for name in archive.files}
+    except FileNotFoundError:
+        return None, f"{path.name} is not in the run folder"
+    except Exception as error:  # noqa: BLE001 - a damaged archive fails in many ways; the report must still be written
+        return None, f"{path.name} cannot be read: {error}"
+    if (size := sum(array.size for array in arrays.values())) > LARGEST_CELL:
+        return None, f"{size:,} numbers are too many for the page; they are in {path.name}"
+    return blob(arrays), ""
+
+
+def blob(arrays: dict[str, Array]) -> bytes:
+    """Header length, header, planes."""
+    planes = Planes()
+    header = json.dumps([_output(name, arrays, planes) for name in _outputs(arrays)]).encode()
+    return struct.pack("<I", len(header)) + header + b"".join(planes.parts)
+
+
+def _outputs(arrays: dict[str, Array]) -> Iterator[str]:
+    names = (name.rpartition(".") for name in arrays)
+    yield from dict.fromkeys(output for output, _, part in names if part in ("expected", "actual"))
+
+
+def _output(name: str, arrays: dict[str, Array], planes: Planes) -> dict[str, Any]:
+    want, got = arrays.get(f"{name}.expected"), arrays.get(f"{name}.actual")
+    if want is None or got is None or want.shape != got.shape:
+        return {"name": name, "alone": {"want": _alone(want, planes), "got": _alone(got, planes)}}
+    entry = {"name": name, "shape": list(want.shape)} | _pair(want, got, planes)
+    tolerance = arrays.get(f"{name}.tolerance")
+    if tolerance is not None:
+        entry["tolerance"] = planes.add(_seven_digits(np.broadcast_to(tolerance, want.shape)))
+    return entry
+
+
+def _alone(array: Array | None, planes: Planes) -> dict[str, Any] | None:
+    if array is None:
+        return None
+    return {"shape": list(array.shape)} | planes.add(_narrow(array))
+
+
+def _pair(want: Array, got: Array, planes: Planes) -> dict[str, Any]:
+    finite = np.isfinite(want) & np.isfinite(got)
+    error = np.subtract(got, want, out=np.zeros_like(got), where=finite)
+    kept, narrow = _narrow(got), _float32(error)
+    exact = _restored(kept, narrow, want, finite)
+    odd = np.flatnonzero(~finite).astype(np.uint32)
+    return {
+        "got": planes.add(kept),
+        "error": planes.add(narrow if exact else error),
+        "odd": planes.add(odd),
+        "odd_want": planes.add(want.reshape(-1)[odd]),
+    }
+
+
+def _restored(got: NDArray[Any], error: NDArray[Any], want: Array, finite: NDArray[np.bool_]) -> bool:
+    back = np.subtract(got, error, out=np.zeros_like(want), where=finite, dtype=np.float64)
+    near = np.abs(back - np.where(finite, want, 0)) <= 1e-6 * np.abs(np.where(finite, want, 0))  # seven digits
+    return bool(np.all(near | ~finite))
+
+
+def _narrow(array: Array) -> NDArray[Any]:
+    """float32 where that loses nothing."""
+    narrow = _float32(array)
+    return narrow if np.array_equal(narrow, array, equal_nan=True) else np.asarray(array)
+
+
+def _seven_digits(array: Array) -> NDArray[Any]:
+    """float32 unless a number would fall to zero or grow to inf by it."""
+    narrow = _float32(array)
+    same = np.array_equal(narrow == 0, array == 0) and np.array_equal(np.isinf(narrow), np.isinf(array))
+    return narrow if same else np.asarray(array)
+
+
+def _float32(array: Array) -> NDArray[np.float32]:
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return array.astype(np.float32)
+
+
+# Marks of a cell in the index.
+REJECTED, KNOWN, UNCALIBRATED = 1, 2, 4
+
+# Stands in the index where a verdict is owed and absent.
+MISSING = len(GRAVITY)
+
+# Bytes of packed tensors beyond which further ones stay in the run folder.
+LARGEST_PAGE = 48 * 1024 * 1024
+
+# The same beyond which those of cells that the gate accepts stay there: a page is opened for what it rejects.
+LARGEST_ACCEPTED = 2 * 1024 * 1024
+
+# Significant digits of a time on the page.
+DIGITS = 3
+
+WITHOUT_TYPE = frozenset({"type", "schema", "case", "subject"})
+
+
+@dataclass
+class Texts:
+    """Strings that many cells share, each kept once; number 0 is the empty one."""
+
+    numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
+
+    def number(self, text: str) -> int:
+        """Where `text` stands in the list."""
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+@dataclass
+class Blobs:
+    """Packed tensors by element id, and why some are left out."""
+
+    packed: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def add(self, name: str, run: Run, cell: Cell) -> None:
+        """Pack the tensors of `cell` while there is room."""
+        path = (run.folder / cell.tensors).resolve()
+        if not path.is_relative_to(run.folder.resolve()):
+            self.left_out[name] = f"{cell.tensors} is outside the run folder"
+        elif self.size > (LARGEST_PAGE if cell.key in run.rejected else LARGEST_ACCEPTED):
+            self.left_out[name] = f"the page is full; the arrays are in {cell.tensors}"
+        else:
+            data, self.left_out[name] = pack(path)
+            if data is not None:
+                self.packed[name] = packed(data)
+                self.size += len(self.packed[name])
+
+
+def packed(data: bytes) -> str:
+    """Compressed, and in letters that mean nothing to HTML."""
+    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
+
+
+def script_json(value: Any) -> str:
+    """Strict JSON that stands safely inside a script element."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def index(run: Run) -> dict[str, Any]:
+    """What the page holds in memory: subjects, cases, and a short row of numbers per cell."""
+    texts = Texts()
+    rows = _rows(run, texts)
+    return {
+        "run": run.header.run,
+        "verdicts": [*GRAVITY, "missing"],
+        "subjects": [_subject(subject) for subject in run.header.subjects.values()],
+        "cases": [_case(case) for case in run.header.cases.values()],
+        "cells": [rows[name] for name in run.header.cases],
+        "texts": list(texts.numbers),
+    }
+
+
+def _subject(subject: Subject) -> dict[str, Any]:
+    return {
+        "name": subject.name,
+        "framework": subject.framework,
+        "operators": list(subject.operators),
+        "counted": subject.counted,
+    }
+
+
+def _case(case: Case) -> dict[str, Any]:
+    return {
+        "name": case.name,
+        "suite": case.suite,
+        "operator": case.operator,
+        "dtype": case.dtype,
+        "summary": case.summary,
+    }
+
+
+def _rows(run: Run, texts: Texts) -> Mapping[str, list[list[Any]]]:
+    rows: dict[str, list[list[Any]]] = defaultdict(list)
+    numbers = {name: number for number, name in enumerate(run.header.subjects)}
+    for cell in run.cells.values():
+        rows[cell.case].append([numbers[cell.subject], *_cell(cell, run, texts)])
+    for case, subject in sorted(run.missing):
+        rows[case].append([numbers[subject], MISSING, "", 0, 0, 0, 0])
+    return rows
+
+
+def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
+    marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
+    said = "" if cell.verdict == "pass" else _said(cell)
+    return [
+        GRAVITY.index(cell.verdict),
+        budget_text(cell.budget),
+        marks + UNCALIBRATED * cell.uncalibrated,
+        texts.number(said),
+        texts.number(_way(cell)),
+        texts.number(", ".join(f"{item.decision}: {item.name}" for item in cell.dialect)),
+    ]
+
+
+def _said(cell: Cell) -> str:
+    return cell.explanation.sentence if cell.explanation else what_happened(cell)
+
+
+def _way(cell: Cell) -> str:
+    """In which way a cell does not conform: equal ways are the same disagreement."""
+    if cell.verdict in CONFORMING:
+        return ""
+    if cell.explanation is not None:
+        return f"{cell.verdict} {cell.explanation.decision}={cell.explanation.name}"
+    if cell.verdict == "fail":
+        return kind_of(cell)
+    said = f"{cell.error.kind} {first_line(cell.error.message)}" if cell.error else first_line(cell.reason)
+    return f"{cell.verdict} {re.sub(r'[0-9]+', '#', said)}"
+
+
+def blobs(run: Run) -> Blobs:
+    """
+    The tensors of cells that name some, packed, as far as there is room; ids are `cell-CASE-SUBJECT` by number.
+
+    Those of rejected cells come first, then one for each known deviation of each subject.
+    """
+    found = Blobs()
+    ids = _ids(run)
+    for cell in sorted((cell for cell in run.cells.values() if cell.tensors), key=_rank(run)):
+        found.add(ids[cell.key], run, cell)
+    return found
+
+
+def _rank(run: Run) -> Callable[[Cell], int]:
+    """Where a cell stands: rejected ones, then the first of each known deviation and subject, then the others."""
+    first: dict[tuple[str, str], Key] = {}
+    for cell in run.cells.values():
+        if cell.tensors and cell.known is not None:
+            first.setdefault((cell.known.reason, cell.subject), cell.key)
+    shown = frozenset(first.values())
+
+    def rank(cell: Cell) -> int:
+        return 0 if cell.key in run.rejected else 1 if cell.key in shown else 2
+
+    return rank
+
+
+def _ids(run: Run) -> dict[tuple[str, str], str]:
+    return {
+        (case, subject): f"cell-{row}-{column}"
+        for row, case in enumerate(run.header.cases)
+        for column, subject in enumerate(run.header.subjects)
+    }
+
+
+def chunks(run: Run, found: Blobs) -> dict[str, str]:
+    """One compressed chunk per case: its own record and those of its cells, by the number of their subject."""
+    numbers = {name: number for number, name in enumerate(run.header.subjects)}
+    ids = _ids(run)
+    cells: dict[str, dict[int, Any]] = defaultdict(dict)
+    for key, cell in run.cells.items():
+        record = {name: value for name, value in cell.record.items() if name not in WITHOUT_TYPE}
+        if "seconds" in record:
+            record["seconds"] = plain_data({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
+        if note := found.left_out.get(ids[key]):
+            record["tensors_note"] = note
+        cells[cell.case][numbers[cell.subject]] = record
+    return {
+        f"case-{number}": packed(json.dumps(_chunk(case, cells[name]), allow_nan=False).encode())
+        for number, (name, case) in enumerate(run.header.cases.items())
+    }
+
+
+def joined(parts: Mapping[str, str]) -> tuple[str, dict[str, list[int]]]:
+    """All packed parts as one text, and where each begins and how long it is: one element costs less than hundreds."""
+    places: dict[str, list[int]] = {}
+    start = 0
+    for name, text in parts.items():
+        places[name] = [start, len(text)]
+        start += len(text)
+    return "".join(parts.values()), places
+
+
+def _chunk(case: Case, cells: Mapping[int, Any]) -> dict[str, Any]:
+    about = {"yaml": case.yaml, "source": case.source, "digest": case.digest, "tags": list(case.tags)}
+    return {"case": about, "cells": cells}

@@ -1,0 +1,250 @@
+"""Which features of the cases each subject judged, declined, or was never asked for."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from markupsafe import Markup
+
+from conformance import __version__
+from conformance.bridge.strict_json import strict_json
+from conformance.disk import write_whole
+from conformance.engine.records import Cell, Key
+from conformance.engine.run_folder import Run
+from conformance.engine.runlog import RunLogError
+from conformance.report import port_text, probe_report
+from conformance.report.conclusion import gate_notes, headline, known_groups, left_out_note, replies_note, subject_lines
+from conformance.report.counts import budget_text, share_text, verdict_counts
+from conformance.report.findings import Finding, findings
+from conformance.report.page_data import blobs, chunks, index, joined, script_json
+from conformance.report.page_frame import asset, environment, policy, script_of
+from conformance.spec.texts import counted, quoted
+
+DECLINED = "declined"
+NOT_REACHED = "not reached"
+
+
+@dataclass
+class Reach:
+    """How many cases with a feature a subject judged, and how many it declined."""
+
+    judged: int = 0
+    declined: int = 0
+
+    @property
+    def text(self) -> str:
+        """The number judged, or why there is none."""
+        if self.judged:
+            return str(self.judged)
+        return DECLINED if self.declined else NOT_REACHED
+
+
+@dataclass(frozen=True)
+class Row:
+    """A feature and, for each counted subject by name, how it fared."""
+
+    feature: str
+    reach: Mapping[str, Reach]
+
+
+def counted_subjects(run: Run) -> tuple[str, ...]:
+    """The subjects of the run that count, in its order."""
+    return tuple(name for name, subject in run.header.subjects.items() if subject.counted)
+
+
+def coverage(run: Run) -> tuple[Row, ...]:
+    """A row for each feature that a case of the run has, in the order of their names."""
+    names = counted_subjects(run)
+    features = sorted({feature for case in run.header.cases.values() for feature in case.features})
+    found = {feature: {name: Reach() for name in names} for feature in features}
+    for cell in run.cells.values():
+        if cell.subject in names:
+            for feature in run.header.cases[cell.case].features:
+                _count(found[feature][cell.subject], cell, feature)
+    return tuple(Row(feature, reach) for feature, reach in found.items())
+
+
+def _count(reach: Reach, cell: Cell, feature: str) -> None:
+    """An output that was asked for and that the subject does not have is declined, whatever became of the rest."""
+    kind, _, name = feature.partition(" ")
+    if cell.verdict == "unsupported" or (kind == "output" and name in cell.dropped_outputs):
+        reach.declined += 1
+    else:
+        reach.judged += 1
+
+
+PAGE_FILE = "index.html"
+# The parts of the page's script, in the order in which they build on each other.
+SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
+
+# What a run leaves beside the page.
+FILES = ("verdict.json", "summary.md", "junit.xml", "run.jsonl")
+
+# A verdict is never told by colour alone.
+SYMBOLS = {
+    "pass": "✓",
+    "dialect": "≈",
+    "unsupported": "–",
+    "inconclusive": "?",
+    "known": "K",
+    "fail": "✗",
+    "error": "E",
+    "timeout": "T",
+    "crash": "C",
+    "missing": "○",
+}
+
+MEANINGS = {
+    "pass": "within the bound of what is canonical",
+    "dialect": "within the bound of what is declared, which differs from canonical here",
+    "unsupported": "declined by the adapter before the framework was called",
+    "inconclusive": "could not be judged",
+    "known": "fails, and a known deviation accepts it for a stated reason",
+    "fail": "outside the bound of what is declared",
+    "error": "the framework raised an exception",
+    "timeout": "no answer in time",
+    "crash": "the worker died",
+    "missing": "owed, and not in the log",
+}
+
+
+def write_page(run: Run) -> None:
+    """Write index.html into the run folder."""
+    write_whole(run.folder / PAGE_FILE, page(run))
+
+
+def page(run: Run) -> str:
+    """The whole page as text."""
+    style, script = asset("page.css"), script_of(SCRIPTS)
+    found = blobs(run)
+    packed, places = joined(chunks(run, found) | found.packed)
+    port = recorded(run, port_text.FILE)
+    data = index(run) | {
+        "port": port and {side: port[side] for side in ("from", "to")},
+        "symbols": SYMBOLS,
+        "meanings": MEANINGS,
+        "places": places,
+    }
+    return (
+        environment(_filters(run))
+        .get_template("page.html.j2")
+        .render(
+            **_reported(run),
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own files
+            policy=policy(style, script),
+            index=Markup(script_json(data)),  # noqa: S704 - escaped there
+            packed=packed,
+        )
+    )
+
+
+def _reported(run: Run) -> dict[str, Any]:
+    return {
+        "run": run,
+        "version": __version__,
+        "headline": headline(run),
+        "mood": "good" if run.conforms else "open" if run.footer is None else "bad",
+        "notes": gate_notes(run),
+        "findings": findings(run),
+        "lines": subject_lines(run),
+        "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
+        "known": known_groups(run),
+        "portraits": (recorded(run, probe_report.FILE) or {}).get("subjects", []),
+        "port": recorded(run, port_text.FILE),
+        "roles": port_text.ROLES,
+        "stamp": stamp(run),
+        "files": FILES,
+        "coverage": coverage(run),
+        "counted_subjects": counted_subjects(run),
+        "symbols": SYMBOLS,
+        "meanings": MEANINGS,
+    }
+
+
+def _filters(run: Run) -> dict[str, Callable[..., Any]]:
+    return {
+        "budget": budget_text,
+        "share": share_text,
+        "counted": counted,
+        "shown": shown_value,
+        "target": cell_address,
+        "address": web_address,
+        "picture": lambda finding: picture(run, finding),
+        "apart": split_by_difference,
+    }
+
+
+def stamp(run: Run) -> str:
+    """When it ran, where, and with which releases."""
+    versions: dict[str, dict[str, None]] = {}
+    for worker in run.workers:
+        for name, version in worker.versions.items():
+            versions.setdefault(name, {})[version] = None
+    releases = [f"{name} {' and '.join(found)}" for name, found in sorted(versions.items())]
+    started = run.header.started.replace("T", " ").removesuffix("Z").partition("+")[0]
+    device = [run.header.device] if run.header.device else []
+    notes = filter(None, (left_out_note(run), replies_note(run)))
+    return " · ".join([f"{started} UTC", *device, *releases, *notes])
+
+
+def split_by_difference(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
+    """The rows of a table of decisions where observed is not declared, and those where it is."""
+    worth = tuple(filter(None, probe_report.REMARKS.values()))
+    differ = [row for row in table if row[1] != row[2] or row[3].startswith(worth)]
+    return differ, [row for row in table if row not in differ]
+
+
+def recorded(run: Run, name: str) -> Any:
+    """
+    What `probe` or `port` left in the run folder, or None; such a file is theirs alone.
+
+    Raises:
+        RunLogError: it is no JSON, or a link.
+    """
+    path = run.folder / name
+    if not path.is_file():
+        return None
+    if path.is_symlink():
+        raise RunLogError(f"{path}: a link, which is not followed: remove it, and write the reports again")
+    try:
+        return strict_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunLogError(f"{path}: {error}: remove it, and write the reports again") from None
+
+
+def picture(run: Run, finding: Finding) -> Key | None:
+    """The cell whose effective pattern shows a finding best: the one with most of its weights beyond the bound."""
+    shares = {key: _beyond(run.cells[key]) for key in finding.cells}
+    best = max(shares, key=lambda key: shares[key])
+    return best if shares[best] else None
+
+
+def _beyond(cell: Cell) -> float:
+    """The share of weights beyond the bound in the effective pattern; 0 where none was read."""
+    return cell.pattern.beyond / cell.pattern.elements
+
+
+def shown_value(value: Any) -> str:
+    """A fact as people read it: words as they stand, the rest as short JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {shown_value(item)}" for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return " ".join(shown_value(item) for item in value)
+    return quoted(value)
+
+
+def cell_address(key: tuple[str, str]) -> str:
+    """The part of the page's address that opens one cell."""
+    return f"#cell={quote(key[0], safe='')}&of={quote(key[1], safe='')}"
+
+
+def web_address(text: str) -> str:
+    """`text` where it is an http address, else nothing: no other scheme becomes a link."""
+    try:
+        return text if urlsplit(text).scheme in ("http", "https") else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,121 @@
+"""Array files beside a suite: looked at before they are read, and read without running anything in them."""
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+
+from conformance.spec.mistakes import Fault
+from conformance.spec.texts import cut, quoted, reason
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+SUFFIX = ".npz"
+
+# What the readers of zip files raise: RuntimeError and its kind for files with a password or an odd compression.
+_UNREADABLE = (BadZipFile, OSError, EOFError, ValueError, zlib.error, RuntimeError, KeyError, struct.error)
+
+
+def faults(
+    at: tuple[str, ...], name: str, names: Sequence[str], expected: Mapping[str, Shape] | None, suite: Path, root: Path
+) -> Iterator[Fault]:
+    """
+    What is wrong with the file `name` that the field `at` of the suite file `suite` gives.
+
+    names: of the arrays that it may have. expected: their shapes; None where sizes are faulty.
+    """
+    if (refused := _refusal(name, suite, root)) is not None:
+        yield Fault(at, refused)
+        return
+    try:
+        found = shapes(suite.parent / name)
+    except ValueError as error:
+        yield Fault(at, str(error))
+        return
+    wrong = list(_unfit(at, name, names, expected, found))
+    yield from wrong
+    if not wrong and expected is not None:
+        try:
+            arrays(suite.parent / name)
+        except ValueError as error:
+            yield Fault(at, str(error))
+
+
+def _unfit(
+    at: tuple[str, ...],
+    name: str,
+    names: Sequence[str],
+    expected: Mapping[str, Shape] | None,
+    found: Mapping[str, Shape],
+) -> Iterator[Fault]:
+    for array, shape in found.items():
+        if array not in names:
+            yield Fault(at, f"{name} has an array {quoted(array)}; expected some of {', '.join(names)}")
+        elif expected is not None and shape != expected[array]:
+            yield Fault(at, f"{array} in {name} has shape {shape}; expected {expected[array]}")
+
+
+def _refusal(name: str, suite: Path, root: Path) -> str | None:
+    """Why `name`, written in the suite file `suite`, may not be opened; None where it may. Opens nothing."""
+    path = suite.parent / name
+    try:
+        if Path(name).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
+            return f"file {quoted(name)} lies outside the case folder; expected a file beside the suite"
+        if path.suffix != SUFFIX:
+            return f"file {quoted(name)} must end in {SUFFIX}"
+        return None if path.is_file() else f"there is no file {quoted(name)} beside the suite"
+    except (OSError, ValueError) as error:
+        return f"file {quoted(name)} cannot be opened: {reason(error)}"
+    except RuntimeError:  # what Python before 3.13 raises for links that lead in a circle
+        return f"file {quoted(name)} cannot be opened: its links lead in a circle"
+
+
+def shapes(path: Path) -> dict[str, Shape]:
+    """
+    Read the shape of every array of an npz, and none of its numbers.
+
+    Raises:
+        ValueError: it is not an npz of numbers.
+    """
+    try:
+        with ZipFile(path) as archive:
+            return {name.removesuffix(".npy"): _shape(archive, name) for name in archive.namelist()}
+    except _UNREADABLE as error:
+        raise ValueError(f"{cut(path.name)} is not a readable npz of numbers: {error}") from error
+
+
+def _shape(archive: ZipFile, name: str) -> Shape:
+    read_header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    with archive.open(name) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in read_header:
+            raise ValueError(f"{name} has an unknown format")
+        shape, _, dtype = read_header[version](member)
+        if dtype.kind not in "fiub":
+            raise ValueError(f"{name} holds {dtype}, not numbers")
+        if (size := member.tell() + prod(shape) * dtype.itemsize) != archive.getinfo(name).file_size:
+            raise ValueError(f"{name} has {archive.getinfo(name).file_size} bytes; its header says {size}")
+        return tuple(shape)
+
+
+def arrays(path: Path) -> dict[str, Array]:
+    """
+    Read the arrays of an npz as float64.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name].astype(np.float64) for name in archive.files}
+    except _UNREADABLE as error:
+        raise ValueError(f"{cut(path.name)} is not a readable npz of numbers: {error}") from error

@@ -1,0 +1,268 @@
+"""
+What the fields of an entry must be to each other, each fault with the path of the field to change.
+
+Every check names the fields that it reads and is left out where one of them is faulty by itself, so that one mistake
+neither hides another nor is reported twice.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import frexp, prod
+from typing import get_args
+
+import numpy as np
+
+from conformance.spec.case import Case, Hidden
+from conformance.spec.document import Entry
+from conformance.spec.masks import padding_lengths
+from conformance.spec.mistakes import Fault
+from conformance.spec.problem import GRADIENTS, PRESENT, SCORES
+from conformance.spec.refusals import MIN_BATCH, REFUSALS
+from conformance.spec.rounding import largest, round_to
+from conformance.spec.streams import BOUNDS
+
+MAX_ELEMENTS = 2**24
+
+MHA_ONLY = (
+    *("query_dim", "kdim", "vdim", "output_dim", "biases", "dropout_p"),
+    *("bias_kv", "zero_key", "activation", "residual", "output_projection"),
+)
+SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
+WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
+
+# What the backward pass of the oracle does not know.
+UNDERIVED = ("past", "bias_kv", "zero_key", "activation", "residual", "output_projection")
+
+Check = Callable[[Entry, Case], Iterator[Fault]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check and the fields that must be sound for it to say anything."""
+
+    reads: frozenset[str]
+    check: Check
+
+
+def operator_fields(entry: Entry, _case: Case) -> Iterator[Fault]:
+    """Refuse fields that the operator does not have."""
+    if entry.operator == "mha" and entry.scale is not None:
+        yield Fault(("scale",), "scale is for operator sdpa only", at_key=True)
+    for name in MHA_ONLY if entry.operator == "sdpa" else ():
+        if getattr(entry, name) is not None:
+            yield Fault((name,), f"{name} is for operator mha only", at_key=True)
+
+
+def grouped_heads(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """Key heads are shared by equally many query heads each."""
+    if case.num_heads % case.num_kv_heads:
+        message = f"num_kv_heads {case.num_kv_heads} does not divide num_heads {case.num_heads}"
+        yield Fault(("num_kv_heads",), message)
+
+
+def elements(entry: Entry, case: Case) -> Iterator[Fault]:
+    """Refuse tensors that are too large, before anything is allocated. A faulty size counts as 1 here."""
+    tensors = {"logits": tuple(case.axes.values()), **case.input_shapes, **case.parameter_shapes}
+    heads, queries = case.batch * case.num_heads, case.batch * case.seq_len_q * case.num_heads
+    tensors["projected queries"] = (queries, max(case.head_dim, case.value_dim))
+    tensors["projected keys and values"] = (heads, case.seq_len_k, max(case.head_dim, case.value_dim))
+    name, shape = max(tensors.items(), key=lambda item: prod(item[1]))
+    if prod(shape) > MAX_ELEMENTS:
+        written = [field for field in (*SIZES, *WIDTHS) if getattr(entry, field) is not None]
+        worst = max(written, key=lambda field: getattr(entry, field))
+        message = f"{name} {shape} would have {prod(shape)} elements; at most {MAX_ELEMENTS} (2**24)"
+        yield Fault((worst,), message)
+
+
+def alias(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """One object can only be two inputs where their shapes agree."""
+    kind, shapes = case.inputs.alias, case.input_shapes
+    names = {"none": (), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[kind]
+    if len({shapes[name] for name in names}) > 1:
+        listed = ", ".join(f"{name} {shapes[name]}" for name in names)
+        yield Fault(("inputs", "alias"), f"alias {kind} needs equal shapes, not {listed}")
+    if kind == "qkv" and case.inputs.gain != 1:
+        yield Fault(("inputs", "gain"), "gain would multiply the key too, which alias qkv makes the same object")
+    literal = [name for name in names if getattr(case.inputs, name) is not None]
+    if len(literal) > 1:
+        yield Fault(("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} one array; give one")
+
+
+def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """A gain is exact and keeps queries finite."""
+    if frexp(case.inputs.gain)[0] != 0.5:  # noqa: PLR2004 - the significand of every power of two
+        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} is not a power of two")
+    elif BOUNDS[case.inputs.distribution] * case.inputs.gain > largest(case.dtype):
+        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} leaves the range of {case.dtype}")
+
+
+def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """A number that is none stands in one of key and value, where all readings of a mask agree on who attends it."""
+    if case.inputs.poison is None:
+        return
+    if case.inputs.alias != "none":
+        message = f"poison {case.inputs.poison} would be in key and value, which alias {case.inputs.alias} makes one"
+        yield Fault(("inputs", "poison"), message)
+    if case.verbatim:
+        yield Fault(("inputs", "poison"), "poison is not for verbatim masks: another reading of them attends it")
+    if not case.masks and case.inputs.poison in get_args(Hidden):
+        yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
+
+
+def output(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """Without a projection the output is as wide as the heads; a residual is as wide as the query."""
+    merged = case.num_heads * case.value_dim
+    if not case.output_projection and case.output_dim != merged:
+        message = f"output_dim {case.output_dim} needs an output projection; without one it is {merged}"
+        yield Fault(("output_dim",), message)
+    elif case.residual and case.output_dim != case.query_dim:
+        message = f"residual adds the query ({case.query_dim} wide) to the output ({case.output_dim} wide)"
+        yield Fault(("residual",), message)
+
+
+def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """One item can only be seen as many where there are many, and nothing in it depends on the item."""
+    if case.inputs.layout != "expanded":
+        return
+    if case.batch == 1:
+        yield Fault(("inputs", "layout"), "layout expanded shows one item as a batch of several; batch is 1")
+    if case.inputs.poison is not None:
+        message = f"poison {case.inputs.poison} depends on the item, and layout expanded makes all items one"
+        yield Fault(("inputs", "layout"), message)
+    if case.inputs.clean is False:
+        yield Fault(
+            ("inputs", "layout"), "large hidden rows depend on the item, and layout expanded makes all items one"
+        )
+
+
+def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """A cap is a number of the dtype under test, so that every implementation has the same."""
+    if case.softcap is not None and float(round_to(np.asarray(case.softcap), case.dtype)) != case.softcap:
+        yield Fault(("softcap",), f"softcap {case.softcap!r} is no {case.dtype} number: implementations would round it")
+
+
+def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
+    """What moves with the keys of each item needs their number."""
+    for number, mask in enumerate(case.masks):
+        if getattr(mask, "offset", None) == "lengths" and padding_lengths(case) is None:
+            message = "offset lengths needs one key_padding mask with lengths: how many keys each item has"
+            yield Fault(("masks", number, "offset"), message)
+
+
+def past(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A past is of arrays of their own, and leaves keys to the call; without one nothing is said of it."""
+    for number, mask in enumerate(case.masks):
+        if getattr(mask, "offset", None) == "past" and not case.past:
+            yield Fault(("masks", number, "offset"), "offset past needs a past: so many keys that come before the call")
+    if PRESENT in entry.outputs and not case.past:
+        yield Fault(("outputs", entry.outputs.index(PRESENT)), "present is what a past becomes: it needs past")
+    if not case.past:
+        return
+    if PRESENT in entry.outputs and case.operator == "mha":
+        message = "output present is for operator sdpa only: what a layer keeps is projected"
+        yield Fault(("outputs", entry.outputs.index(PRESENT)), message)
+    if case.past >= case.seq_len_k:
+        yield Fault(("past",), f"past {case.past} leaves none of {case.seq_len_k} keys (seq_len_k) to the call")
+    if case.inputs.alias == "qkv":
+        yield Fault(("inputs", "alias"), "alias qkv makes query and key one array, and past hands over a part of key")
+    if case.inputs.layout != "contiguous":
+        yield Fault(("inputs", "layout"), f"layout {case.inputs.layout} is of one array, and past hands over two")
+
+
+def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A call that must be refused has one mistake, which is one there."""
+    if (entry.expect is None) != (entry.mistake is None):
+        name, other = (
+            ("expect", "a mistake: what does not fit") if entry.mistake is None else ("mistake", "expect: error")
+        )
+        yield Fault((name,), f"{name} needs {other}", at_key=True)
+    if case.mistake is None:
+        return
+    about = REFUSALS[case.mistake]
+    if len(case.masks) < about.masks:
+        needed = "a mask" if about.masks == 1 else f"{about.masks} masks"
+        yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
+    if about.items and case.batch < MIN_BATCH:
+        yield Fault(
+            ("mistake",), f"mistake {case.mistake} takes one of {case.batch} items: one that is left is broadcast"
+        )
+    if case.mistake == "query_width" and case.operator == "sdpa":
+        yield Fault(("mistake",), "mistake query_width is for operator mha only; key_width is that of sdpa")
+    if case.inputs.alias != "none":
+        yield Fault(("inputs", "alias"), f"a mistake in one of three arrays, which alias {case.inputs.alias} makes one")
+    for name, given in (("published", entry.published), ("past", entry.past)):
+        if given is not None:
+            yield Fault((name,), f"{name} is of calls that have an answer", at_key=True)
+
+
+def intermediate(entry: Entry, case: Case) -> Iterator[Fault]:
+    """What is computed on the way is returned by sdpa alone."""
+    for number, name in enumerate(entry.outputs):
+        if name in SCORES and case.operator == "mha":
+            yield Fault(("outputs", number), f"output {name} is for operator sdpa only")
+
+
+def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
+    """Each output is asked for once."""
+    for number, name in enumerate(entry.outputs):
+        if name in entry.outputs[:number]:
+            yield Fault(("outputs", number), f"output {name!r} is listed twice")
+
+
+def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
+    """A gradient is that by one finite input: where several are one object it is not defined here."""
+    if GRADIENTS not in entry.outputs:
+        return
+    if case.inputs.alias != "none":
+        message = f"gradients need three inputs of their own, not alias {case.inputs.alias}"
+        yield Fault(("inputs", "alias"), message)
+    if case.inputs.poison is not None:
+        yield Fault(("inputs", "poison"), "gradients are asked for finite inputs only")
+    for name in UNDERIVED:
+        if getattr(entry, name) not in (None, name == "output_projection"):
+            yield Fault((name,), f"gradients are not derived for {name}: leave it out, or ask for the output alone")
+
+
+RULES = (
+    Rule(frozenset({"operator"}), operator_fields),
+    Rule(frozenset({"num_heads", "num_kv_heads"}), grouped_heads),
+    Rule(frozenset(), elements),
+    Rule(frozenset({"operator", "inputs", *SIZES, *WIDTHS}), alias),
+    Rule(frozenset({"inputs", "dtype"}), gain),
+    Rule(frozenset({"inputs", "masks"}), poison),
+    Rule(frozenset({"operator", "residual", "output_projection", *SIZES, *WIDTHS}), output),
+    Rule(frozenset({"inputs", "batch"}), layout),
+    Rule(frozenset({"softcap", "dtype"}), softcap),
+    Rule(frozenset({"batch", "num_heads", "seq_len_q", "seq_len_k", "masks"}), moved),
+    Rule(frozenset({"operator", "past", "seq_len_k", "masks", "inputs", "outputs"}), past),
+    Rule(frozenset({"operator", "outputs"}), intermediate),
+    Rule(frozenset({"expect", "mistake", "operator", "batch", "masks", "inputs", "published", "past"}), refusal),
+    Rule(frozenset({"outputs"}), repeated),
+    Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
+)
+
+# What an absent size is made of, in an order in which it can be followed.
+DEFAULTED = {
+    "num_kv_heads": ("num_heads",),
+    "value_dim": ("head_dim",),
+    "query_dim": ("num_heads", "head_dim"),
+    "kdim": ("query_dim",),
+    "vdim": ("query_dim",),
+    "output_dim": ("query_dim",),
+}
+
+
+def faulty_fields(faulty: set[str], entry: Entry) -> set[str]:
+    """Add the sizes that would be derived from faulty ones."""
+    closed = set(faulty)
+    for name, sources in DEFAULTED.items():
+        if getattr(entry, name) is None and closed & set(sources):
+            closed.add(name)
+    return closed
+
+
+def check(entry: Entry, case: Case, faulty: set[str]) -> Iterator[Fault]:
+    """Every fault between the fields of an entry that are not `faulty` by themselves."""
+    for rule in RULES:
+        if not rule.reads & faulty:
+            yield from rule.check(entry, case)

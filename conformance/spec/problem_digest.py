@@ -1,0 +1,101 @@
+"""Names for problems made of their bytes: what was asked, and whether two cases ask the same."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+
+from conformance.bridge.contract import SECOND_CALL
+from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
+from conformance.spec.problem import Array, MaskOperand, Problem
+
+
+def problem_digest(problem: Problem) -> str:
+    """Digest everything that a problem says, "sha256:..."; the same on every machine."""
+    return _digest(problem, {"outputs": list(problem.outputs)})
+
+
+def arrays_digest(problem: Problem) -> str:
+    """Digest what a subject is given, without which outputs are asked for."""
+    return _digest(problem, {})
+
+
+def duplicates(cases: Iterable[Case]) -> tuple[tuple[str, ...], ...]:
+    """Ids of cases whose problems have equal arrays, in groups of two or more, in the order of the cases."""
+    return tuple(ids for ids in _by_arrays(cases).values() if len(ids) > 1)
+
+
+def distinct(cases: Iterable[Case]) -> int:
+    """How many problems there are, equal arrays counted once."""
+    return len(_by_arrays(cases))
+
+
+def alone(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Cases with a mistake that have no twin: a case that asks for the same without it."""
+    all_cases = tuple(cases)
+    wrong = [case for case in all_cases if case.mistake is not None]
+    valid = {arrays_digest(materialise(case)) for case in all_cases if case.mistake is None} if wrong else set()
+    return tuple(case for case in wrong if arrays_digest(materialise(replace(case, mistake=None))) not in valid)
+
+
+def _by_arrays(cases: Iterable[Case]) -> Mapping[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for case in cases:
+        digest = arrays_digest(materialise(case))
+        groups[digest] = (*groups.get(digest, ()), case.id)
+    return groups
+
+
+def _digest(problem: Problem, more: Mapping[str, object]) -> str:
+    named = list(_named(problem))
+    header = {
+        "operator": problem.operator,
+        "dtype": problem.dtype,
+        "heads": [problem.num_heads, problem.num_kv_heads, problem.head_dim, problem.value_dim],
+        "scale": None if problem.scale is None else problem.scale.hex(),
+        "alias": problem.alias,
+        "groups": [_facts(group) for group in problem.groups],
+        "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in named],
+        **_rare(problem),
+        **more,
+    }
+    hashed = sha256(json.dumps(header, sort_keys=True).encode())
+    for _, array in named:
+        hashed.update(array.tobytes())
+    return f"sha256:{hashed.hexdigest()}"
+
+
+def _rare(problem: Problem) -> dict[str, object]:
+    """What most problems do without, where they have it."""
+    numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
+    found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
+    found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
+    found |= {"past": problem.past} if problem.past else {}
+    found |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
+    found |= {"native": list(problem.native)} if problem.native else {}
+    found |= {} if problem.mistake is None else {"mistake": problem.mistake}
+    found |= {} if problem.activation is None else {"activation": problem.activation}
+    return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
+
+
+def _facts(group: MaskOperand) -> list[object]:
+    window = None if group.window is None else list(group.window)
+    rare = {"moved": group.moved and list(group.moved), "short": group.short}
+    rare |= {"attached": True} if group.attached else {}
+    about = [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
+    return [*about, rare] if any(rare.values()) else about
+
+
+def _named(problem: Problem) -> Iterator[tuple[str, Array]]:
+    """Every array by name, little-endian, in a fixed order."""
+    arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
+    arrays |= dict(sorted(problem.params.items()))
+    if problem.grad_output is not None:
+        arrays["grad_output"] = problem.grad_output
+    arrays |= {f"groups.{number}": group.values for number, group in enumerate(problem.groups)}
+    for name, array in arrays.items():
+        little = array.dtype.newbyteorder("<")
+        yield name, np.ascontiguousarray(array, dtype=little)
