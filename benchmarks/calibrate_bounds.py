@@ -85,7 +85,7 @@ def mask_of(problem: Problem, true_means: str) -> torch.Tensor | None:
     """The one mask of a problem in all its axes."""
     if (bias := problem.bias()) is not None:
         return tensor(bias, problem.dtype)
-    return torch.tensor(problem.allowed() == (true_means == "attend")) if problem.groups else None
+    return torch.tensor(problem.allowed() == (true_means == "attend")) if problem.mask_operands else None
 
 
 def sdpa(problem: Problem, backend: str) -> dict[str, torch.Tensor]:

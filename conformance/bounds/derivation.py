@@ -177,7 +177,7 @@ def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
     unbounded = ", ".join(deviation.key for deviation in answer.deviations if not deviation.bounded)
     other = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
-    if unbounded and (other or not (answer.state.absorbed | answer.state.dead).all()):
+    if unbounded and (other or not (answer.state.absorbed | answer.state.fully_masked).all()):
         raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
     if taken is None or not whole.all():
         raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")

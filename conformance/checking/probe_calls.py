@@ -108,9 +108,9 @@ def is_ordinary(case: Case) -> bool:
 def is_open(case: Case, problem: Problem) -> bool:
     """Whether a case asks something on which there is no consensus: `observation.WAYS`."""
     rectangular = case.seq_len_q != case.seq_len_k and any(mask.kind == "causal" for mask in case.masks)
-    dead = not problem.attended().any(axis=-1).all()
+    fully_masked = not problem.attended().any(axis=-1).all()
     finite = all(np.isfinite(each).all() for each in (problem.query, problem.key, problem.value))
-    return rectangular or dead or not finite
+    return rectangular or fully_masked or not finite
 
 
 def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:

@@ -36,16 +36,16 @@ def port(arguments: argparse.Namespace) -> int:
         operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (here, there))
         raise UsageError(f"{operators}: calls move only between subjects of one operator")
     asked = ask(arguments, [arguments.source, arguments.target], only=chosen)
-    sides = {sitter.subject.name: _side(sitter) for sitter in asked.sitters}
+    sides = {probed.subject.name: _side(probed) for probed in asked.probed_subjects}
     for sentence in asked.decision.incomplete:
         print(sentence)
     versions = {name: text for worker in load_run(asked.folder).workers for name, text in worker.versions.items()}
     told = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
     print("\n".join(lines(told)))
     page = "\n".join(markdown(told)) + "\n"
-    files = {FILE: as_json(told), PAGE: page, PROBE: profiles(pictured(sitter) for sitter in asked.sitters)}
+    files = {FILE: as_json(told), PAGE: page, PROBE: profiles(pictured(probed) for probed in asked.probed_subjects)}
     keep(asked, files, FILE, arguments.json)
-    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
+    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
     print(f"Report: {asked.folder / 'index.html'}")
     if arguments.open:
         open_page(asked.folder)
@@ -93,5 +93,5 @@ def _first(pattern: str, arguments: argparse.Namespace) -> Subject:
     return next((subject for subject in offer.subjects if subject.counted), offer.subjects[0])
 
 
-def _side(sitter: ProbedSubject) -> PortedSubject:
-    return PortedSubject(sitter.subject, pictured(sitter), sitter.records)
+def _side(probed: ProbedSubject) -> PortedSubject:
+    return PortedSubject(probed.subject, pictured(probed), probed.records)

@@ -41,7 +41,7 @@ class ProbedSubject:
     """A subject, what was read off its replies, and its cells in the run log."""
 
     subject: Subject
-    portrait: BehaviourProfile
+    behaviour: BehaviourProfile
     records: tuple[Mapping[str, Any], ...]
 
     @property
@@ -60,11 +60,11 @@ class ProbedSubject:
 class Asked:
     """What came back from all subjects, and the gate's answer; held: the run folder, which is ours until it is left."""
 
-    sitters: tuple[ProbedSubject, ...]
+    probed_subjects: tuple[ProbedSubject, ...]
     decision: Decision
     folder: Path
     offer: Offer
-    held: ExitStack
+    resources: ExitStack
 
 
 def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
@@ -90,7 +90,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
 
     limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
     plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
-    with ExitStack() as held:
+    with ExitStack() as resources:
         with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
             cases = load_cases(arguments.paths, arguments.case, TAG)
             opened = open_folder(arguments, offer, cases)
@@ -107,7 +107,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
                 accepts=known.accepts,
                 closeness=Closeness(reshape=True),
             )
-            held.enter_context(ending(session, offer.incomplete))
+            resources.enter_context(ending(session, offer.incomplete))
             with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
                 progress.plan(session.total)
                 session.watch = RunListener(cell=progress.cell, worker=progress.worker)
@@ -120,8 +120,8 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
             not_working=session.not_working,
         )
         footer = finish(session, decision, clock)
-        sitters = tuple(_probed_subjects(offer.subjects, probes, session.records))
-        return Asked(sitters, Decision.recorded(footer), opened.folder, offer, held.pop_all())
+        probed_subjects = tuple(_probed_subjects(offer.subjects, probes, session.records))
+        return Asked(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
 
 
 def collect_probes(arguments: argparse.Namespace) -> int:
@@ -132,7 +132,7 @@ def collect_probes(arguments: argparse.Namespace) -> int:
 
 def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
     """Put what was read off the replies into the run folder, one of them elsewhere too, then write the reports."""
-    with asked.held:
+    with asked.resources:
         for name, text in files.items():
             write_whole(asked.folder / name, text)
         write_reports(asked.folder)
@@ -186,14 +186,14 @@ def probe(arguments: argparse.Namespace) -> int:
     if arguments.collect_only:
         return collect_probes(arguments)
     asked = ask(arguments, arguments.subject)
-    pictures = [pictured(sitter) for sitter in asked.sitters]
+    pictures = [pictured(probed) for probed in asked.probed_subjects]
     for picture in pictures:
         print("\n".join(table(picture)), end="\n\n")
     for sentence in (*asked.decision.incomplete, *asked.decision.problems):
         print(sentence)
     files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: profiles(pictures)}
     keep(asked, files, FILE, arguments.json)
-    print_slowest([record for sitter in asked.sitters for record in sitter.records], arguments.durations)
+    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
     print(f"Report: {asked.folder / 'probe.md'}")
     if arguments.open:
         open_page(asked.folder)
@@ -205,9 +205,9 @@ def profiles(pictures: Iterable[Pictured]) -> str:
     return as_json({"schema": 1, "subjects": [record(picture) for picture in pictures]})
 
 
-def pictured(sitter: ProbedSubject) -> Pictured:
+def pictured(probed: ProbedSubject) -> Pictured:
     """What is told of a subject."""
-    name = sitter.subject.name
-    broken = tuple(r["case"] for r in sitter.records if r["verdict"] in ("error", "crash", "timeout"))
-    rerun = {r["case"]: r["rerun"] for r in sitter.records if "rerun" in r}
-    return Pictured(name, sitter.portrait, sitter.undocumented, broken, rerun, len(sitter.records))
+    name = probed.subject.name
+    broken = tuple(r["case"] for r in probed.records if r["verdict"] in ("error", "crash", "timeout"))
+    rerun = {r["case"]: r["rerun"] for r in probed.records if "rerun" in r}
+    return Pictured(name, probed.behaviour, probed.undocumented, broken, rerun, len(probed.records))

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     memory = Memory(arguments)
     judge = Judge()
     known = load_known(arguments.known, judge.expectation)
-    with ExitStack() as held:
+    with ExitStack() as resources:
         with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
             offer = chosen_offer(arguments)
             plans = [] if has_ended(arguments) else sorted(plan_workers(offer.subjects, offer.environments), key=cost)
@@ -64,9 +64,9 @@ def run(arguments: argparse.Namespace) -> int:
             with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
                 choice = choose_cases(arguments)
                 opened = open_folder(arguments, offer, choice.cases, left_out=len(choice.left_out))
-                held.enter_context(opened.log)
+                resources.enter_context(opened.log)
                 session = _begin(arguments, offer, known, choice, opened, judge, replies)
-                held.enter_context(_resumable(session, offer))
+                resources.enter_context(_resumable(session, offer))
                 if opened.footer is not None:
                     print("conformance: the run had come to its end; its files are written again", file=sys.stderr)
                     session.records.extend(session.done.values())

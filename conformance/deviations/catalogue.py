@@ -111,7 +111,7 @@ LOW_FILLS = frozenset(
 
 def candidates(problem: Problem) -> tuple[Deviation, ...]:
     """Every deviation that this problem could show: those of the arguments it uses, then the table."""
-    slots = dict.fromkeys(group.slot for group in problem.groups)
+    slots = dict.fromkeys(operand.slot for operand in problem.mask_operands)
     every = (*(row for slot in slots for row in slot_deviations(slot)), *TABLE)
     found = tuple(row for row in every if row.concerns(problem))
     if not problem.differentiated:

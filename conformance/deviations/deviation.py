@@ -127,10 +127,12 @@ def each_operand(change: Callable[[Problem, MaskOperand], MaskOperand | None], s
     """Change the mask of every argument, or of one (None removes it); the same problem where none changes."""
 
     def apply(problem: Problem) -> Problem:
-        groups = [change(problem, each) if slot in (None, each.slot) else each for each in problem.groups]
-        kept = tuple(group for group in groups if group is not None)
-        same = len(kept) == len(problem.groups) and all(a is b for a, b in zip(kept, problem.groups, strict=True))
-        return problem if same else problem.but(groups=kept)
+        mask_operands = [change(problem, each) if slot in (None, each.slot) else each for each in problem.mask_operands]
+        kept = tuple(operand for operand in mask_operands if operand is not None)
+        same = len(kept) == len(problem.mask_operands) and all(
+            a is b for a, b in zip(kept, problem.mask_operands, strict=True)
+        )
+        return problem if same else problem.but(mask_operands=kept)
 
     return apply
 

@@ -39,8 +39,8 @@ def _apart(seq_len_q: int, seq_len_k: int) -> Array:
 def each_causal_argument(change: Callable[[Problem, MaskOperand, int], MaskOperand]) -> ProblemMap:
     """Change every causal flag, told its offset."""
 
-    def changed(problem: Problem, group: MaskOperand) -> MaskOperand:
-        return group if group.offset is None else change(problem, group, group.offset)
+    def changed(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        return operand if operand.offset is None else change(problem, operand, operand.offset)
 
     return each_operand(changed)
 
@@ -48,10 +48,12 @@ def each_causal_argument(change: Callable[[Problem, MaskOperand, int], MaskOpera
 def offset_is(offset: Callable[[Problem, int], int]) -> ProblemMap:
     """Another offset of the causal flag, from the problem and the one it has."""
 
-    def moved(problem: Problem, group: MaskOperand, old: int) -> MaskOperand:
+    def moved(problem: Problem, operand: MaskOperand, old: int) -> MaskOperand:
         new = offset(problem, old)
         same = new == old
-        return group if same else replace(group, values=causal(problem.seq_len_q, problem.seq_len_k, new), offset=new)
+        return (
+            operand if same else replace(operand, values=causal(problem.seq_len_q, problem.seq_len_k, new), offset=new)
+        )
 
     return each_causal_argument(moved)
 
@@ -69,15 +71,15 @@ def _from_the_first_key(problem: Problem, offset: int) -> int:
 def _of_all_batch_elements(anchor: Callable[[Problem], int]) -> ProblemMap:
     """Put what moves with the number of keys of each item at one place: query i stands at i + anchor in all of them."""
 
-    def fixed(problem: Problem, group: MaskOperand) -> MaskOperand:
-        if group.moved is None:
-            return group
+    def fixed(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        if operand.moved is None:
+            return operand
         first = anchor(problem)
-        edges = _moved(group.moved, -first, first)
+        edges = _moved(operand.moved, -first, first)
         seen = window(problem.seq_len_q, problem.seq_len_k, *edges)
-        if group.moved == CAUSAL:
-            return replace(group, values=seen, offset=first, moved=None)
-        return replace(group, values=seen, window=edges, moved=None)
+        if operand.moved == CAUSAL:
+            return replace(operand, values=seen, offset=first, moved=None)
+        return replace(operand, values=seen, window=edges, moved=None)
 
     return each_operand(fixed)
 
@@ -94,39 +96,39 @@ def _past_the_queries(problem: Problem) -> int:
 def _turned(first: int) -> ProblemMap:
     """Query i sees keys from i + offset + first on."""
 
-    def turned(problem: Problem, group: MaskOperand, offset: int) -> MaskOperand:
+    def turned(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
         seen = _apart(problem.seq_len_q, problem.seq_len_k) >= offset + first
-        return replace(group, values=seen, offset=None)
+        return replace(operand, values=seen, offset=None)
 
     return each_causal_argument(turned)
 
 
-def _of_first_row(problem: Problem, group: MaskOperand, _: int) -> MaskOperand:
+def _of_first_row(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
     """Where an array mask does not span the queries."""
-    shows = any(each.offset is None and each.values.shape[2] == 1 for each in problem.groups)
-    return replace(group, values=group.values[:, :, :1]) if shows else group
+    shows = any(each.offset is None and each.values.shape[2] == 1 for each in problem.mask_operands)
+    return replace(operand, values=operand.values[:, :, :1]) if shows else operand
 
 
-def _last_row_open(_: Problem, group: MaskOperand, __: int) -> MaskOperand:
+def _last_row_open(_: Problem, operand: MaskOperand, __: int) -> MaskOperand:
     """All keys for the last query."""
-    opened = np.concatenate([group.values[:, :, :-1], np.ones_like(group.values[:, :, -1:])], axis=2)
-    return replace(group, values=opened)
+    opened = np.concatenate([operand.values[:, :, :-1], np.ones_like(operand.values[:, :, -1:])], axis=2)
+    return replace(operand, values=opened)
 
 
-def _first_key_alone(problem: Problem, group: MaskOperand, _: int) -> MaskOperand:
+def _first_key_alone(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
     """Each query is counted from the first key, as in a call of its own."""
     if not problem.past:
-        return group
-    return replace(group, values=np.broadcast_to(np.arange(problem.seq_len_k) == 0, (1, 1, 1, problem.seq_len_k)))
+        return operand
+    return replace(operand, values=np.broadcast_to(np.arange(problem.seq_len_k) == 0, (1, 1, 1, problem.seq_len_k)))
 
 
 def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
     """Other edges of every window, from those that it has."""
 
-    def moved(problem: Problem, group: MaskOperand) -> MaskOperand:
-        if group.window is None or (edges := other(group.window, problem)) == group.window:
-            return group
-        return replace(group, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
+    def moved(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        if operand.window is None or (edges := other(operand.window, problem)) == operand.window:
+            return operand
+        return replace(operand, values=window(problem.seq_len_q, problem.seq_len_k, *edges), window=edges)
 
     return each_operand(moved)
 

@@ -51,7 +51,7 @@ def _unrescaled(kept: Kept, *, output: bool, total: bool) -> Callable[[int], Ste
             grown = state.probs * _grown(state.logits, block, kept)
             probs = grown if output else state.probs
             if total:
-                probs = probs / np.where(state.dead[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
+                probs = probs / np.where(state.fully_masked[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
             return ordinary(state.but(probs=probs)).but(probs=state.probs)
 
         return wrapping("weigh", weigh)
@@ -84,7 +84,7 @@ def _combined_by(power: float) -> Callable[[int], StepsMap]:
             alone = np.where(spread == 0.0, 0.0, done.probs / np.where(spread == 0.0, 1.0, spread))
             counts = sums**power  # of sums that another deviation has left unnormalised
             probs = alone * _spread(counts / counts.sum(axis=-1, keepdims=True), length, block)
-            return done.but(probs=np.where(state.dead[..., None], done.probs, probs))
+            return done.but(probs=np.where(state.fully_masked[..., None], done.probs, probs))
 
         return wrapping("dead_rows", settle)
 
@@ -95,7 +95,7 @@ def _leading_nan(block: int) -> StepsMap:
     """-inf - -inf is no number: a row that has seen nothing after its first block stays NaN."""
 
     def blind(state: State) -> State:
-        unseen = np.all(state.logits[..., :block] == -np.inf, axis=-1) & ~state.dead
+        unseen = np.all(state.logits[..., :block] == -np.inf, axis=-1) & ~state.fully_masked
         return state.but(probs=np.where(unseen[..., None], np.nan, state.probs)) if unseen.any() else state
 
     return following("softmax", "leading_masked_keys", blind)

@@ -58,23 +58,23 @@ def _axes_exchanged(operator: str) -> ProblemMap:
         )
         if operator == "sdpa":
             turned = turned.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
-        groups = tuple(_again(group, turned) for group in problem.groups)
-        kept = tuple(group for group in groups if group is not None)
+        mask_operands = tuple(_again(operand, turned) for operand in problem.mask_operands)
+        kept = tuple(operand for operand in mask_operands if operand is not None)
         same = turned.query.shape[other] == turned.query.shape[one] == 1
-        return problem if same or len(kept) < len(groups) else turned.but(groups=kept)
+        return problem if same or len(kept) < len(mask_operands) else turned.but(mask_operands=kept)
 
     return apply
 
 
-def _again(group: MaskOperand, problem: Problem) -> MaskOperand | None:
+def _again(operand: MaskOperand, problem: Problem) -> MaskOperand | None:
     """The mask for a call of other sizes: flags are made anew, an array stays as it is; None where it does not fit."""
     queries, keys = problem.seq_len_q, problem.seq_len_k
-    if group.offset is not None:
-        return replace(group, values=causal(queries, keys, group.offset))
-    if group.window is not None:
-        return replace(group, values=window(queries, keys, *group.window))
-    fits = all(size in (1, full) for size, full in zip(group.values.shape, problem.logits_shape, strict=True))
-    return group if fits else None
+    if operand.offset is not None:
+        return replace(operand, values=causal(queries, keys, operand.offset))
+    if operand.window is not None:
+        return replace(operand, values=window(queries, keys, *operand.window))
+    fits = all(size in (1, full) for size, full in zip(operand.values.shape, problem.logits_shape, strict=True))
+    return operand if fits else None
 
 
 def of_output(change: Callable[[Array], Array]) -> ReplyMap:
@@ -102,7 +102,7 @@ def _over_the_heads(steps: Steps, _: str) -> Steps:
     """
 
     def concerns(problem: Problem) -> bool:
-        return not problem.groups and problem.seq_len_q == problem.weights_shape[-1]
+        return not problem.mask_operands and problem.seq_len_q == problem.weights_shape[-1]
 
     def turn(state: State) -> State:
         if not concerns(state.problem):
@@ -147,13 +147,13 @@ def _key_reshaped(state: State) -> State:
 def _grouped(heads: Callable[[int, int], Array]) -> StepsMap:
     """Other key and value heads for the query heads, from how many there are of both."""
 
-    def group(state: State, ordinary: HeadsMap) -> State:
+    def operand(state: State, ordinary: HeadsMap) -> State:
         count, shared = state.problem.num_heads, state.problem.num_kv_heads
         if count == shared:
             return ordinary(state)
         return state.but(key=state.key[:, heads(count, shared)], value=state.value[:, heads(count, shared)])
 
-    return wrapping("group", group)
+    return wrapping("group", operand)
 
 
 def _merged(axes: tuple[int, ...]) -> StepsMap:

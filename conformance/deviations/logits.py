@@ -71,12 +71,12 @@ def bias_times(factor: float) -> ProblemMap:
     Numbers that the dtype does not hold are infinite then, as the lowest one would be.
     """
 
-    def multiplied(problem: Problem, group: MaskOperand) -> MaskOperand:
-        if group.element != "float":
-            return group
-        values = np.where(group.values == -np.inf, -np.inf, group.values * factor)
+    def multiplied(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        if operand.element != "float":
+            return operand
+        values = np.where(operand.values == -np.inf, -np.inf, operand.values * factor)
         over = np.abs(values) > largest(problem.dtype)
-        return replace(group, values=np.where(over, np.copysign(np.inf, values), values))
+        return replace(operand, values=np.where(over, np.copysign(np.inf, values), values))
 
     return each_operand(multiplied)
 
@@ -89,9 +89,10 @@ def _bias_scaled(problem: Problem) -> Problem:
 
 def _biases_times(problem: Problem, factor: float) -> Problem:
     floats = [
-        replace(each, values=each.values * factor) if each.element == "float" else each for each in problem.groups
+        replace(each, values=each.values * factor) if each.element == "float" else each
+        for each in problem.mask_operands
     ]
-    return problem.but(groups=tuple(floats))
+    return problem.but(mask_operands=tuple(floats))
 
 
 def _base_two(problem: Problem) -> Problem:
@@ -187,7 +188,7 @@ def _absorbed(state: State, filled: Array) -> Array:
 
 def _times_infinity(state: State, mask: HeadsMap) -> State:
     """0 * -inf is no number, so what is attended is lost; -inf stays where masked."""
-    if not any(group.allowed is not None for group in state.problem.groups):
+    if not any(operand.allowed is not None for operand in state.problem.mask_operands):
         return mask(state)
     return state.but(logits=np.where(state.allowed, np.nan, -np.inf))
 
@@ -201,9 +202,9 @@ def _zero_after_softmax(steps: Steps, _: str) -> Steps:
 
 def _fully_masked_rows_unmasked(state: State) -> State:
     seen = attended(state)
-    dead = ~seen.any(axis=-1, keepdims=True)
-    logits = np.where(seen | dead, state.capped if state.bias is None else state.logits, -np.inf)
-    return state.but(logits=np.where(dead, state.capped, logits))
+    fully_masked = ~seen.any(axis=-1, keepdims=True)
+    logits = np.where(seen | fully_masked, state.capped if state.bias is None else state.logits, -np.inf)
+    return state.but(logits=np.where(fully_masked, state.capped, logits))
 
 
 def _scale(name: str, factor: Callable[[Problem], float]) -> Deviation:

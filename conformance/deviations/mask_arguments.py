@@ -21,82 +21,82 @@ Reading = Callable[[Problem, MaskOperand], MaskOperand | None]
 def _of(*elements: str, into: str, values: Callable[[Array], Array]) -> Reading:
     """Masks of these elements are taken for others; a flag is no array of numbers."""
 
-    def read(_: Problem, group: MaskOperand) -> MaskOperand:
-        return replace(group, element=into, values=values(group.values)) if group.element in elements else group
+    def read(_: Problem, operand: MaskOperand) -> MaskOperand:
+        return replace(operand, element=into, values=values(operand.values)) if operand.element in elements else operand
 
     return read
 
 
-def _penalty(_: Problem, group: MaskOperand) -> MaskOperand:
+def _penalty(_: Problem, operand: MaskOperand) -> MaskOperand:
     """Lengths are a flag, too; a causal flag and a window have an anchor of their own."""
-    if group.element == "float" or (group.element == "flag" and group.ordered):
-        return group
-    return replace(group, element="float", values=np.where(group.values != 0, 0.0, -1e4))
+    if operand.element == "float" or (operand.element == "flag" and operand.ordered):
+        return operand
+    return replace(operand, element="float", values=np.where(operand.values != 0, 0.0, -1e4))
 
 
 def _ignored(where: Callable[[Problem], bool]) -> Reading:
-    return lambda problem, group: None if where(problem) else group
+    return lambda problem, operand: None if where(problem) else operand
 
 
 def _first(axis: int) -> Reading:
     """The mask at the first place of an axis, for all."""
 
-    def read(_: Problem, group: MaskOperand) -> MaskOperand:
-        values = group.values
-        return replace(group, values=values.take([0], axis=axis)) if values.shape[axis] > 1 else group
+    def read(_: Problem, operand: MaskOperand) -> MaskOperand:
+        values = operand.values
+        return replace(operand, values=values.take([0], axis=axis)) if values.shape[axis] > 1 else operand
 
     return read
 
 
-def _transposed(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _transposed(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """A mask without an axis of queries lies along them instead."""
     if problem.seq_len_q != problem.seq_len_k or problem.seq_len_q == 1:
-        return group
-    return replace(group, values=group.values.swapaxes(-1, -2))
+        return operand
+    return replace(operand, values=operand.values.swapaxes(-1, -2))
 
 
-def _batch_tiled(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _batch_tiled(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Give row b * num_heads + h of a folded axis the mask of item (b * num_heads + h) % batch: tiled, not repeated."""
-    if group.values.shape[0] == 1 or group.values.shape[1] > 1 or problem.num_heads == 1:
-        return group
+    if operand.values.shape[0] == 1 or operand.values.shape[1] > 1 or problem.num_heads == 1:
+        return operand
     rows = np.arange(problem.batch * problem.num_heads) % problem.batch
-    folded = group.values[:, 0][rows]
-    return replace(group, values=folded.reshape(problem.batch, problem.num_heads, *folded.shape[1:]))
+    folded = operand.values[:, 0][rows]
+    return replace(operand, values=folded.reshape(problem.batch, problem.num_heads, *folded.shape[1:]))
 
 
-def _batch_as_queries(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _batch_as_queries(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Line (batch, seq_len_k) up with the last two axes, where there are as many items as queries."""
-    items, heads, queries, _ = group.values.shape
+    items, heads, queries, _ = operand.values.shape
     if items == 1 or heads > 1 or queries > 1 or items != problem.seq_len_q:
-        return group
-    return replace(group, values=group.values.transpose(1, 2, 0, 3))
+        return operand
+    return replace(operand, values=operand.values.transpose(1, 2, 0, 3))
 
 
-def _batch_as_heads(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _batch_as_heads(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """Exchange the axes of items and heads of a mask that spans one of them, where they are of one size."""
-    items, heads = group.values.shape[:2]
+    items, heads = operand.values.shape[:2]
     if problem.batch != problem.num_heads or (items > 1) == (heads > 1):
-        return group
-    return replace(group, values=group.values.swapaxes(0, 1))
+        return operand
+    return replace(operand, values=operand.values.swapaxes(0, 1))
 
 
-def _padding_of_queries(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _padding_of_queries(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """The outer product of padding with itself, where there are as many queries as keys: it hides queries too."""
-    if problem.seq_len_q != problem.seq_len_k or "key_padding" not in group.kinds or group.values.shape[2] > 1:
-        return group
-    turned = group.values.swapaxes(-1, -2)
-    if group.element == "float":
-        return replace(group, values=np.where(turned == -np.inf, -np.inf, group.values))
-    return replace(group, element="bool", values=(group.values != 0) & (turned != 0))
+    if problem.seq_len_q != problem.seq_len_k or "key_padding" not in operand.kinds or operand.values.shape[2] > 1:
+        return operand
+    turned = operand.values.swapaxes(-1, -2)
+    if operand.element == "float":
+        return replace(operand, values=np.where(turned == -np.inf, -np.inf, operand.values))
+    return replace(operand, element="bool", values=(operand.values != 0) & (turned != 0))
 
 
-def _as_lengths(_: Problem, group: MaskOperand) -> MaskOperand:
+def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
     """Every row becomes the number of keys that it attends, and those are the first."""
-    if group.element in ("float", "flag"):
-        return group
-    attended = group.values != 0
+    if operand.element in ("float", "flag"):
+        return operand
+    attended = operand.values != 0
     first = np.arange(attended.shape[-1]) < attended.sum(axis=-1, keepdims=True)
-    return group if np.array_equal(first, attended) else replace(group, element="bool", values=first)
+    return operand if np.array_equal(first, attended) else replace(operand, element="bool", values=first)
 
 
 # Decision of an argument and the way it is taken -> how a mask in it is read.
@@ -108,7 +108,7 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("number_mask", "added"): _of("int", "bool", into="float", values=lambda mask: mask.astype(np.float64)),
     ("penalty", "minus_1e4"): _penalty,
     ("use", "ignored"): _ignored(lambda _: True),
-    ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.groups) > 1),
+    ("use", "ignored_beside_others"): _ignored(lambda problem: len(problem.mask_operands) > 1),
     ("use", "ignored_with_weights"): _ignored(asks_for_weights),
     ("mask_axes", "transposed"): _transposed,
     ("mask_axes", "first_item"): _first(0),
@@ -164,8 +164,8 @@ def _swallowed(scaled: Array, bias: Array, score: str) -> Array:
 
 def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:
     """The sum of all that is added, or None where `slot` is no float mask; broadcastable to the logits."""
-    floats = [group for group in problem.groups if group.element == "float"]
-    if all(group.slot != slot for group in floats):
+    floats = [operand for operand in problem.mask_operands if operand.element == "float"]
+    if all(operand.slot != slot for operand in floats):
         return None
     added = [(1.0 - each.values) * amount if each.slot == slot else each.values for each in floats]
     return np.asarray(sum(added[1:], start=added[0]))

@@ -119,7 +119,7 @@ def _shifted(number: float) -> Words:
 
 
 def _masked(problem: Problem) -> bool:
-    return any(group.allowed is not None for group in problem.groups)
+    return any(operand.allowed is not None for operand in problem.mask_operands)
 
 
 def _has_fully_masked_row(problem: Problem) -> bool:
@@ -127,11 +127,11 @@ def _has_fully_masked_row(problem: Problem) -> bool:
 
 
 def _biased(problem: Problem) -> bool:
-    return any(group.element == "float" for group in problem.groups)
+    return any(operand.element == "float" for operand in problem.mask_operands)
 
 
 def _flagged(problem: Problem) -> bool:
-    return any(group.offset is not None for group in problem.groups)
+    return any(operand.offset is not None for operand in problem.mask_operands)
 
 
 def _always(_: Problem) -> bool:

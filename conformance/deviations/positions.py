@@ -178,8 +178,8 @@ def _next_to_fully_masked(axes: int | tuple[int, ...]) -> Rows:
     """Rows of which one, along these axes, attends nothing."""
 
     def rows(attended: Array) -> Array:
-        dead = ~np.any(attended, axis=-1)
-        return np.broadcast_to(np.any(dead, axis=axes, keepdims=True), dead.shape)
+        fully_masked = ~np.any(attended, axis=-1)
+        return np.broadcast_to(np.any(fully_masked, axis=axes, keepdims=True), fully_masked.shape)
 
     return rows
 

@@ -162,7 +162,7 @@ def _hidden(hide: Callable[[State], Array]) -> StepsMap:
     """Let masks concern the appended keys; `hide` says which rows attend them, (..., seq_len_q, extra)."""
 
     def hidden(state: State) -> State:
-        if not _appended(state.problem) or not state.problem.groups:
+        if not _appended(state.problem) or not state.problem.mask_operands:
             return state
         allowed = state.allowed.copy()
         allowed[..., state.problem.seq_len_k :] &= hide(state)
@@ -174,7 +174,7 @@ def _hidden(hide: Callable[[State], Array]) -> StepsMap:
 def _later(state: State) -> Array:
     """A causal mask is made for all keys: an appended key is a later one."""
     problem = state.problem
-    offsets = [group.offset for group in problem.groups if group.offset is not None]
+    offsets = [operand.offset for operand in problem.mask_operands if operand.offset is not None]
     if not offsets:
         return np.asarray(True)
     keys = problem.seq_len_k + np.arange(_appended(problem))

@@ -18,39 +18,39 @@ UNGIVEN = "ungiven"
 
 def _also(problem: Problem, attended: Array) -> Problem:
     """One more mask, broadcastable to the logits."""
-    return problem.but(groups=(*problem.groups, MaskOperand(UNGIVEN, (UNGIVEN,), "bool", attended)))
+    return problem.but(mask_operands=(*problem.mask_operands, MaskOperand(UNGIVEN, (UNGIVEN,), "bool", attended)))
 
 
 def _last_wins(problem: Problem) -> Problem:
-    return problem.but(groups=problem.groups[-1:]) if len(problem.groups) > 1 else problem
+    return problem.but(mask_operands=problem.mask_operands[-1:]) if len(problem.mask_operands) > 1 else problem
 
 
 def _any_allows(*, flags: bool) -> ProblemMap:
     """One mask in place of all boolean ones, with flags and windows or without: attended where any of them attends."""
 
     def either(problem: Problem) -> Problem:
-        booleans = [each for each in problem.groups if is_boolean(each) and (flags or each.element != "flag")]
+        booleans = [each for each in problem.mask_operands if is_boolean(each) and (flags or each.element != "flag")]
         if len(booleans) < 2:  # noqa: PLR2004 - it takes two to be combined
             return problem
-        values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(group).values for group in booleans)))
-        kinds = tuple(dict.fromkeys(kind for group in booleans for kind in group.kinds))
-        others = [group for group in problem.groups if all(group is not one for one in booleans)]
-        return problem.but(groups=(MaskOperand(booleans[0].slot, kinds, "bool", values), *others))
+        values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(operand).values for operand in booleans)))
+        kinds = tuple(dict.fromkeys(kind for operand in booleans for kind in operand.kinds))
+        others = [operand for operand in problem.mask_operands if all(operand is not one for one in booleans)]
+        return problem.but(mask_operands=(MaskOperand(booleans[0].slot, kinds, "bool", values), *others))
 
     return either
 
 
 def _without_causal(problem: Problem) -> Problem:
     """No causal flag, whichever argument carries it."""
-    return each_operand(lambda _, group: None if _is_causal(group) else group)(problem)
+    return each_operand(lambda _, operand: None if _is_causal(operand) else operand)(problem)
 
 
-def _is_causal(group: MaskOperand) -> bool:
-    return group.offset is not None or group.moved == CAUSAL
+def _is_causal(operand: MaskOperand) -> bool:
+    return operand.offset is not None or operand.moved == CAUSAL
 
 
 def _causal_unasked(problem: Problem) -> Problem:
-    if any(_is_causal(group) for group in problem.groups):
+    if any(_is_causal(operand) for operand in problem.mask_operands):
         return problem
     return _also(problem, causal(problem.seq_len_q, problem.seq_len_k, 0))
 
@@ -58,21 +58,21 @@ def _causal_unasked(problem: Problem) -> Problem:
 def _always(position: Callable[[Problem], Array]) -> ProblemMap:
     """Let every mask attend where `position` says so, broadcastable to (seq_len_q, seq_len_k); finite biases stay."""
 
-    def shown(problem: Problem, group: MaskOperand) -> MaskOperand:
+    def shown(problem: Problem, operand: MaskOperand) -> MaskOperand:
         seen = position(problem)
-        if group.element == "float":
-            return replace(group, values=np.where(seen & (group.values == -np.inf), 0.0, group.values))
-        return replace(group, element="bool", values=(group.values != 0) | seen, offset=None, window=None)
+        if operand.element == "float":
+            return replace(operand, values=np.where(seen & (operand.values == -np.inf), 0.0, operand.values))
+        return replace(operand, element="bool", values=(operand.values != 0) | seen, offset=None, window=None)
 
     return each_operand(shown)
 
 
-def _lowest_masks(problem: Problem, group: MaskOperand) -> MaskOperand:
+def _lowest_masks(problem: Problem, operand: MaskOperand) -> MaskOperand:
     """-inf where a float mask holds the most negative number of the dtype, which models hand over in its place."""
-    lowest = group.values == -largest(problem.dtype)
-    if group.element != "float" or not lowest.any():
-        return group
-    return replace(group, values=np.where(lowest, -np.inf, group.values))
+    lowest = operand.values == -largest(problem.dtype)
+    if operand.element != "float" or not lowest.any():
+        return operand
+    return replace(operand, values=np.where(lowest, -np.inf, operand.values))
 
 
 def _without_key(place: int) -> ProblemMap:
@@ -112,13 +112,13 @@ def _whole_dropped(block: int) -> ProblemMap:
 
 def padded(problem: Problem) -> Array | None:
     """True where a key is padded (batch or 1, 1, 1, seq_len_k); None where no mask is padding of keys alone."""
-    padding = [group for group in problem.groups if _is_padding(group)]
-    return np.asarray(~np.logical_and.reduce([group.values != 0 for group in padding])) if padding else None
+    padding = [operand for operand in problem.mask_operands if _is_padding(operand)]
+    return np.asarray(~np.logical_and.reduce([operand.values != 0 for operand in padding])) if padding else None
 
 
-def _is_padding(group: MaskOperand) -> bool:
+def _is_padding(operand: MaskOperand) -> bool:
     """Whether it hides keys for all queries and heads of an item, and nothing else."""
-    return group.kinds == ("key_padding",) and group.element != "float" and group.values.shape[1:3] == (1, 1)
+    return operand.kinds == ("key_padding",) and operand.element != "float" and operand.values.shape[1:3] == (1, 1)
 
 
 def _zeroed(*names: str) -> ProblemMap:
@@ -129,8 +129,10 @@ def _zeroed(*names: str) -> ProblemMap:
         if hidden is None:
             return problem
         kept = ~hidden.swapaxes(-1, -2)
-        groups = tuple(group for group in problem.groups if not _is_padding(group))
-        return problem.but(groups=groups, **{name: _times(getattr(problem, name), kept) for name in names})
+        mask_operands = tuple(operand for operand in problem.mask_operands if not _is_padding(operand))
+        return problem.but(
+            mask_operands=mask_operands, **{name: _times(getattr(problem, name), kept) for name in names}
+        )
 
     return apply
 
@@ -151,7 +153,7 @@ ROWS: tuple[Deviation, ...] = (
     _row("mask_combination", "or", _any_allows(flags=True)),
     _row("lowest_bias", "masks", each_operand(_lowest_masks)),
     _row("causal_mask", "ignored", _without_causal),
-    _row("causal_mask", "ignored_beside_others", lambda p: _without_causal(p) if len(p.groups) > 1 else p),
+    _row("causal_mask", "ignored_beside_others", lambda p: _without_causal(p) if len(p.mask_operands) > 1 else p),
     _row("causal_mask", "unasked", _causal_unasked),
     _row("always_attended", "first_key", _always(lambda p: np.arange(p.seq_len_k)[None, :] == 0)),
     _row("always_attended", "own_position", _always(lambda p: np.eye(p.seq_len_q, p.seq_len_k, dtype=bool))),

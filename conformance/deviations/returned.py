@@ -65,7 +65,7 @@ def _in_fully_masked_rows(weights: Callable[[int], float]) -> StepsMap:
     def answer(state: State, ordinary: HeadsMap) -> State:
         done = ordinary(state)
         alone = weights(done.weights.shape[-1])
-        return done.but(weights=np.where(state.dead[..., None], alone, done.weights))
+        return done.but(weights=np.where(state.fully_masked[..., None], alone, done.weights))
 
     return wrapping("weights", answer)
 

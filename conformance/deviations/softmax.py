@@ -20,11 +20,11 @@ def _over(*axes: int) -> StepsMap:
     """Normalise over other axes."""
 
     def normalise(state: State) -> State:
-        dead = np.all(state.logits == -np.inf, axis=-1)
+        fully_masked = np.all(state.logits == -np.inf, axis=-1)
         top = state.logits.max(axis=axes, keepdims=True)
         exponentials = np.exp(state.logits - np.where(np.isfinite(top), top, 0.0))
         total = exponentials.sum(axis=axes, keepdims=True)
-        return state.but(probs=np.where(total == 0.0, 0.0, exponentials / total), dead=dead)
+        return state.but(probs=np.where(total == 0.0, 0.0, exponentials / total), fully_masked=fully_masked)
 
     return replacing("softmax", normalise)
 
@@ -33,11 +33,11 @@ def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
     """Add `more`, of the logit that is subtracted, to the sum of exponentials; rows then sum to less than one."""
 
     def normalise(state: State) -> State:
-        dead = np.all(state.logits == -np.inf, axis=-1)
-        top = np.where(dead[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
+        fully_masked = np.all(state.logits == -np.inf, axis=-1)
+        top = np.where(fully_masked[..., None], 0.0, state.logits.max(axis=-1, keepdims=True))
         exponentials = np.exp(state.logits - top)
         probs = exponentials / (exponentials.sum(axis=-1, keepdims=True) + more(top))
-        return state.but(probs=probs, dead=dead)
+        return state.but(probs=probs, fully_masked=fully_masked)
 
     return replacing("softmax", normalise)
 
@@ -115,9 +115,11 @@ def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
     """Other weights in rows with nothing to attend, broadcastable to those of all rows."""
 
     def settle(state: State) -> State:
-        if not state.dead.any():
+        if not state.fully_masked.any():
             return state
-        return state.but(probs=np.where(state.dead[..., None], weights(state), state.probs), absorbed=state.dead)
+        return state.but(
+            probs=np.where(state.fully_masked[..., None], weights(state), state.probs), absorbed=state.fully_masked
+        )
 
     return replacing("dead_rows", settle)
 
@@ -126,9 +128,9 @@ def _unpadded(state: State) -> Array:
     """The mean over keys that are not padded, over all keys of an item without any."""
     problem = state.problem
     keys = np.ones(problem.logits_shape, dtype=bool)
-    for group in problem.groups:
-        if group.kinds == ("key_padding",) and is_boolean(group):
-            keys &= as_bool(group).values != 0
+    for operand in problem.mask_operands:
+        if operand.kinds == ("key_padding",) and is_boolean(operand):
+            keys &= as_bool(operand).values != 0
     keys = np.asarray(keys | ~keys.any(axis=-1, keepdims=True))
     keys = widened(keys, state.logits.shape[-1] - keys.shape[-1], fill=True)
     return np.asarray(keys / keys.sum(axis=-1, keepdims=True))

@@ -25,9 +25,9 @@ def of_each_block(
     return (Deviation(decision, f"{name}_{block}", problem=problem(block)) for block in blocks)
 
 
-def changed(group: MaskOperand, values: Array) -> MaskOperand:
+def changed(operand: MaskOperand, values: Array) -> MaskOperand:
     """The group with other values; the same group where they are no others."""
-    return group if np.array_equal(values, group.values) else replace(group, values=values)
+    return operand if np.array_equal(values, operand.values) else replace(operand, values=values)
 
 
 def _first_of_tile(places: Array, tile: int, _: int) -> Array:
@@ -52,9 +52,9 @@ def _queries_at(places: PositionMap) -> Callable[[int], ProblemMap]:
     """A causal flag that compares other places of the queries, be there such a query or not."""
 
     def of_tile(tile: int) -> ProblemMap:
-        def moved(problem: Problem, group: MaskOperand, offset: int) -> MaskOperand:
+        def moved(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
             rows = places(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
-            return changed(group, (np.arange(problem.seq_len_k) <= rows[:, None] + offset)[None, None])
+            return changed(operand, (np.arange(problem.seq_len_k) <= rows[:, None] + offset)[None, None])
 
         return each_causal_argument(moved)
 
@@ -65,10 +65,10 @@ def _keys_at(places: PositionMap) -> Callable[[int], ProblemMap]:
     """A causal flag that shows a key where it shows another, and hides it where there is none."""
 
     def of_tile(tile: int) -> ProblemMap:
-        def moved(problem: Problem, group: MaskOperand, _: int) -> MaskOperand:
+        def moved(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
             keys = places(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
             there = keys < problem.seq_len_k
-            return changed(group, group.values[..., np.where(there, keys, 0)] & there)
+            return changed(operand, operand.values[..., np.where(there, keys, 0)] & there)
 
         return each_causal_argument(moved)
 
@@ -79,13 +79,13 @@ def _broadcast_to_first(axis: int) -> Callable[[int], ProblemMap]:
     """A mask with one row for all queries, or one column for all keys, holds for the first of them alone."""
 
     def of_tile(tile: int) -> ProblemMap:
-        def cut(problem: Problem, group: MaskOperand) -> MaskOperand:
-            if group.element == "flag" or group.values.shape[axis] > 1:
-                return group
+        def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
+            if operand.element == "flag" or operand.values.shape[axis] > 1:
+                return operand
             late = np.arange(problem.logits_shape[axis]) >= tile
             late = late[:, None] if axis == _QUERIES else late
-            open_ = group.element != "float"
-            return replace(group, values=np.where(late, open_, group.values)) if late.any() else group
+            open_ = operand.element != "float"
+            return replace(operand, values=np.where(late, open_, operand.values)) if late.any() else operand
 
         return each_operand(cut)
 
@@ -98,11 +98,11 @@ _QUERIES, _KEYS = 2, 3
 def _row_of_first(tile: int) -> ProblemMap:
     """A mask with rows of its own for queries begins again with its first row in every tile of queries."""
 
-    def again(problem: Problem, group: MaskOperand) -> MaskOperand:
+    def again(problem: Problem, operand: MaskOperand) -> MaskOperand:
         queries = problem.seq_len_q
-        if group.element == "flag" or group.values.shape[2] == 1 or queries <= tile:
-            return group
-        return changed(group, group.values[:, :, np.arange(queries) % tile])
+        if operand.element == "flag" or operand.values.shape[2] == 1 or queries <= tile:
+            return operand
+        return changed(operand, operand.values[:, :, np.arange(queries) % tile])
 
     return each_operand(again)
 
@@ -194,7 +194,7 @@ class KeyLoop:
         rounded = "" if self.keys == 1 else f", rounded {'up' if self.up else 'down'} to full tiles"
         return f"stops at {(BOUNDS if self.queries > 1 else ALONE)[self.bound]}{rounded}"
 
-    def seen(self, problem: Problem, group: MaskOperand) -> Array:
+    def seen(self, problem: Problem, operand: MaskOperand) -> Array:
         """What is attended under it, of what a flag shows (1, 1, seq_len_q, seq_len_k)."""
         first = (np.arange(problem.seq_len_q) // self.queries * self.queries)[:, None]
         whole = first + self.queries
@@ -202,11 +202,11 @@ class KeyLoop:
         end = {"short": last - 1, "own": first, "first": first + 1, "last": last, "whole": whole, COUNT: count}[
             self.bound
         ]
-        end = end + ((group.offset or 0) if self.anchored else 0)
+        end = end + ((operand.offset or 0) if self.anchored else 0)
         tiles = -(-end // self.keys) if self.up else end // self.keys
         reach = np.minimum(tiles, -(-problem.seq_len_k // self.keys)) * self.keys
         places = np.arange(problem.seq_len_k)[None]
-        shown = np.asarray(group.values) != 0
+        shown = np.asarray(operand.values) != 0
         if self.masks == "last_masked":
             shown = shown | (places < reach - self.keys)
         elif self.masks == "unmasked":
@@ -224,16 +224,16 @@ def key_loops() -> Iterator[KeyLoop]:
                 yield KeyLoop(queries, keys, COUNT, anchored, masks=masks)
 
 
-def is_causal_argument(group: MaskOperand) -> bool:
+def is_causal_argument(operand: MaskOperand) -> bool:
     """Whether it is a causal flag, of which a loop can take the end."""
-    return group.offset is not None and group.element == "flag"
+    return operand.offset is not None and operand.element == "flag"
 
 
 def key_loop(loop: KeyLoop) -> Deviation:
     """The loop as a deviation of every causal flag."""
 
-    def cut(problem: Problem, group: MaskOperand) -> MaskOperand:
-        return changed(group, loop.seen(problem, group)) if is_causal_argument(group) else group
+    def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
+        return changed(operand, loop.seen(problem, operand)) if is_causal_argument(operand) else operand
 
     said = Words("kernel", loop.sentence, "pass the mask")
     return Deviation(DECISION, loop.name, problem=each_operand(cut), said=said)

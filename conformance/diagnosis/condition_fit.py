@@ -77,7 +77,12 @@ def conditions(cells: Iterable[Asked]) -> Iterator[Condition]:
         yield Condition(dtype=[dtype])
     yield from (Condition(dtype=HALF), Condition(dtype=["float32", "float64"]))
     yield from (Condition(operator="sdpa"), Condition(operator="mha"))
-    yield from (Condition(masks=True), Condition(masks=False), Condition(dead_row=True), Condition(dead_row=False))
+    yield from (
+        Condition(masks=True),
+        Condition(masks=False),
+        Condition(fully_masked_row=True),
+        Condition(fully_masked_row=False),
+    )
     for kind in dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds):
         yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
     asked = (GRADIENTS if output.startswith(GRADIENT) else output for fact in facts for output in fact.outputs)

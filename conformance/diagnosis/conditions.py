@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from conformance.bridge.contract import Facts
 from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
@@ -51,7 +51,7 @@ OF_SIZES = frozenset(
     ["sizes", "sizes_equal", "sizes_differ", "sizes_above", "sizes_up_to", "sizes_multiple", "sizes_not_multiple"]
 )
 # The fields of a condition by what they are about: each is in one of these.
-OF_PROBLEM = frozenset(["dead_row", "scaled", "mask_dims", "without_mask_dims"])
+OF_PROBLEM = frozenset(["fully_masked_row", "scaled", "mask_dims", "without_mask_dims"])
 
 
 class Condition(BaseModel):
@@ -61,7 +61,7 @@ class Condition(BaseModel):
     slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
     handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
     given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
-    entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. dead_row: some query has
+    entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. fully_masked_row: some has
     nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the
     words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ:
     pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple,
@@ -85,7 +85,8 @@ class Condition(BaseModel):
     without_mask_dims: list[Dimension] = Field(default_factory=list)
     outputs: Names = Field(default_factory=list)
     without_outputs: Names = Field(default_factory=list)
-    dead_row: bool | None = None
+    # `dead_row` is the old word, which lists of users may still have.
+    fully_masked_row: bool | None = Field(default=None, validation_alias=AliasChoices("fully_masked_row", "dead_row"))
     scaled: bool | None = None
     requirements: Names = Field(default_factory=list)
     without_requirements: Names = Field(default_factory=list)
@@ -149,10 +150,10 @@ class Condition(BaseModel):
         )
 
     def _about_problem(self, problem: Problem) -> bool:
-        dead = not bool(problem.attended().any(axis=-1).all()) if self.dead_row is not None else None
-        shapes = [group.values.shape for group in problem.groups if group.element != "flag"]
+        masked_row = not bool(problem.attended().any(axis=-1).all()) if self.fully_masked_row is not None else None
+        shapes = [operand.values.shape for operand in problem.mask_operands if operand.element != "flag"]
         return (
-            self.dead_row == dead
+            self.fully_masked_row == masked_row
             and self.scaled in (None, problem.scale is not None)
             and all(any(shape[DIMENSIONS.index(name)] > 1 for shape in shapes) for name in self.mask_dims)
             and all(any(shape[DIMENSIONS.index(name)] == 1 for shape in shapes) for name in self.without_mask_dims)
@@ -210,8 +211,8 @@ class Condition(BaseModel):
         yield from (f"with a {element} {slot}" for slot, element in self.elements.items())
         yield from (f"with a mask of kind {kind}" for kind in self.kinds)
         yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
-        if self.dead_row is not None:
-            yield "with a fully masked row" if self.dead_row else "without a fully masked row"
+        if self.fully_masked_row is not None:
+            yield "with a fully masked row" if self.fully_masked_row else "without a fully masked row"
         yield from (f"with {OWN[name]}" for name in self.mask_dims)
         yield from (f"with {SHARED[name]}" for name in self.without_mask_dims)
 

@@ -25,7 +25,7 @@ Pair = tuple[str, str]
 
 
 def _has(kind: str) -> Facet:
-    return lambda problem: any(kind in group.kinds for group in problem.groups)
+    return lambda problem: any(kind in operand.kinds for operand in problem.mask_operands)
 
 
 def _in(*dtypes: str) -> Facet:
@@ -41,7 +41,7 @@ FACETS: Mapping[str, Facet] = {
     "a bias": _has("additive"),
     "a causal mask": _has("causal"),
     "a window": _has("window"),
-    "masks of heads": lambda problem: any(group.values.shape[1] > 1 for group in problem.groups),
+    "masks of heads": lambda problem: any(operand.values.shape[1] > 1 for operand in problem.mask_operands),
     "a fully masked row": lambda problem: not bool(problem.attended().any(axis=-1).all()),
     "a softcap": lambda problem: problem.softcap is not None,
     "a scale": lambda problem: problem.scale is not None,
@@ -160,7 +160,9 @@ def all_deviations() -> tuple[Deviation, ...]:
 
 def by_kind(problem: Problem) -> Problem:
     """Give each mask an argument of its own, called like its kind."""
-    return problem.but(groups=tuple(replace(group, slot=group.kinds[0]) for group in problem.groups))
+    return problem.but(
+        mask_operands=tuple(replace(operand, slot=operand.kinds[0]) for operand in problem.mask_operands)
+    )
 
 
 def detectability(problems: Iterable[tuple[str, Problem]]) -> Detectability:

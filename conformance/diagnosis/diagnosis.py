@@ -29,7 +29,7 @@ MAX_CONDITIONS = 3
 
 
 def causes_that_stand(
-    causes: Sequence[Cause], unexplained: Sequence[Evidence], unsteady: Sequence[Evidence] = ()
+    causes: Sequence[Cause], unexplained: Sequence[Evidence], non_reproducible: Sequence[Evidence] = ()
 ) -> tuple[list[Cause], list[Evidence]]:
     """
     The causes that stand, in their order, and what is unexplained without the others, the simplest first.
@@ -40,7 +40,7 @@ def causes_that_stand(
     """
     kept, left = list(causes), list(unexplained)
     for cause in sorted(causes, key=lambda cause: len(cause.cells)):
-        if _is_chance(cause, [*left, *unsteady]):
+        if _is_chance(cause, [*left, *non_reproducible]):
             kept.remove(cause)
             left = sorted((*left, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
     return kept, left
@@ -88,7 +88,9 @@ class Diagnosis:
     where: Localisation = field(default_factory=Localisation)
 
 
-def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspects: Sequence[Cause] = ()) -> Diagnosis:
+def diagnose(
+    cells: Sequence[Evidence], non_reproducible: Sequence[Evidence] = (), suspects: Sequence[Cause] = ()
+) -> Diagnosis:
     """
     Look for the causes of the failing cells among all judged cells of one subject.
 
@@ -108,7 +110,7 @@ def diagnose(cells: Sequence[Evidence], unsteady: Sequence[Evidence] = (), suspe
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
     search.unite()
-    causes, unexplained = causes_that_stand(search.causes, search.open_cells(), unsteady)
+    causes, unexplained = causes_that_stand(search.causes, search.open_cells(), non_reproducible)
     return Diagnosis(tuple(causes), tuple(unexplained), search.where(unexplained))
 
 

@@ -46,11 +46,11 @@ Shared = dict[Hashable, Remembered]
 
 def call_key(case: str, problem: Problem, declared: Expectation, profile: Profile) -> Hashable:
     """What makes two calls one: the case, its masks in arguments of the same names, and what is declared."""
-    groups = tuple(
+    mask_operands = tuple(
         tuple(digest(value) if name == "values" else value for name, value in vars(each).items())
-        for each in problem.groups
+        for each in problem.mask_operands
     )
-    return case, groups, problem.outputs, declared, profile
+    return case, mask_operands, problem.outputs, declared, profile
 
 
 def reply_key(actual: Mapping[str, Tensor]) -> Hashable:
@@ -223,7 +223,7 @@ def _reaches(problem: Problem, way: Way) -> bool:
     if name == CANONICAL:
         return True
     slot = slot_of(decision)[1]
-    if slot is not None and all(group.slot != slot for group in problem.groups):
+    if slot is not None and all(operand.slot != slot for operand in problem.mask_operands):
         return False
     deviation = find(decision, name)
     changed = deviation.posed(problem)

@@ -83,7 +83,7 @@ def likely(problem: Problem) -> Iterator[Deviation]:
 
     That a causal flag is ignored is told of the flag, whichever argument carries it: `causal_mask=ignored`.
     """
-    flags = {f"use[{group.slot}]" for group in problem.groups if group.offset is not None}
+    flags = {f"use[{operand.slot}]" for operand in problem.mask_operands if operand.offset is not None}
     for deviation in candidates(problem):
         if deviation.decision not in flags or f"causal_mask={deviation.name}" not in OF_CAUSAL_ARGUMENT:
             yield deviation

@@ -33,7 +33,7 @@ WITH_TERMS = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "n
 
 def features(problem: Problem) -> frozenset[str]:
     """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
-    found = {problem.operator, *(kind for group in problem.groups for kind in group.kinds)}
+    found = {problem.operator, *(kind for operand in problem.mask_operands for kind in operand.kinds)}
     uncounted = ("output", *PRESENTS)  # in what is handed back nothing is computed
     found |= {name for name in problem.outputs if name not in uncounted and not name.startswith(GRADIENT)}
     if problem.differentiated:

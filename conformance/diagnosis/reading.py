@@ -68,7 +68,7 @@ class Reading:
 
 def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
     """Every decision that there is for this call, with the ways that can differ in it, canonical first."""
-    flags = {group.slot for group in problem.groups if group.element == "flag"}
+    flags = {operand.slot for operand in problem.mask_operands if operand.element == "flag"}
     found: dict[str, dict[str, None]] = {}
     for deviation in candidates(problem):
         family, slot = slot_of(deviation.decision)

@@ -48,7 +48,7 @@ def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> It
 
 
 def _has_causal_argument(problem: Problem) -> bool:
-    return any(is_causal_argument(group) for group in problem.groups)
+    return any(is_causal_argument(operand) for operand in problem.mask_operands)
 
 
 def _tried(cells: Sequence[Evidence]) -> list[Evidence]:
@@ -83,8 +83,11 @@ def _outcomes(loop: KeyLoop, problems: Sequence[Problem]) -> Outcomes:
 
 
 def _seen(loop: KeyLoop, problem: Problem) -> Iterator[bytes]:
-    for group in problem.groups:
-        if is_causal_argument(group) and (seen := loop.seen(problem, group)).tobytes() != (group.values != 0).tobytes():
+    for operand in problem.mask_operands:
+        if (
+            is_causal_argument(operand)
+            and (seen := loop.seen(problem, operand)).tobytes() != (operand.values != 0).tobytes()
+        ):
             yield seen.tobytes()
 
 

@@ -44,7 +44,7 @@ class SubjectDiagnosis:
         self._lost: dict[str, list[Judged]] = {}
         self._answered: dict[str, list[Judged]] = {}
 
-    def add(self, judged: Judged, record: Mapping[str, Any], *, unsteady: bool = False) -> None:
+    def add(self, judged: Judged, record: Mapping[str, Any], *, non_reproducible: bool = False) -> None:
         """
         Keep a cell that conforms, or that fails and is not accepted; and of an exception, the call that raised it.
 
@@ -57,7 +57,7 @@ class SubjectDiagnosis:
             self._lost.setdefault(judged.subject, []).append(judged)
         if (evidence := _evidence(judged)) is not None and "known" not in record:
             kept = evidence.sharing(self._shared)
-            (self._unsteady if unsteady else self._seen).setdefault(judged.subject, []).append(kept)
+            (self._unsteady if non_reproducible else self._seen).setdefault(judged.subject, []).append(kept)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
         """Keep a cell of the run before it was cut; it comes after those that were judged since."""
@@ -89,8 +89,8 @@ class SubjectDiagnosis:
             if failing:
                 form = replace(subject, dense=False).name
                 other = forms.get(form, Diagnosis((), ()))
-                unsteady = (*self._unsteady.get(name, ()), *other.unexplained)
-                diagnosis = diagnose(cells, unsteady, other.causes)
+                non_reproducible = (*self._unsteady.get(name, ()), *other.unexplained)
+                diagnosis = diagnose(cells, non_reproducible, other.causes)
                 forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells))
             found["errors"] = list(self._errors(name))

@@ -110,7 +110,9 @@ class Judge:
             UnderivedBound: the dialect may be diagnosed, but not declared.
         """
         by_slot = any("[" in decision for decision in dialect)
-        masks = tuple((group.slot if by_slot else "", group.element, group.kinds) for group in problem.groups)
+        masks = tuple(
+            (operand.slot if by_slot else "", operand.element, operand.kinds) for operand in problem.mask_operands
+        )
         key = (case, masks, problem.outputs, tuple(sorted(dialect.items())), profile)
         if key not in self._expectations:
             self._expectations[key] = expect(problem, dialect, profile)

@@ -14,13 +14,13 @@ from conformance.spec.rounding import round_to
 LENGTHS = "lengths"
 
 
-def lengths_of(problem: Problem, slot: Slot, group: MaskOperand) -> Array | None:
+def lengths_of(problem: Problem, slot: Slot, operand: MaskOperand) -> Array | None:
     """The lengths that mean what the mask means, shape (batch,), int32; None where there are none."""
     axis = slot.axes[0][1]
-    if group.verbatim or not is_boolean(group) or not set(spanned(group.values)) <= {"b", axis}:
+    if operand.verbatim or not is_boolean(operand) or not set(spanned(operand.values)) <= {"b", axis}:
         return None
     size = problem.seq_len_k if axis == "k" else problem.seq_len_q
-    attended = np.broadcast_to(as_bool(group).values.reshape(group.values.shape[0], -1), (problem.batch, size))
+    attended = np.broadcast_to(as_bool(operand).values.reshape(operand.values.shape[0], -1), (problem.batch, size))
     lengths = attended.sum(axis=1)
     return lengths.astype(np.int32) if np.array_equal(attended, _prefixes(lengths, size)) else None
 
@@ -34,18 +34,18 @@ def in_parts(problem: Problem, slots: Mapping[str, Slot]) -> Iterator[MaskOperan
     """
     forms = {slot.axes for slot in slots.values()}
     apart = {(("b", "q"),), (("b", "k"),)} <= forms
-    for group in problem.groups:
-        parts = _separately(group) if apart else None
-        yield from parts or (group,)
+    for operand in problem.mask_operands:
+        parts = _separately(operand) if apart else None
+        yield from parts or (operand,)
 
 
-def _separately(group: MaskOperand) -> tuple[MaskOperand, ...] | None:
+def _separately(operand: MaskOperand) -> tuple[MaskOperand, ...] | None:
     """By query and by key, if the mask is the product of a prefix of both: what of them masks anything."""
-    if group.verbatim or group.kinds != ("attention",) or not is_boolean(group):
+    if operand.verbatim or operand.kinds != ("attention",) or not is_boolean(operand):
         return None
-    if not {"q", "k"} <= set(spanned(group.values)) <= {"b", "q", "k"}:
+    if not {"q", "k"} <= set(spanned(operand.values)) <= {"b", "q", "k"}:
         return None
-    attended = as_bool(group).values
+    attended = as_bool(operand).values
     by_query, by_key = (np.asarray(attended.any(axis=axis, keepdims=True)) for axis in (3, 2))
     for part in (by_query, by_key):
         flat = part.reshape(part.shape[0], -1)
@@ -54,8 +54,8 @@ def _separately(group: MaskOperand) -> tuple[MaskOperand, ...] | None:
     if not np.array_equal(by_query & by_key, attended):
         return None
     parts = (
-        replace(group, element="bool", values=by_query),
-        replace(group, kinds=("key_padding",), element="bool", values=by_key),
+        replace(operand, element="bool", values=by_query),
+        replace(operand, kinds=("key_padding",), element="bool", values=by_key),
     )
     return tuple(part for part in parts if not part.values.all()) or None
 
@@ -76,12 +76,12 @@ def place_masks(problem: Problem, slots: Slots) -> tuple[dict[str, list[MaskOper
     """Assign groups to slots natively, resolve exclusions and requirements, fold what is left."""
     placed: dict[str, list[MaskOperand]] = {}
     leftovers: list[MaskOperand] = []
-    for group in in_parts(problem, slots):
-        slot = _own_slot(problem, slots, group, placed)
+    for operand in in_parts(problem, slots):
+        slot = _own_slot(problem, slots, operand, placed)
         if slot is None:
-            leftovers.append(group)
+            leftovers.append(operand)
         else:
-            placed.setdefault(slot, []).append(group)
+            placed.setdefault(slot, []).append(operand)
     hints = _take_hints(slots, placed, leftovers)
     _resolve_moved(slots, placed, leftovers)
     _resolve_exclusions(slots, placed, leftovers)
@@ -91,38 +91,38 @@ def place_masks(problem: Problem, slots: Slots) -> tuple[dict[str, list[MaskOper
 
 
 def _own_slot(
-    problem: Problem, slots: Slots, group: MaskOperand, placed: Mapping[str, Sequence[MaskOperand]]
+    problem: Problem, slots: Slots, operand: MaskOperand, placed: Mapping[str, Sequence[MaskOperand]]
 ) -> str | None:
     for slot in slots.values():
-        if slot.role != "mask" and slot.name not in placed and _is_argument_for(problem, slot, group):
+        if slot.role != "mask" and slot.name not in placed and _is_argument_for(problem, slot, operand):
             return slot.name
     free_first = sorted(slots.values(), key=lambda slot: slot.name in placed)
     for slot in free_first:
         taken = placed.get(slot.name, ())
-        if slot.role == "mask" and group.kinds[0] in slot.takes and expressible(problem, slot, [*taken, group]):
+        if slot.role == "mask" and operand.kinds[0] in slot.takes and expressible(problem, slot, [*taken, operand]):
             return slot.name
-    kinds = ", ".join(group.kinds)
-    if group.attached:
+    kinds = ", ".join(operand.kinds)
+    if operand.attached:
         raise Declined(f"no tensor carries an attached mask of kind {kinds} and this shape")
-    if group.verbatim:
-        raise Declined(f"no argument documents a verbatim {group.element} mask of kind {kinds} and this shape")
+    if operand.verbatim:
+        raise Declined(f"no argument documents a verbatim {operand.element} mask of kind {kinds} and this shape")
     return None
 
 
-def _is_argument_for(problem: Problem, slot: Slot, group: MaskOperand) -> bool:
-    if group.attached or "past" in (slot.without if problem.past else slot.only_with):
+def _is_argument_for(problem: Problem, slot: Slot, operand: MaskOperand) -> bool:
+    if operand.attached or "past" in (slot.without if problem.past else slot.only_with):
         return False
-    if group.moved is not None:
-        return bool(slot.moved_by) and slot.role == group.kinds[0]
+    if operand.moved is not None:
+        return bool(slot.moved_by) and slot.role == operand.kinds[0]
     if slot.role == LENGTHS:
-        return group.kinds[0] in slot.takes and lengths_of(problem, slot, group) is not None
-    if group.verbatim or len(group.kinds) != 1 or slot.role != group.kinds[0]:
+        return operand.kinds[0] in slot.takes and lengths_of(problem, slot, operand) is not None
+    if operand.verbatim or len(operand.kinds) != 1 or slot.role != operand.kinds[0]:
         return False
     if slot.role == "window":
-        left, right = group.window or (None, None)
+        left, right = operand.window or (None, None)
         return left == right or not slot.symmetric
     starts = {"top_left": 0, "bottom_right": problem.seq_len_k - problem.seq_len_q, "past": problem.past}
-    return group.offset == starts[slot.alignment]
+    return operand.offset == starts[slot.alignment]
 
 
 def _take_hints(slots: Slots, placed: dict[str, list[MaskOperand]], leftovers: list[MaskOperand]) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _resolve_moved(slots: Slots, placed: dict[str, list[MaskOperand]], leftovers
     """A diagonal that lengths move is only meant where it is given as moved, and moves only beside them."""
     for name in tuple(placed):
         beside = any(other in placed for other in slots[name].moved_by)
-        if slots[name].moved_by and any((group.moved is not None) != beside for group in placed[name]):
+        if slots[name].moved_by and any((operand.moved is not None) != beside for operand in placed[name]):
             leftovers.extend(placed.pop(name))
 
 
@@ -146,7 +146,7 @@ def _resolve_exclusions(slots: Slots, placed: dict[str, list[MaskOperand]], left
         for other in slots[name].excludes:
             if name in placed and other in placed:
                 loser = min((name, other), key=lambda n: _reach(slots[n]))
-                if any(group.verbatim for group in placed[loser]):
+                if any(operand.verbatim for operand in placed[loser]):
                     raise Declined(f"{name} and {other} exclude each other, and a verbatim mask is not folded")
                 leftovers.extend(placed.pop(loser))
 
@@ -160,7 +160,7 @@ def _resolve_requirements(slots: Slots, placed: dict[str, list[MaskOperand]], le
     for name in tuple(placed):
         missing = [other for other in slots[name].requires if other not in placed]
         if missing:
-            if any(group.verbatim for group in placed[name]):
+            if any(operand.verbatim for operand in placed[name]):
                 raise Declined(f"{name} requires {missing[0]}, which this call does not fill")
             leftovers.extend(placed.pop(name))
 
@@ -178,9 +178,9 @@ def fold_leftovers(
         if slot.name not in blocked and expressible(problem, slot, together):
             placed[slot.name] = together
             return
-    kinds = " and ".join(dict.fromkeys(kind for group in leftovers for kind in group.kinds))
+    kinds = " and ".join(dict.fromkeys(kind for operand in leftovers for kind in operand.kinds))
     spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
-    verbatim = any(group.verbatim for members in placed.values() for group in members)
+    verbatim = any(operand.verbatim for members in placed.values() for operand in members)
     beside = " beside a verbatim mask, which is never folded" if verbatim else " beside the others" if placed else ""
     raise Declined(
         f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "
@@ -188,32 +188,32 @@ def fold_leftovers(
     )
 
 
-def expressible(problem: Problem, slot: Slot, groups: Sequence[MaskOperand]) -> bool:
+def expressible(problem: Problem, slot: Slot, mask_operands: Sequence[MaskOperand]) -> bool:
     """Whether an argument can carry some masks together, as they travel, without changing what any of them means."""
-    if any(group.attached != slot.attached for group in groups):
+    if any(operand.attached != slot.attached for operand in mask_operands):
         return False
-    if len(groups) > 1 and any(group.verbatim for group in groups):
+    if len(mask_operands) > 1 and any(operand.verbatim for operand in mask_operands):
         return False
-    folded = fold(groups, slot.name)
+    folded = fold(mask_operands, slot.name)
     if folded.element == "float" and not np.array_equal(round_to(folded.values, problem.dtype), folded.values):
         return False  # the sum of two additive masks need not be a number of the dtype
     return element_of(slot, folded) is not None and form_of(slot, folded) is not None
 
 
-def form_of(slot: Slot, group: MaskOperand) -> tuple[str, ...] | None:
+def form_of(slot: Slot, operand: MaskOperand) -> tuple[str, ...] | None:
     """The narrowest axes of the argument that cover the mask."""
-    return next((form for form in slot.axes if covers(form, group.values)), None)
+    return next((form for form in slot.axes if covers(form, operand.values)), None)
 
 
-def element_of(slot: Slot, group: MaskOperand) -> str | None:
+def element_of(slot: Slot, operand: MaskOperand) -> str | None:
     """The element type to hand over: the mask's own where that is documented, else one without loss."""
-    if group.verbatim:
-        return group.element if slot.meaning(group.element) else None
-    if group.element == "float":
+    if operand.verbatim:
+        return operand.element if slot.meaning(operand.element) else None
+    if operand.element == "float":
         if slot.meaning("float") == "add":
             return "float"
-        if not is_boolean(group):
+        if not is_boolean(operand):
             return None
-    choices = [group.element, "bool", "int", "float"]
+    choices = [operand.element, "bool", "int", "float"]
     written = {"bool": ("attend", "ignore"), "int": ("attend", "ignore"), "float": ("add",)}
     return next((e for e in choices if slot.meaning(e) in written[e]), None)

@@ -90,23 +90,23 @@ class PendingCell:
         return repetition(_reply(self.outcome), again, alone)
 
     @property
-    def unsteady(self) -> str:
+    def non_reproducible(self) -> str:
         """The class of a call that had another reply when it was asked again, else ""."""
         found = self.repetition
         return found.found if found is not None and found.found in CLASSES else ""
 
     @property
-    def is_unsteady(self) -> bool:
+    def is_non_reproducible(self) -> bool:
         """Whether the same call had another reply."""
-        return bool(self.unsteady)
+        return bool(self.non_reproducible)
 
     def settle(self, judge: Judge, accepts: Accepts) -> tuple[Record, dict[str, Array]]:
         """The record with all that the second look found, and the arrays to show."""
         arrays = self.judged.arrays
         if (found := self.repetition) is not None:
             self.record["repeats"] = found.record()
-            if self.is_unsteady:
-                self._settle_unsteady(found)
+            if self.is_non_reproducible:
+                self._settle_non_reproducible(found)
         if relations := list(self._relations(judge, accepts)):
             self.record["invariants"] = [each.record() for each, _ in relations]
             broken = [(each, changed) for each, changed in relations if each.found == "broken"]
@@ -127,7 +127,7 @@ class PendingCell:
 
     def _odd(self, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
         """What is odd about the effective weights, or those that were returned where they alone are wrong, if known."""
-        if self.is_unsteady or not self.is_unexplained or self.judged.declared is None:
+        if self.is_non_reproducible or not self.is_unexplained or self.judged.declared is None:
             return None
         wrong = {each["output"] for each in self.record["outputs"] if each["verdict"] == "fail"}
         name = "pattern" if "output" in wrong else "weights"
@@ -146,7 +146,7 @@ class PendingCell:
         actual, tolerance = self.judged.actual["output"].float64(), declared.bounds["output"].tolerance
         return (actual, tolerance) if actual.shape == tolerance.shape and np.isfinite(actual).all() else None
 
-    def _settle_unsteady(self, found: Repetition) -> None:
+    def _settle_non_reproducible(self, found: Repetition) -> None:
         """Such cells fail, and nothing is concluded from what they returned this time."""
         for name in ("explanation", "ties", "searched"):
             self.record.pop(name, None)

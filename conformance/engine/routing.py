@@ -79,17 +79,17 @@ def route(problem: Problem, slots: Slots) -> Route:
 
 def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]]) -> set[str]:
     """Roles that are filled, and flags at their default, which the subject has; also whether a mask is shortened."""
-    asked = {kind for group in problem.groups for kind in group.kinds}
+    asked = {kind for operand in problem.mask_operands for kind in operand.kinds}
     found = {slots[name].role for name in placed}
     found |= {slot.role for slot in slots.values() if slot.role in ("causal", "window") and slot.role not in asked}
-    return found | {"short" for name, groups in placed.items() if slots[name].short and _left_out(groups)}
+    return found | {"short" for name, mask_operands in placed.items() if slots[name].short and _left_out(mask_operands)}
 
 
-def _left_out(groups: Sequence[MaskOperand]) -> int:
+def _left_out(mask_operands: Sequence[MaskOperand]) -> int:
     """How many keys, the last, the array of these masks need not have: one mask says so, and they are masked."""
-    short = groups[0].short if len(groups) == 1 else 0
-    last = groups[0].values[..., groups[0].values.shape[-1] - short :]
-    masked = last == -np.inf if groups[0].element == "float" else last == 0
+    short = mask_operands[0].short if len(mask_operands) == 1 else 0
+    last = mask_operands[0].values[..., mask_operands[0].values.shape[-1] - short :]
+    masked = last == -np.inf if mask_operands[0].element == "float" else last == 0
     return short if np.all(masked) else 0
 
 
@@ -99,11 +99,11 @@ def route_dense(problem: Problem, slots: Slots) -> Route | None:
 
     Verbatim masks are never folded: calls that have one have no dense form.
     """
-    if not problem.groups or problem.native or any(group.verbatim for group in problem.groups):
+    if not problem.mask_operands or problem.native or any(operand.verbatim for operand in problem.mask_operands):
         return None
     try:
         placed: dict[str, list[MaskOperand]] = {}
-        fold_leftovers(problem, slots, placed, list(problem.groups))
+        fold_leftovers(problem, slots, placed, list(problem.mask_operands))
         dense = _finish(problem, slots, placed, ())
     except Declined:
         return None
@@ -119,46 +119,47 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> Route:
-    groups = {name: _handed_over(slots[name], fold(members, name)) for name, members in placed.items()}
-    groups = _agree(slots, groups)
-    groups |= _hinted(slots, placed, hints)
+    mask_operands = {name: _handed_over(slots[name], fold(members, name)) for name, members in placed.items()}
+    mask_operands = _agree(slots, mask_operands)
+    mask_operands |= _hinted(slots, placed, hints)
     forms: dict[str, tuple[str, ...]] = {}
     arguments = {}
-    ordered = [name for name in slots if name in groups]
+    ordered = [name for name in slots if name in mask_operands]
     for name in ordered:
-        arguments[name], forms[name] = _argument(problem, slots[name], groups[name])
+        arguments[name], forms[name] = _argument(problem, slots[name], mask_operands[name])
     return Route(
-        problem=problem.but(groups=tuple(groups[name] for name in ordered)),
+        problem=problem.but(mask_operands=tuple(mask_operands[name] for name in ordered)),
         arguments=arguments,
         masks=tuple(
-            MaskFacts(name, groups[name].kinds, groups[name].element, groups[name].verbatim) for name in ordered
+            MaskFacts(name, mask_operands[name].kinds, mask_operands[name].element, mask_operands[name].verbatim)
+            for name in ordered
         ),
         axes=forms,
-        dialect=_documented(slots, groups),
+        dialect=_documented(slots, mask_operands),
     )
 
 
-def _handed_over(slot: Slot, group: MaskOperand) -> MaskOperand:
+def _handed_over(slot: Slot, operand: MaskOperand) -> MaskOperand:
     """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
     if slot.role != "mask":
-        return replace(as_bool(group), element="flag")
-    group = replace(group, offset=None, window=None, moved=None)
-    element = element_of(slot, group)
+        return replace(as_bool(operand), element="flag")
+    operand = replace(operand, offset=None, window=None, moved=None)
+    element = element_of(slot, operand)
     if element is None:
-        raise Declined(f"{slot.name} documents no {group.element} masks")
-    if group.verbatim or element == group.element:
-        return group
+        raise Declined(f"{slot.name} documents no {operand.element} masks")
+    if operand.verbatim or element == operand.element:
+        return operand
     if element == "float" and slot.meaning("float") == "add":
-        return as_float(group)
-    return replace(as_bool(group), element=element if element == "int" else "bool")
+        return as_float(operand)
+    return replace(as_bool(operand), element=element if element == "int" else "bool")
 
 
-def _agree(slots: Slots, groups: dict[str, MaskOperand]) -> dict[str, MaskOperand]:
+def _agree(slots: Slots, mask_operands: dict[str, MaskOperand]) -> dict[str, MaskOperand]:
     """Arguments that must have the same element type are all handed over as numbers if one of them is."""
-    agreed = dict(groups)
-    for name, group in groups.items():
+    agreed = dict(mask_operands)
+    for name, operand in mask_operands.items():
         for other in slots[name].same_element_as:
-            if other in groups and groups[other].element != group.element:
+            if other in mask_operands and mask_operands[other].element != operand.element:
                 for each in (name, other):
                     if agreed[each].verbatim or slots[each].meaning("float") != "add":
                         raise Declined(f"{name} and {other} must have the same element type")
@@ -176,47 +177,47 @@ def _hinted(slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Se
     return hinted
 
 
-def _argument(problem: Problem, slot: Slot, group: MaskOperand) -> tuple[Any, tuple[str, ...]]:
+def _argument(problem: Problem, slot: Slot, operand: MaskOperand) -> tuple[Any, tuple[str, ...]]:
     if slot.role == "causal":
         return True, ()
     if slot.role == "window":
-        if group.moved is not None:
-            return group.moved, ()
-        return _sides(group, problem.past if slot.alignment == "past" else 0), ()
+        if operand.moved is not None:
+            return operand.moved, ()
+        return _sides(operand, problem.past if slot.alignment == "past" else 0), ()
     if slot.role == LENGTHS:
-        return Tensor.of(lengths_of(problem, slot, group)), slot.axes[0]
-    form = form_of(slot, group)
+        return Tensor.of(lengths_of(problem, slot, operand)), slot.axes[0]
+    form = form_of(slot, operand)
     if form is None:
         raise Declined(f"{slot.name} cannot carry a mask of this shape")
     try:
-        array = lay_out(group.values, problem.logits_shape, form, slot.broadcast)
+        array = lay_out(operand.values, problem.logits_shape, form, slot.broadcast)
     except Inexpressible as error:
         raise Declined(str(error)) from error
-    if slot.short and (short := _left_out([group])):
+    if slot.short and (short := _left_out([operand])):
         array = array[..., :-short]
-    return _tensor(problem, slot, group, array), form
+    return _tensor(problem, slot, operand, array), form
 
 
-def _sides(group: MaskOperand, past: int) -> tuple[int | None, int | None]:
+def _sides(operand: MaskOperand, past: int) -> tuple[int | None, int | None]:
     """How many keys to either side, counted from where the argument counts: by the query's place after a past."""
-    left, right = group.window or (None, None)
+    left, right = operand.window or (None, None)
     return (None if left is None else left + past), (None if right is None else right - past)
 
 
-def _tensor(problem: Problem, slot: Slot, group: MaskOperand, array: Array) -> Tensor:
+def _tensor(problem: Problem, slot: Slot, operand: MaskOperand, array: Array) -> Tensor:
     """Write the canonical reading in the polarity that the argument documents; verbatim masks as they are."""
-    if group.element == "float":
+    if operand.element == "float":
         return to_tensor(array, problem.dtype)
-    ignores = slot.meaning(group.element) == "ignore" and not group.verbatim
-    dtype = np.bool_ if group.element == "bool" else np.int32
-    if group.verbatim:
+    ignores = slot.meaning(operand.element) == "ignore" and not operand.verbatim
+    dtype = np.bool_ if operand.element == "bool" else np.int32
+    if operand.verbatim:
         return Tensor.of(array.astype(dtype))
-    if slot.meaning(group.element) == "attend" or ignores:
+    if slot.meaning(operand.element) == "attend" or ignores:
         return Tensor.of(((array == 0) if ignores else (array != 0)).astype(dtype))
     return Tensor.of(array.astype(dtype))
 
 
-def _documented(slots: Slots, groups: Mapping[str, MaskOperand]) -> dict[str, str]:
+def _documented(slots: Slots, mask_operands: Mapping[str, MaskOperand]) -> dict[str, str]:
     """How the documented reading of verbatim masks differs from the canonical one."""
     names = {
         ("bool", "ignore"): ("polarity", "ignore"),
@@ -225,8 +226,8 @@ def _documented(slots: Slots, groups: Mapping[str, MaskOperand]) -> dict[str, st
         ("float", "attend"): ("float_mask", "cast_to_bool"),
     }
     dialect = {}
-    for name, group in groups.items():
-        meaning = slots[name].meaning(group.element) if group.verbatim else None
-        if meaning and (row := names.get((group.element, meaning))):
+    for name, operand in mask_operands.items():
+        meaning = slots[name].meaning(operand.element) if operand.verbatim else None
+        if meaning and (row := names.get((operand.element, meaning))):
             dialect[f"{row[0]}[{name}]"] = row[1]
     return dialect

@@ -90,7 +90,7 @@ class SecondLook:
         """Begin; called: the signatures that a subject has been called with, by its name."""
         self.waiting = 0
         self.exhausted = False
-        self.held: list[PendingCell] = []
+        self.pending: list[PendingCell] = []
         self._closeness = closeness
         self._called = called
         self._waves = iter((self._first_wave, self._second_wave, self._third_wave))
@@ -105,83 +105,86 @@ class SecondLook:
     def _first_wave(self) -> Iterator[Question]:
         """Repeat the chosen failures, relate and read them and the passing cells."""
         by_subject: dict[str, list[PendingCell]] = {}
-        for held in sorted(self.held, key=lambda each: each.size):
-            by_subject.setdefault(held.cell.subject.name, []).append(held)
+        for pending in sorted(self.pending, key=lambda each: each.size):
+            by_subject.setdefault(pending.cell.subject.name, []).append(pending)
         for cells in by_subject.values():
             kinds = self._kinds(cells)
-            smallest = sorted((same[0] for same in kinds), key=lambda held: held.size)
-            for number, held in enumerate(smallest):
-                yield from _repeats(held, alone=number < self._closeness.alone)
+            smallest = sorted((same[0] for same in kinds), key=lambda pending: pending.size)
+            for number, pending in enumerate(smallest):
+                yield from _repeats(pending, alone=number < self._closeness.alone)
             themes = {each.theme: each for each in reversed(cells) if not each.red and each.theme}
-            read = [*themes.values(), *(held for same in kinds for held in _to_read(same))]
-            for held in cells:
-                if held in smallest or not held.red:
-                    yield from self._relations(held)
-                if held in read:
-                    yield from self._pieces(held)
+            read = [*themes.values(), *(pending for same in kinds for pending in _to_read(same))]
+            for pending in cells:
+                if pending in smallest or not pending.red:
+                    yield from self._relations(pending)
+                if pending in read:
+                    yield from self._pieces(pending)
 
     def _second_wave(self) -> Iterator[Question]:
         """Where one failure of a subject was not the same when repeated, none may be; the graver class counts."""
-        by_class = sorted((held for held in self.held if held.unsteady), key=lambda held: -CLASSES.index(held.unsteady))
-        unsteady = {held.cell.subject.name: held.unsteady for held in by_class}
-        for held in self.held:
-            held.elsewhere = unsteady.get(held.cell.subject.name, "")
-            if held.red and not held.again and held.elsewhere:
-                yield from _repeats(held, alone=False)
+        by_class = sorted(
+            (pending for pending in self.pending if pending.non_reproducible),
+            key=lambda pending: -CLASSES.index(pending.non_reproducible),
+        )
+        non_reproducible = {pending.cell.subject.name: pending.non_reproducible for pending in by_class}
+        for pending in self.pending:
+            pending.elsewhere = non_reproducible.get(pending.cell.subject.name, "")
+            if pending.red and not pending.again and pending.elsewhere:
+                yield from _repeats(pending, alone=False)
 
     def _third_wave(self) -> Iterator[Question]:
         """What was the same in such a subject may be so by chance, or may be what an earlier call left each time."""
         asked: Counter[str] = Counter()
-        for held in sorted(self.held, key=lambda each: each.size):
-            subject = held.cell.subject.name
-            doubtful = bool(held.again) and held.unsteady != held.elsewhere
+        for pending in sorted(self.pending, key=lambda each: each.size):
+            subject = pending.cell.subject.name
+            doubtful = bool(pending.again) and pending.non_reproducible != pending.elsewhere
             if doubtful and asked[subject] < self._closeness.failures:
                 asked[subject] += 1
-                alone = held.elsewhere == ORDER_DEPENDENT and not held.alone
+                alone = pending.elsewhere == ORDER_DEPENDENT and not pending.alone
                 for _ in range(1 if alone else MORE):
-                    yield from _repeats(held, alone=alone)
+                    yield from _repeats(pending, alone=alone)
 
     def _kinds(self, cells: Sequence[PendingCell]) -> list[list[PendingCell]]:
         """The rejected cells by kind, the most frequent kinds, smallest cells first."""
         kinds: dict[tuple[str, ...], list[PendingCell]] = {}
-        for held in cells:
-            if held.red:
-                kinds.setdefault(held.kind, []).append(held)
+        for pending in cells:
+            if pending.red:
+                kinds.setdefault(pending.kind, []).append(pending)
         return sorted(kinds.values(), key=lambda same: -len(same))[: self._closeness.failures]
 
-    def _relations(self, held: PendingCell) -> Iterator[Question]:
-        if held.judged.declared is None or not is_changeable(held.problem):
+    def _relations(self, pending: PendingCell) -> Iterator[Question]:
+        if pending.judged.declared is None or not is_changeable(pending.problem):
             return
         for invariant in INVARIANTS:
             if invariant.name in self._closeness.left_out:
                 continue
-            cell = self._changed(held, invariant.change(held.problem), invariant.name)
+            cell = self._changed(pending, invariant.change(pending.problem), invariant.name)
             if cell is not None:
-                yield Question("invariants", cell, held.relates(invariant, cell))
+                yield Question("invariants", cell, pending.relates(invariant, cell))
 
-    def _pieces(self, held: PendingCell) -> Iterator[Question]:
-        if held.judged.declared is None or held.problem.differentiated:
+    def _pieces(self, pending: PendingCell) -> Iterator[Question]:
+        if pending.judged.declared is None or pending.problem.differentiated:
             return
-        found = attention_matrix.pieces(held.judged.problem)
+        found = attention_matrix.pieces(pending.judged.problem)
         if isinstance(found, str):
-            held.not_read = found
+            pending.not_read = found
             return
         for number, piece in enumerate(found):
-            cell = self._changed(held, piece.asked_of(held.problem), f"pattern {number}")
+            cell = self._changed(pending, piece.asked_of(pending.problem), f"pattern {number}")
             if cell is None:
-                held.not_read = "a call of its own shape would be needed"
+                pending.not_read = "a call of its own shape would be needed"
                 return
-            yield Question("patterns", cell, held.reads(piece, cell))
+            yield Question("patterns", cell, pending.reads(piece, cell))
 
-    def _changed(self, held: PendingCell, problem: Problem | None, name: str) -> Cell | None:
+    def _changed(self, pending: PendingCell, problem: Problem | None, name: str) -> Cell | None:
         """The changed call, or None where there is none, nothing has changed, or it would have to be compiled."""
         if problem is None:
             return None
-        case = replace(held.cell.case, id=f"{held.cell.case.id} {name}")
-        made = make_cell(case, problem, held.cell.subject)
-        if not isinstance(made, Cell) or call_digest(made.call) == call_digest(held.cell.call):
+        case = replace(pending.cell.case, id=f"{pending.cell.case.id} {name}")
+        made = make_cell(case, problem, pending.cell.subject)
+        if not isinstance(made, Cell) or call_digest(made.call) == call_digest(pending.cell.call):
             return None
-        free = self._closeness.reshape or held.red or made.signature in self._called(held.cell.subject.name)
+        free = self._closeness.reshape or pending.red or made.signature in self._called(pending.cell.subject.name)
         return made if free else None
 
 
@@ -191,25 +194,25 @@ def _to_read(same: Sequence[PendingCell]) -> list[PendingCell]:
     if not ranked[0].is_unexplained:
         return ranked[:1]
     suites: dict[str, PendingCell] = {}
-    for held in ranked:
-        suites.setdefault(held.cell.case.suite, held)
+    for pending in ranked:
+        suites.setdefault(pending.cell.case.suite, pending)
     return list(suites.values())[:UNEXPLAINED]
 
 
-def _legibility(held: PendingCell) -> tuple[int, bool]:
+def _legibility(pending: PendingCell) -> tuple[int, bool]:
     """How well a pattern can be seen: not at all, in one row or column, as a picture, with blocks; and how sharp."""
-    problem = held.judged.problem
+    problem = pending.judged.problem
     if isinstance(attention_matrix.pieces(problem), str):
         return 0, False
     lengths = problem.logits_shape[-2:]
-    blocks = held.is_unexplained and max(lengths) > BLOCK
+    blocks = pending.is_unexplained and max(lengths) > BLOCK
     return 1 if 1 in lengths else 2 + blocks, problem.dtype in SHARP
 
 
-def _repeats(held: PendingCell, *, alone: bool) -> Iterator[Question]:
-    if held.judged.verdict not in REPEATED:
+def _repeats(pending: PendingCell, *, alone: bool) -> Iterator[Question]:
+    if pending.judged.verdict not in REPEATED:
         return
     for _ in range(IN_A_ROW):
-        yield Question("repeats", held.cell, held.again.append)
+        yield Question("repeats", pending.cell, pending.again.append)
     if alone:
-        yield Question("alone", held.cell, held.alone.append, fresh=True)
+        yield Question("alone", pending.cell, pending.alone.append, fresh=True)

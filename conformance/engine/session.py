@@ -129,7 +129,7 @@ class Session:
             self.reports = pool.run(Hooks(self._jobs, self._replied, self._started, self._recalled))
         except KeyboardInterrupt:
             for served in self._served:  # what passes so far is asked again, and looked at again, when it is resumed
-                served.look.held = [held for held in served.look.held if held.red]
+                served.look.pending = [pending for pending in served.look.pending if pending.red]
             self._settle_all()
             raise
         except StopRun:
@@ -366,19 +366,19 @@ class Session:
         if outcome.cached:
             record["cached"] = True
         red = not is_green(record)
-        held = PendingCell(cell, outcome, judged, record, self.problem(cell.case)[0], red)
-        if self._waits(held):
-            look.held.append(held)
+        pending = PendingCell(cell, outcome, judged, record, self.problem(cell.case)[0], red)
+        if self._waits(pending):
+            look.pending.append(pending)
         else:
             self._diagnosing.add(judged, record)
-            self._write(held.cell.key, record, packed(judged.arrays))
+            self._write(pending.cell.key, record, packed(judged.arrays))
 
-    def _waits(self, held: PendingCell) -> bool:
+    def _waits(self, pending: PendingCell) -> bool:
         """Whether a cell gets a second look; one that ends the run does not."""
-        if held.red:
-            return not self.watch.stop(held.record)
-        passing = held.judged.verdict in CONFORMING
-        return passing and held.cell.subject.counted and held.cell.case.id in self._subset
+        if pending.red:
+            return not self.watch.stop(pending.record)
+        passing = pending.judged.verdict in CONFORMING
+        return passing and pending.cell.subject.counted and pending.cell.case.id in self._subset
 
     def _settle_all(self) -> None:
         """Also of a worker that was given up, or when the user interrupts, what is held has its verdict."""
@@ -388,15 +388,15 @@ class Session:
             self._settle(served.look)
 
     def _settle(self, look: SecondLook) -> None:
-        while look.held:
-            held = look.held.pop(0)
+        while look.pending:
+            pending = look.pending.pop(0)
             started = time.thread_time()
-            record, arrays = held.settle(self.judge, self.accepts)
+            record, arrays = pending.settle(self.judge, self.accepts)
             record["seconds"]["judge"] += time.thread_time() - started
-            for judged in (held.judged, held.changed):
+            for judged in (pending.judged, pending.changed):
                 if judged is not None:
-                    self._diagnosing.add(judged, record, unsteady=held.is_unsteady)
-            self._write(held.cell.key, record, packed(arrays))
+                    self._diagnosing.add(judged, record, non_reproducible=pending.is_non_reproducible)
+            self._write(pending.cell.key, record, packed(arrays))
 
     def _write(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> None:
         record = self.ledger.write_cell(key, about, archive)

@@ -73,13 +73,15 @@ def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subj
 
 
 def _shape(problem: Problem) -> Shape:
-    masks = tuple((group.element, group.kinds, group.verbatim) for group in problem.groups)
+    masks = tuple((operand.element, operand.kinds, operand.verbatim) for operand in problem.mask_operands)
     return (masks, problem.outputs)
 
 
 def _numbered(problem: Problem) -> Problem:
-    groups = tuple(replace(group, slot=f"mask{number}") for number, group in enumerate(problem.groups))
-    return problem.but(groups=groups)
+    mask_operands = tuple(
+        replace(operand, slot=f"mask{number}") for number, operand in enumerate(problem.mask_operands)
+    )
+    return problem.but(mask_operands=mask_operands)
 
 
 def lost(found: Iterable[RouteDetections], cases: Sequence[Case]) -> dict[str, tuple[str, ...]]:

@@ -123,7 +123,7 @@ def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) ->
     context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
     fresh, slope = scores(state, query, key, scale, bend, arithmetic)
     again = recomputed(state, fresh, top, total, arithmetic)
-    lost = (state.dead | state.absorbed)[..., None] & (not state.normalises)
+    lost = (state.fully_masked | state.absorbed)[..., None] & (not state.normalises)
     again = np.where(closed, np.where(lost, 1.0, frozen), again)
     by_value = arithmetic.dot(arithmetic.rounded(again, "prob").swapaxes(-1, -2), grad)
     by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")

@@ -35,7 +35,7 @@ class State:
     capped: Array
     logits: Array
     probs: Array
-    dead: Array
+    fully_masked: Array
     absorbed: Array
     passes: bool
     normalises: bool
@@ -73,7 +73,7 @@ def begin(problem: Problem) -> State:
         capped=nothing,
         logits=nothing,
         probs=nothing,
-        dead=nothing,
+        fully_masked=nothing,
         absorbed=np.zeros(problem.logits_shape[:3], dtype=bool),
         passes=False,
         normalises=True,
@@ -212,16 +212,16 @@ def attended(state: State) -> Array:
 
 def softmax(state: State) -> State:
     """Weights over the keys; a row with nothing to attend is NaN (0/0) here."""
-    dead = np.all(state.logits == -np.inf, axis=-1)
+    fully_masked = np.all(state.logits == -np.inf, axis=-1)
     with np.errstate(invalid="ignore"):
         exponentials = np.exp(state.logits - state.logits.max(axis=-1, keepdims=True))
         probs = exponentials / exponentials.sum(axis=-1, keepdims=True)
-    return state.but(probs=probs, dead=dead)
+    return state.but(probs=probs, fully_masked=fully_masked)
 
 
 def settle_fully_masked_rows(state: State) -> State:
     """A row with nothing to attend has no weights: zeros (ONNX Attention since 1.23, torch SDPA)."""
-    return state.but(probs=np.where(state.dead[..., None], 0.0, state.probs))
+    return state.but(probs=np.where(state.fully_masked[..., None], 0.0, state.probs))
 
 
 def weigh(state: State) -> State:

@@ -84,8 +84,8 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
         "outputs": list(case.outputs),
         "requirements": list(case.requirements()),
         "mistake": case.mistake,
-        "masks": [_mask(group) for group in problem.groups],
-        "together": list(draw(problem.attended())) if len(problem.groups) > 1 else [],
+        "masks": [_mask(operand) for operand in problem.mask_operands],
+        "together": list(draw(problem.attended())) if len(problem.mask_operands) > 1 else [],
         "dead_rows": int((~problem.attended().any(axis=-1)).sum()),
         "rows": prod(problem.logits_shape[:-1]),
         "expected": _expected(expected),
@@ -100,15 +100,15 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
     return found
 
 
-def _mask(group: MaskOperand) -> Record:
+def _mask(operand: MaskOperand) -> Record:
     return {
-        "kinds": list(group.kinds),
-        "element": group.element,
-        "verbatim": group.verbatim,
-        "attached": group.attached,
-        "shape": list(group.values.shape),
-        "legend": LEGEND if group.allowed is not None else LEGEND_OF_NUMBERS,
-        "picture": list(draw(group.values if group.allowed is None else group.allowed)),
+        "kinds": list(operand.kinds),
+        "element": operand.element,
+        "verbatim": operand.verbatim,
+        "attached": operand.attached,
+        "shape": list(operand.values.shape),
+        "legend": LEGEND if operand.allowed is not None else LEGEND_OF_NUMBERS,
+        "picture": list(draw(operand.values if operand.allowed is None else operand.allowed)),
     }
 
 

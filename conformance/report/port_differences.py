@@ -44,7 +44,7 @@ class PortedSubject:
     @property
     def readings(self) -> dict[str, Reading]:
         """Case -> what its reply says."""
-        return {reading.probe.case: reading for reading in self.picture.portrait.readings}
+        return {reading.probe.case: reading for reading in self.picture.behaviour.readings}
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,9 @@ def slot_for(subject: Subject, kind: str) -> Slot | None:
 
 def _differences(here: PortedSubject, there: PortedSubject, arguments: Sequence[Argument]) -> Iterator[Difference]:
     names = {a.here.name: a.there.name for a in reversed(arguments) if a.here is not None and a.there is not None}
-    for line in here.picture.portrait.lines:
+    for line in here.picture.behaviour.lines:
         other = _counterpart(line.decision, names)
-        match = there.picture.portrait.line(other) if other else None
+        match = there.picture.behaviour.line(other) if other else None
         if other is None or match is None or not (line.observations and match.observations):
             continue
         found = _observed(here, there, line.decision, other)
@@ -162,7 +162,7 @@ def _destination(there: PortedSubject, decision: str, arguments: Sequence[Argume
     """Where a call moves to, as far as a decision of the new side is concerned."""
     additive = next((each.there for each in arguments if each.kind == "additive"), None)
     slot = there.subject.slots.get(slot_of(decision)[1] or "")
-    operator = there.picture.portrait.readings[0].probe.facts.operator
+    operator = there.picture.behaviour.readings[0].probe.facts.operator
     return Destination(operator, slot, additive)
 
 

@@ -40,7 +40,7 @@ class Pictured:
     """
 
     name: str
-    portrait: BehaviourProfile
+    behaviour: BehaviourProfile
     undocumented: frozenset[str]
     broken: tuple[str, ...]
     rerun: Mapping[str, str]
@@ -101,7 +101,7 @@ def remark(line: Line) -> str:
 def shown(picture: Pictured) -> list[Line]:
     """The decisions that were reached: contradicted ones first, then accepted ones."""
     order = {status: place for place, status in enumerate(REMARKS)}
-    return sorted((line for line in picture.portrait.lines if line.observations), key=lambda line: order[line.status])
+    return sorted((line for line in picture.behaviour.lines if line.observations), key=lambda line: order[line.status])
 
 
 def rows(picture: Pictured) -> list[tuple[str, str, str, str]]:
@@ -121,8 +121,8 @@ def table(picture: Pictured) -> Iterator[str]:
 
 def conclusion(picture: Pictured) -> str:
     """How observed stands to declared, in a sentence."""
-    against = len(picture.portrait.contradicted)
-    read = f"{len(picture.portrait.readings)} of {picture.asked} probe cases answered"
+    against = len(picture.behaviour.contradicted)
+    read = f"{len(picture.behaviour.readings)} of {picture.asked} probe cases answered"
     if against:
         return (
             f"{read}; {against} {'decision contradicts' if against == 1 else 'decisions contradict'} what is declared"
@@ -132,16 +132,16 @@ def conclusion(picture: Pictured) -> str:
 
 def notes(picture: Pictured) -> Iterator[str]:
     """What stands below the table."""
-    lines = picture.portrait.lines
+    lines = picture.behaviour.lines
     if unreached := [line.decision for line in lines if line.status == "not reached"]:
         yield f"not reached: {', '.join(unreached)}"
     for line in lines:
         if line.blinded_by:
             yield f"blinded: {line.decision}, by {' and '.join(map('='.join, line.blinded_by))}"
-    for what, cases in (("unexplained", picture.portrait.unexplained), ("no reply", picture.broken)):
+    for what, cases in (("unexplained", picture.behaviour.unexplained), ("no reply", picture.broken)):
         if cases:
             yield f"{what}: {', '.join(cases)}"
-    for line in picture.portrait.contradicted:
+    for line in picture.behaviour.contradicted:
         yield f"{line.decision}: {_rerun(picture, line.against)}"
 
 
@@ -155,9 +155,9 @@ def record(picture: Pictured) -> dict[str, Any]:
     return {
         "subject": picture.name,
         "asked": picture.asked,
-        "answered": len(picture.portrait.readings),
-        "decisions": [_line(picture, line) for line in picture.portrait.lines],
-        "unexplained": list(picture.portrait.unexplained),
+        "answered": len(picture.behaviour.readings),
+        "decisions": [_line(picture, line) for line in picture.behaviour.lines],
+        "unexplained": list(picture.behaviour.unexplained),
         "no_reply": list(picture.broken),
         "conclusion": conclusion(picture),
         "table": [list(row) for row in rows(picture)],

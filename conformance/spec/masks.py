@@ -26,33 +26,33 @@ class Inexpressible(ValueError):  # noqa: N818 - an answer, not an error
     """A mask cannot be written in the asked form without changing what it means."""
 
 
-def is_boolean(group: MaskOperand) -> bool:
+def is_boolean(operand: MaskOperand) -> bool:
     """Whether the group only allows or forbids: no finite number is added."""
-    if group.element != "float":
+    if operand.element != "float":
         return True
-    return bool(np.all((group.values == 0) | (group.values == -np.inf)))
+    return bool(np.all((operand.values == 0) | (operand.values == -np.inf)))
 
 
-def as_bool(group: MaskOperand) -> MaskOperand:
+def as_bool(operand: MaskOperand) -> MaskOperand:
     """
     The same mask as booleans, True = attend.
 
     Raises:
         Inexpressible: it adds finite numbers.
     """
-    if group.element == "bool":
-        return group
-    if not is_boolean(group):
+    if operand.element == "bool":
+        return operand
+    if not is_boolean(operand):
         raise Inexpressible("a mask that adds finite numbers to the logits cannot be written as booleans")
-    values = group.values == 0 if group.element == "float" else group.values != 0
-    return replace(group, element="bool", values=values)
+    values = operand.values == 0 if operand.element == "float" else operand.values != 0
+    return replace(operand, element="bool", values=values)
 
 
-def as_float(group: MaskOperand) -> MaskOperand:
+def as_float(operand: MaskOperand) -> MaskOperand:
     """The same mask as numbers added to the logits: 0 = attend, -inf = not."""
-    if group.element == "float":
-        return group
-    return replace(group, element="float", values=np.where(group.values != 0, 0.0, -np.inf))
+    if operand.element == "float":
+        return operand
+    return replace(operand, element="float", values=np.where(operand.values != 0, 0.0, -np.inf))
 
 
 def write(allowed: Array, element: str, meaning: str) -> Array:
@@ -79,24 +79,24 @@ def read(array: Array, element: str, meaning: str) -> Array:
     return np.asarray(array == 0 if meaning == "ignore" else array != 0)
 
 
-def fold(groups: Sequence[MaskOperand], slot: str) -> MaskOperand:
+def fold(mask_operands: Sequence[MaskOperand], slot: str) -> MaskOperand:
     """
     One group that means what all of them mean together: AND of booleans, plus the sum of what is added.
 
     It is boolean where all are boolean (in the element type that they share, else bool), float otherwise.
     """
-    if len(groups) == 1:
-        return replace(groups[0], slot=slot)
-    kinds = tuple(dict.fromkeys(kind for group in groups for kind in group.kinds))
-    elements = {group.element for group in groups}
+    if len(mask_operands) == 1:
+        return replace(mask_operands[0], slot=slot)
+    kinds = tuple(dict.fromkeys(kind for operand in mask_operands for kind in operand.kinds))
+    elements = {operand.element for operand in mask_operands}
     if elements <= {"bool", "int"}:
-        values = groups[0].values != 0
-        for group in groups[1:]:
-            values = values & (group.values != 0)
+        values = mask_operands[0].values != 0
+        for operand in mask_operands[1:]:
+            values = values & (operand.values != 0)
         return MaskOperand(slot, kinds, elements.pop() if len(elements) == 1 else "bool", values)
-    if all(is_boolean(group) for group in groups) and elements != {"float"}:
-        return fold([as_bool(group) for group in groups], slot)
-    added = [as_float(group).values for group in groups]
+    if all(is_boolean(operand) for operand in mask_operands) and elements != {"float"}:
+        return fold([as_bool(operand) for operand in mask_operands], slot)
+    added = [as_float(operand).values for operand in mask_operands]
     return MaskOperand(slot, kinds, "float", np.asarray(sum(added[1:], start=added[0])))
 
 

@@ -66,7 +66,7 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
         key=key,
         value=value,
         params=params,
-        groups=tuple(mask_operand(case, mask, f"masks.{number}") for number, mask in enumerate(case.masks)),
+        mask_operands=tuple(mask_operand(case, mask, f"masks.{number}") for number, mask in enumerate(case.masks)),
         scale=case.scale,
         outputs=case.reply_names(case.outputs),
         alias=case.inputs.alias,
@@ -150,8 +150,8 @@ def _hides(case: Case, problem: Problem) -> bool:
         or (case.inputs.alias == "qkv" and case.dtype in HALF)
     ):
         return False
-    dead = not problem.attended().any(axis=-1).all()
-    return not dead or clean is False
+    fully_masked = not problem.attended().any(axis=-1).all()
+    return not fully_masked or clean is False
 
 
 def _hidden_rows(problem: Problem) -> Array:

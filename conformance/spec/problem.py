@@ -106,7 +106,7 @@ class Problem:
     key: Array
     value: Array
     params: Mapping[str, Array] = field(default_factory=dict)
-    groups: tuple[MaskOperand, ...] = ()
+    mask_operands: tuple[MaskOperand, ...] = ()
     scale: float | None = None
     outputs: tuple[str, ...] = ("output",)
     alias: str = "none"
@@ -161,14 +161,14 @@ class Problem:
     def allowed(self) -> Array:
         """AND of what the groups allow, shape (batch, num_heads, seq_len_q, seq_len_k); True = attend."""
         total = np.ones(self.logits_shape, dtype=bool)
-        for group in self.groups:
-            if (allowed := group.allowed) is not None:
+        for operand in self.mask_operands:
+            if (allowed := operand.allowed) is not None:
                 total &= allowed
         return total
 
     def bias(self) -> Array | None:
         """Sum of what the groups add, broadcastable to the logits, or None where nothing is added."""
-        added = [bias for group in self.groups if (bias := group.bias) is not None]
+        added = [bias for operand in self.mask_operands if (bias := operand.bias) is not None]
         if not added:
             return None
         return np.asarray(sum(added[1:], start=added[0]))

@@ -42,11 +42,11 @@ def alone(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def _by_arrays(cases: Iterable[Case]) -> Mapping[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
+    mask_operands: dict[str, tuple[str, ...]] = {}
     for case in cases:
         digest = arrays_digest(materialise(case))
-        groups[digest] = (*groups.get(digest, ()), case.id)
-    return groups
+        mask_operands[digest] = (*mask_operands.get(digest, ()), case.id)
+    return mask_operands
 
 
 def _digest(problem: Problem, more: Mapping[str, object]) -> str:
@@ -57,7 +57,7 @@ def _digest(problem: Problem, more: Mapping[str, object]) -> str:
         "heads": [problem.num_heads, problem.num_kv_heads, problem.head_dim, problem.value_dim],
         "scale": None if problem.scale is None else problem.scale.hex(),
         "alias": problem.alias,
-        "groups": [_facts(group) for group in problem.groups],
+        "groups": [_facts(operand) for operand in problem.mask_operands],
         "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in named],
         **_rare(problem),
         **more,
@@ -81,11 +81,11 @@ def _rare(problem: Problem) -> dict[str, object]:
     return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
 
 
-def _facts(group: MaskOperand) -> list[object]:
-    window = None if group.window is None else list(group.window)
-    rare = {"moved": group.moved and list(group.moved), "short": group.short}
-    rare |= {"attached": True} if group.attached else {}
-    about = [group.slot, list(group.kinds), group.element, group.verbatim, group.offset, window]
+def _facts(operand: MaskOperand) -> list[object]:
+    window = None if operand.window is None else list(operand.window)
+    rare = {"moved": operand.moved and list(operand.moved), "short": operand.short}
+    rare |= {"attached": True} if operand.attached else {}
+    about = [operand.slot, list(operand.kinds), operand.element, operand.verbatim, operand.offset, window]
     return [*about, rare] if any(rare.values()) else about
 
 
@@ -95,7 +95,7 @@ def _named(problem: Problem) -> Iterator[tuple[str, Array]]:
     arrays |= dict(sorted(problem.params.items()))
     if problem.grad_output is not None:
         arrays["grad_output"] = problem.grad_output
-    arrays |= {f"groups.{number}": group.values for number, group in enumerate(problem.groups)}
+    arrays |= {f"groups.{number}": operand.values for number, operand in enumerate(problem.mask_operands)}
     for name, array in arrays.items():
         little = array.dtype.newbyteorder("<")
         yield name, np.ascontiguousarray(array, dtype=little)

@@ -65,7 +65,7 @@ def _permuted_keys(problem: Problem) -> Problem | None:
 
 def _is_ordered(problem: Problem) -> bool:
     """Whether a mask says something about the order of the keys."""
-    return any(group.ordered for group in problem.groups)
+    return any(operand.ordered for operand in problem.mask_operands)
 
 
 def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:

@@ -34,7 +34,7 @@ def take(array: Array, axes: str, axis: str, index: Index) -> Array:
 def take_batch_elements(problem: Problem, index: Index) -> Problem:
     """Some items of the batch."""
     return _mapped(problem, lambda array: np.take(array, index, axis=0), ("query", "key", "value")).but(
-        groups=_mask_operands(problem, "b", index)
+        mask_operands=_mask_operands(problem, "b", index)
     )
 
 
@@ -42,18 +42,22 @@ def take_keys(problem: Problem, index: Index) -> Problem:
     """Keys and values in another order; where query and key are one tensor, the queries as well."""
     shared = problem.alias == "qkv"
     names = ("query", "key", "value") if shared else ("key", "value")
-    groups = _mask_operands(problem, "k", index)
+    mask_operands = _mask_operands(problem, "k", index)
     moved = _mapped(problem, lambda array: np.take(array, index, axis=-2), names)
-    return moved.but(groups=_mask_operands(moved.but(groups=groups), "q", index) if shared else groups)
+    return moved.but(
+        mask_operands=_mask_operands(moved.but(mask_operands=mask_operands), "q", index) if shared else mask_operands
+    )
 
 
 def take_heads(problem: Problem, shared: Index) -> Problem:
     """Heads in another order, `shared` being that of the key heads: those that share one stay together."""
     heads = expanded(problem, shared)
-    groups = _mask_operands(problem, "h", heads)
+    mask_operands = _mask_operands(problem, "h", heads)
     if problem.operator == "sdpa":
         key, value = (np.take(array, shared, axis=1) for array in (problem.key, problem.value))
-        return problem.but(query=np.take(problem.query, heads, axis=1), key=key, value=value, groups=groups)
+        return problem.but(
+            query=np.take(problem.query, heads, axis=1), key=key, value=value, mask_operands=mask_operands
+        )
     order = {"q": heads, "k": shared, "v": shared}
     width = {"q": problem.head_dim, "k": problem.head_dim, "v": problem.value_dim}
     params = dict(problem.params)
@@ -62,7 +66,7 @@ def take_heads(problem: Problem, shared: Index) -> Problem:
             params[name] = blocks(array.T, problem.value_dim, heads).T
         elif name != "bo":
             params[name] = blocks(array, width[name[1]], order[name[1]])
-    return problem.but(params=params, groups=groups)
+    return problem.but(params=params, mask_operands=mask_operands)
 
 
 def expanded(problem: Problem, shared: Index) -> list[int]:
@@ -81,8 +85,10 @@ def _mask_operands(problem: Problem, axis: str, index: Index) -> tuple[MaskOpera
     """The masks with items taken along an axis, where they span it."""
     place = AXES.index(axis)
     return tuple(
-        replace(group, values=np.take(group.values, index, axis=place)) if group.values.shape[place] > 1 else group
-        for group in problem.groups
+        replace(operand, values=np.take(operand.values, index, axis=place))
+        if operand.values.shape[place] > 1
+        else operand
+        for operand in problem.mask_operands
     )
 
 
@@ -135,7 +141,11 @@ def with_visible_values_changed(problem: Problem) -> Problem | None:
 def with_last_key_changed(problem: Problem) -> Problem | None:
     """Turn the sign of the last key and value, where a causal mask or a window hides them from some query."""
     hidden = not problem.attended()[..., -1].all()
-    if not hidden or problem.alias == "qkv" or not any({"causal", "window"} & {*g.kinds} for g in problem.groups):
+    if (
+        not hidden
+        or problem.alias == "qkv"
+        or not any({"causal", "window"} & {*g.kinds} for g in problem.mask_operands)
+    ):
         return None
 
     def turned(array: Array) -> Array:
@@ -148,30 +158,37 @@ def with_last_key_changed(problem: Problem) -> Problem | None:
 def with_mask_as_floats(problem: Problem) -> Problem | None:
     """Write boolean masks as numbers that are added: 0 and minus infinity."""
 
-    def is_ordinary(group: MaskOperand) -> bool:
-        return group.element in BOOLEAN and not group.verbatim and not group.ordered
+    def is_ordinary(operand: MaskOperand) -> bool:
+        return operand.element in BOOLEAN and not operand.verbatim and not operand.ordered
 
-    if not any(map(is_ordinary, problem.groups)):
+    if not any(map(is_ordinary, problem.mask_operands)):
         return None
-    return problem.but(groups=tuple(as_float(group) if is_ordinary(group) else group for group in problem.groups))
+    return problem.but(
+        mask_operands=tuple(as_float(operand) if is_ordinary(operand) else operand for operand in problem.mask_operands)
+    )
 
 
 def with_poison(problem: Problem, which: str) -> Problem | None:
     """NaN in keys, or in values, that nobody attends; one mask hides them, since of two each may do it in its way."""
     hidden = ~seen(problem)
-    if not hidden.any() or problem.alias != "none" or len(problem.groups) != 1 or problem.groups[0].verbatim:
+    if (
+        not hidden.any()
+        or problem.alias != "none"
+        or len(problem.mask_operands) != 1
+        or problem.mask_operands[0].verbatim
+    ):
         return None
     return mapped(problem, lambda array: np.where(hidden[..., None], np.nan, array), which)
 
 
 def with_padded_key(problem: Problem) -> Problem | None:
     """Append a large key that a boolean mask hides, where no mask says anything about order and none is verbatim."""
-    groups = problem.groups
+    mask_operands = problem.mask_operands
     if problem.differentiated:  # gradients have the shape of what they are taken by
         return None
-    if problem.alias == "qkv" or any(g.verbatim or g.ordered for g in groups):
+    if problem.alias == "qkv" or any(g.verbatim or g.ordered for g in mask_operands):
         return None
-    if not any(group.element in BOOLEAN and group.values.shape[-1] > 1 for group in groups):
+    if not any(operand.element in BOOLEAN and operand.values.shape[-1] > 1 for operand in mask_operands):
         return None
 
     def longer(array: Array) -> Array:
@@ -179,12 +196,12 @@ def with_padded_key(problem: Problem) -> Problem | None:
 
     changed = mapped(problem, longer, "value")
     changed = changed if problem.alias == "kv" else mapped(changed, longer, "key")
-    return changed.but(groups=tuple(_with_key_hidden(group) for group in groups))
+    return changed.but(mask_operands=tuple(_with_key_hidden(operand) for operand in mask_operands))
 
 
-def _with_key_hidden(group: MaskOperand) -> MaskOperand:
+def _with_key_hidden(operand: MaskOperand) -> MaskOperand:
     """A mask over one key more: hidden where the mask is boolean, nothing added where it adds."""
-    if group.values.shape[-1] == 1:
-        return group
-    more = np.zeros((*group.values.shape[:-1], 1), dtype=group.values.dtype)
-    return replace(group, values=np.concatenate([group.values, more], axis=-1))
+    if operand.values.shape[-1] == 1:
+        return operand
+    more = np.zeros((*operand.values.shape[:-1], 1), dtype=operand.values.dtype)
+    return replace(operand, values=np.concatenate([operand.values, more], axis=-1))

@@ -23,7 +23,7 @@ def test_the_cases_of_a_feature_load_and_are_all_different(feature: str, tmp_pat
     assert {case.dtype for case in cases} == EVERY_DTYPE
     assert len({(case.seq_len_k, case.head_dim) for case in cases}) >= 5
     problems = [materialise(case) for case in cases if case.seq_len_k == 7 and case.dtype == "float32"]
-    told = {pickle.dumps((p.query, p.key, p.value, p.params, p.groups, p.softcap, p.outputs)) for p in problems}
+    told = {pickle.dumps((p.query, p.key, p.value, p.params, p.mask_operands, p.softcap, p.outputs)) for p in problems}
     assert len(told) == len(problems) >= 24
 
 

@@ -40,10 +40,10 @@ def _holds(words: list[str], case: Case, problem: Problem) -> bool:
     if words[:2] == ["outputs", "with"]:
         return words[2] in problem.outputs
     if words[0] == "mask":
-        spans = {axis for group in problem.groups for axis in _spanned(group.values.shape)}
-        lacks = {axis for group in problem.groups for axis in set(AXES) - _spanned(group.values.shape)}
+        spans = {axis for group in problem.mask_operands for axis in _spanned(group.values.shape)}
+        lacks = {axis for group in problem.mask_operands for axis in set(AXES) - _spanned(group.values.shape)}
         return words[2] in {"spans": spans, "lacks": lacks}[words[1]]
-    kinds = sorted({kind for group in problem.groups for kind in group.kinds})
+    kinds = sorted({kind for group in problem.mask_operands for kind in group.kinds})
     masks = "+".join(kinds) or "none"
     known: dict[str, object] = {
         **problem.sizes(),

@@ -294,7 +294,7 @@ def test_dead_rows_have_a_twin_with_large_hidden_values(operator: str) -> None:
 
 def test_a_verbatim_mask_has_no_dead_row_in_either_reading() -> None:
     for case in CASES:
-        for mask, group in zip(case.masks, problem_of(case).groups, strict=True):
+        for mask, group in zip(case.masks, problem_of(case).mask_operands, strict=True):
             if isinstance(mask, ArrayMask) and mask.verbatim and mask.kind != "additive":
                 zero = group.values == 0
                 assert bool(zero.any(axis=-1).all()), case.id

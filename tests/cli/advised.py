@@ -48,7 +48,7 @@ def from_torch(shown: Mapping[str, Problem]) -> Iterator[Trial]:
     yield told(there, "polarity[key_padding_mask]", p, ~mask[:, None, None], replies)
 
     p = shown["float_mask[attn_mask]"]
-    added = np.asarray(p.groups[0].values[0, 0], dtype=np.float32)
+    added = np.asarray(p.mask_operands[0].values[0, 0], dtype=np.float32)
     replies = in_torch(p, attn_mask=added), in_keras(p, attention_mask=added), in_keras(p, attention_mask=added == 0)
     yield told(there, "float_mask[attn_mask]", p, added == 0, replies)
 
@@ -83,7 +83,7 @@ def from_keras(shown: Mapping[str, Problem]) -> Iterator[Trial]:
     yield told(back, "polarity[value_mask]", p, mask[:, None, None], replies)
 
     p = shown["float_mask[attention_mask]"]
-    cast = np.asarray(p.groups[0].values[0, 0], dtype=np.float32)
+    cast = np.asarray(p.mask_operands[0].values[0, 0], dtype=np.float32)
     replies = in_keras(p, attention_mask=cast), in_torch(p, attn_mask=cast), in_torch(p, attn_mask=cast == 0)
     yield told(back, "float_mask[attention_mask]", p, cast != 0, replies)
 

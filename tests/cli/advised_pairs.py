@@ -109,7 +109,7 @@ def torch_to_flax(found: Shown) -> Iterator[Trial]:
     yield told(there, "polarity[key_padding_mask]", p, ~wide, replies)
 
     p = found["float_mask[attn_mask]"]
-    added = np.asarray(p.groups[0].values[0, 0], dtype=np.float32)
+    added = np.asarray(p.mask_operands[0].values[0, 0], dtype=np.float32)
     replies = in_torch(p, attn_mask=added), in_flax(p, added[None, None]), in_flax(p, (added == 0)[None, None])
     yield told(there, "float_mask[attn_mask]", p, added == 0, replies)
 

@@ -55,7 +55,7 @@ def in_torch(problem: Problem, *, weights: bool = False, **masks: Any) -> Array:
 
 def booleans(problem: Problem, kind: str) -> Array:
     """The array of a mask of the case, as booleans: (seq_len_q, seq_len_k) or (batch, seq_len_k)."""
-    values = next(group.values for group in problem.groups if kind in group.kinds) != 0
+    values = next(group.values for group in problem.mask_operands if kind in group.kinds) != 0
     return np.asarray(values[:, 0, 0] if kind == "key_padding" else values[0, 0])
 
 

@@ -3,7 +3,7 @@ Every example that `--help` shows works.
 
 Those in RUN are run as they stand, in a folder with our cases and two runs; those in COLLECTED with --collect-only;
 those in PREPARED up to where versions would be asked for and installed. Those in PARSED take a minute or what is not
-here, and are parsed: tests/own, tests/cli/test_probe.py and tests/golden run such commands.
+here, and are parsed: tests/checking, tests/cli/test_probe.py and tests/golden run such commands.
 """
 
 import argparse

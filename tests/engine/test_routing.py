@@ -114,7 +114,7 @@ def problem(*groups: MaskOperand, operator: str = "sdpa") -> Problem:
     rng = np.random.default_rng(0)
     shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
     query, key, value = (np.round(rng.normal(size=shape) * 64) / 64 for shape in shapes)
-    return Problem(operator, "float32", H, H, D, D, query, key, value, groups=groups)
+    return Problem(operator, "float32", H, H, D, D, query, key, value, mask_operands=groups)
 
 
 def bits(routed: Route, slot: str) -> Array:
@@ -164,7 +164,7 @@ def test_a_flag_takes_the_causal_mask_unless_it_excludes_the_other_argument() ->
 def test_a_causal_mask_of_another_anchor_is_written_out() -> None:
     routed = route(problem(causal(offset=K - Q)), slots("torch.sdpa"))
     assert set(routed.arguments) == {"attn_mask"}
-    assert routed.problem.groups[0].offset is None
+    assert routed.problem.mask_operands[0].offset is None
     bottom = {**TORCH_SDPA, "is_causal": {"role": "causal", "alignment": "bottom_right"}}
     assert route(problem(causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
 

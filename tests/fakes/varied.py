@@ -142,7 +142,7 @@ def problem(call: Call) -> Problem:
         key=call.key.float64(),
         value=call.value.float64(),
         params={name: tensor.float64() for name, tensor in call.params.items()},
-        groups=groups(call),
+        mask_operands=groups(call),
         scale=call.scale,
         softcap=call.softcap,
         dropout_p=call.dropout_p,

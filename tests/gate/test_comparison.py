@@ -110,9 +110,9 @@ def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
 
 
 def test_what_no_decision_explains_is_told_by_its_class() -> None:
-    unsteady = of({"a": PASS}, {"a": UNSTEADY})
+    non_reproducible = of({"a": PASS}, {"a": UNSTEADY})
     told = "it returns different results for the same call; in 1.23.2 it conformed: 1 case"
-    assert [group.sentence for group in unsteady.groups] == [f"onnxruntime 1.24.4: {told}"]
+    assert [group.sentence for group in non_reproducible.groups] == [f"onnxruntime 1.24.4: {told}"]
     loud = Observed("error", error="ValueError", text="a shape of the wrong size, " * 20)
     said = of({"a": PASS}, {"a": loud}).groups[0].sentence
     assert re.search(r"it raises ValueError: a shape[\w ,]{100,150}wrong …; in 1.23.2 it conformed: 1 case$", said)

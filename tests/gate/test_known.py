@@ -32,7 +32,7 @@ def problem(*, dead: bool) -> Problem:
     allowed[0, 0, 1, 2:] = False
     allowed[0, 0, 2] = not dead
     group = MaskOperand("attn_mask", ("attention",), "bool", allowed)
-    return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=(group,))
+    return Problem("sdpa", "float32", H, H, D, D, query, key, value, mask_operands=(group,))
 
 
 def cell(behaviour: Dialect, *, dead: bool = True, **fields: Any) -> Judged:
@@ -151,8 +151,8 @@ def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
         ({"when": {"elements": {"attn_mask": "float"}}}, False),
         ({"when": {"elements": {"attn_mask": "bool"}}}, True),
         ({"when": {"kinds": ["causal"]}}, False),
-        ({"when": {"dead_row": True}}, True),
-        ({"when": {"dead_row": False}}, False),
+        ({"when": {"fully_masked_row": True}}, True),
+        ({"when": {"fully_masked_row": False}}, False),
         ({"when": {"without_outputs": ["weights"]}}, True),
         ({"when": {"outputs": ["weights"]}}, False),
         ({"when": {"without_requirements": ["past"]}}, True),

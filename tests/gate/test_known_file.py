@@ -12,7 +12,7 @@ GOOD = """\
 format: 1
 deviations:
   - subject: torch.mha*
-    when: {dead_row: true}
+    when: {fully_masked_row: true}
     delta: {decisions: {fully_masked_row: nan}}
     reason: A fully masked row is NaN.
     link: https://github.com/pytorch/pytorch/issues/41508
@@ -34,7 +34,7 @@ deviations:
     reason: A reason that is long enough.
     link: https://example.org
   - subject: b
-    when: {dead_rows: true}
+    when: {fully_masked_rows: true}
     delta: {profile: {accumulator: float32}}
     reason: too short
     link: http://example.org
@@ -58,7 +58,7 @@ def test_six_mistakes_are_reported_at_once_with_their_places(tmp_path: Path) -> 
     assert [line for line, _ in lines] == [4, 5, 9, 10, 11, 12]
     assert "did you mean 'when'" in lines[0][1]
     assert "it is one of nan, uniform, unmasked" in lines[1][1]
-    assert "did you mean 'dead_row'" in lines[2][1]
+    assert "did you mean 'fully_masked_row'" in lines[2][1]
 
 
 def test_an_entry_has_a_delta_or_accept_and_not_both(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def unconditional(path: Path) -> list[str]:
 def test_every_packaged_entry_has_a_condition_or_says_why_it_has_none(tmp_path: Path) -> None:
     assert unconditional(PACKAGED) == []
     bare = tmp_path / "known.yaml"
-    bare.write_text(GOOD.replace("    when: {dead_row: true}\n", ""), encoding="utf-8")
+    bare.write_text(GOOD.replace("    when: {fully_masked_row: true}\n", ""), encoding="utf-8")
     assert unconditional(bare) == [f"{bare}:3"]
 
 
@@ -115,14 +115,17 @@ def test_the_packaged_list_is_readable_and_every_entry_has_a_reason_and_a_link()
         ),
         (b"#" * (2**20 + 1), "1:1: the file has 1048577 bytes; at most 1048576 are read"),
         (b"", "1:1: the file is empty; expected format and deviations"),
-        (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[head_dim]]"), "4:27: item 1 is missing here"),
-        (GOOD.encode().replace(b"dead_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing here"),
         (
-            GOOD.encode().replace(b"dead_row: true", b"sizes_equal: [[a, b, c]]"),
+            GOOD.encode().replace(b"fully_masked_row: true", b"sizes_differ: [[head_dim]]"),
+            "4:27: item 1 is missing here",
+        ),
+        (GOOD.encode().replace(b"fully_masked_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing here"),
+        (
+            GOOD.encode().replace(b"fully_masked_row: true", b"sizes_equal: [[a, b, c]]"),
             "expected at most 2 items, got ['a', 'b', 'c']",
         ),
         (
-            GOOD.encode().replace(b"dead_row: true", b"sizes_multiple: {head_dim: 0}"),
+            GOOD.encode().replace(b"fully_masked_row: true", b"sizes_multiple: {head_dim: 0}"),
             "4:39: head_dim: expected at least 1, got 0",
         ),
         (GOOD.encode().replace(b"cannot reshape", b"'a{99999999999}'"), "11:39: message: no regular expression: "),

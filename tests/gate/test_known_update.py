@@ -13,7 +13,7 @@ format: 1
 deviations:
   # ---- the first
   - subject: "a.sdpa[*"
-    when: {dead_row: true}
+    when: {fully_masked_row: true}
     delta: {decisions: {fully_masked_row: nan}}
     reason: A reason that is long enough.
     link: https://example.org/1
@@ -63,7 +63,7 @@ def test_an_entry_that_the_gate_calls_dead_is_taken_out_and_the_comment_of_the_n
     changed, remarks = edited(cell("x/1", "a.sdpa[x]", 4, "conforms"), dead=(4,))
     assert changed == [
         '-  - subject: "a.sdpa[*"',
-        "-    when: {dead_row: true}",
+        "-    when: {fully_masked_row: true}",
         "-    delta: {decisions: {fully_masked_row: nan}}",
         "-    link: https://example.org/1",
     ]
@@ -89,8 +89,8 @@ def test_a_partial_run_takes_nothing_out() -> None:
 def test_an_entry_that_is_too_wide_is_narrowed_by_one_condition() -> None:
     wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
     assert edited(*wide)[0] == [
-        "-    when: {dead_row: true}",
-        "+    when: {dead_row: true, dtype: [float32]}",
+        "-    when: {fully_masked_row: true}",
+        "+    when: {fully_masked_row: true, dtype: [float32]}",
     ]
     wide = [cell("x/1", "b.sdpa[x]", 11, "matched"), cell("x/2", "b.sdpa[x]", 11, "conforms")]
     assert edited(*wide)[0] == ["+    when: {dtype: [float32]}"]
@@ -109,9 +109,9 @@ def routed(case: str, outcome: str, *slots: tuple[str, str]) -> dict[str, Any]:
         ("{slots: [bias]}", ["bias"], "{slots: [bias, mask]}"),
         ("{slots: [bias]}  # so far", ["bias"], "{slots: [bias, mask]}  # so far"),
         (
-            "{without_slots: [other], dead_row: true}",
+            "{without_slots: [other], fully_masked_row: true}",
             ["bias"],
-            "{without_slots: [other], dead_row: true, slots: [mask]}",
+            "{without_slots: [other], fully_masked_row: true, slots: [mask]}",
         ),
         (
             "{elements: {bias: float}, masks: true}",
@@ -126,21 +126,21 @@ def test_a_condition_that_is_there_gets_what_is_new(when: str, others: list[str]
         routed("x/1", "matched", ("bias", "float"), ("mask", "bool")),
         routed("x/1", "conforms", *((slot, "float") for slot in others)),
     )
-    text = LIST.replace("when: {dead_row: true}", f"when: {when}")
+    text = LIST.replace("when: {fully_masked_row: true}", f"when: {when}")
     found = propose(text, "known.yaml", LINES, run(*cells))
     KnownFile.model_validate(yaml_syntax.read(found.text, "known.yaml").data)
     assert f"    when: {narrowed}\n" in found.text
 
 
 def test_dtypes_of_which_some_matched_are_left() -> None:
-    text = LIST.replace("when: {dead_row: true}", "when: {dtype: [float32, float16], dead_row: true}")
+    text = LIST.replace("when: {fully_masked_row: true}", "when: {dtype: [float32, float16], fully_masked_row: true}")
     wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
     found = propose(text, "known.yaml", LINES, run(*wide))
-    assert "    when: {dtype: [float32], dead_row: true}\n" in found.text
+    assert "    when: {dtype: [float32], fully_masked_row: true}\n" in found.text
 
 
 def test_a_when_in_several_lines_is_left_to_people() -> None:
-    text = LIST.replace("    when: {dead_row: true}", "    when:\n      dead_row: true")
+    text = LIST.replace("    when: {fully_masked_row: true}", "    when:\n      fully_masked_row: true")
     wide = [cell("x/1", "a.sdpa[x]", 4, "matched"), cell("x/2", "a.sdpa[x]", 4, "conforms")]
     found = propose(text, "known.yaml", [4, 12, 16], run(*wide))
     assert found.text == text

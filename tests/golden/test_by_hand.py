@@ -24,7 +24,7 @@ def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
 
 def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
     """One head, two queries, keys of logits 0 and ln 3 for the first query, and ln 3 and 0 for the second."""
-    return sdpa([[[1, 0], [0, 1]]], [[[0, LOG3], [LOG3, 0]]], [[[4.0], [8.0]]], groups=groups, **fields)
+    return sdpa([[[1, 0], [0, 1]]], [[[0, LOG3], [LOG3, 0]]], [[[4.0], [8.0]]], mask_operands=groups, **fields)
 
 
 def allow(rows: list[list[int]], slot: str = "mask", **fields: Any) -> MaskOperand:
@@ -82,9 +82,9 @@ def test_additive_minus_infinity_masks_and_a_row_of_it_is_zero() -> None:
 def test_causal_is_top_left_and_the_flag_can_be_bottom_right() -> None:
     problem = sdpa(np.zeros((1, 2, 2)), np.zeros((1, 3, 2)), [[[3.0], [5.0], [13.0]]])
     flag = MaskOperand("is_causal", ("causal",), "flag", causal(2, 3, 0), offset=0)
-    assert output(problem.but(groups=(flag,))) == pytest.approx([3.0, 4.0])
-    assert output(problem.but(groups=(flag,)), causal_alignment="bottom_right") == pytest.approx([4.0, 7.0])
-    assert output(problem.but(groups=(flag,)), causal_alignment="strict") == pytest.approx([0.0, 3.0])
+    assert output(problem.but(mask_operands=(flag,))) == pytest.approx([3.0, 4.0])
+    assert output(problem.but(mask_operands=(flag,)), causal_alignment="bottom_right") == pytest.approx([4.0, 7.0])
+    assert output(problem.but(mask_operands=(flag,)), causal_alignment="strict") == pytest.approx([0.0, 3.0])
 
 
 def test_scale_is_one_over_the_root_of_head_dim() -> None:
@@ -155,7 +155,7 @@ def test_each_head_owns_a_run_of_columns() -> None:
 def test_a_fully_masked_row_of_mha_is_the_output_bias() -> None:
     params = {**mha().params, "bo": np.array([2.0, 3.0])}
     masked = mha(
-        params=params, groups=(MaskOperand("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool)),)
+        params=params, mask_operands=(MaskOperand("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool)),)
     )
     assert evaluate(masked).reply["output"].values.ravel() == pytest.approx([2.0, 3.0])
 

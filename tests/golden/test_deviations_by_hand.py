@@ -26,7 +26,7 @@ def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
 
 def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
     """Two queries; logits 0 and ln 3 for the first, ln 3 and 0 for the second; values 4 and 8: outputs 7 and 5."""
-    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], groups=groups, **fields)
+    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], mask_operands=groups, **fields)
 
 
 def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Problem:
@@ -34,7 +34,7 @@ def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Probl
     values = np.asarray(value, dtype=np.float64)
     batch, heads, keys, _ = values.shape
     nothing = np.zeros((batch, heads, keys, 1))
-    return sdpa(np.zeros((batch, heads, queries, 1)), nothing, values, groups=groups, **fields)
+    return sdpa(np.zeros((batch, heads, queries, 1)), nothing, values, mask_operands=groups, **fields)
 
 
 def mha(**fields: Any) -> Problem:
@@ -132,7 +132,12 @@ def test_items_are_taken_for_heads_where_there_are_as_many() -> None:
     problem = even(value, 1, mask([[[[1, 0]]], [[[0, 1]]]]))
     assert output(problem) == [1.0, 3.0, 6.0, 8.0]
     assert output(problem, "mask_axes[mask]=items_as_heads") == [1.0, 4.0, 5.0, 8.0]
-    assert output(problem.but(groups=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [1.0, 3.0, 5.0, 7.0]
+    assert output(problem.but(mask_operands=(mask([[1, 0]]),)), "mask_axes[mask]=items_as_heads") == [
+        1.0,
+        3.0,
+        5.0,
+        7.0,
+    ]
 
 
 def test_a_float_mask_of_ones_is_subtracted_from_one() -> None:
@@ -225,9 +230,9 @@ def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> N
     zeros = np.zeros((2, 3, 2))
     square = mha(query=zeros, key=zeros, value=np.arange(12.0).reshape(2, 3, 2))
     lie = "input_axes=batch_and_sequence"
-    masked = square.but(groups=(mask(np.tri(3)),))
+    masked = square.but(mask_operands=(mask(np.tri(3)),))
     assert output(masked, lie) == output(masked)
-    flagged = square.but(groups=(MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
+    flagged = square.but(mask_operands=(MaskOperand("is_causal", ("causal",), "flag", causal(3, 3, 0), offset=0),))
     # the first item sees itself, the second sees both
     assert output(flagged, lie) == pytest.approx([0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8])
 
@@ -245,7 +250,7 @@ def test_each_position_attends_over_its_heads() -> None:
     square = mha(query=nothing, key=nothing)
     assert output(square) == [6.0, 20.0, 6.0, 20.0]
     assert output(square, lie) == [7.0, 7.0, 19.0, 19.0]
-    masked = square.but(groups=(mask(np.ones((2, 2))),))
+    masked = square.but(mask_operands=(mask(np.ones((2, 2))),))
     for unchanged in (masked, mha(), even([[[[1.0]], [[3.0]]]], 1)):
         assert output(unchanged, lie) == output(unchanged)
 
@@ -380,7 +385,7 @@ def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) ->
         "key": np.zeros((1, 3, 2)),
         "value": values,
         "params": {"bo": np.array([1.0, 2.0])},
-        "groups": (mask([[[[1, 0, 1]]]], "padding", "key_padding"),),
+        "mask_operands": (mask([[[[1, 0, 1]]]], "padding", "key_padding"),),
         "outputs": ("output", "weights"),
     }
     problem = mha(query=np.zeros((1, 3, 2)), **fields)
@@ -397,8 +402,8 @@ def test_the_denominator_of_the_softmax_has_one_more_term() -> None:
     # the largest exponential is 1, so that the sum is 4/3
     assert output(two_keys(), "softmax_denominator=plus_1e-6")[0] == pytest.approx(7 / (1 + 0.75e-6), rel=1e-14)
     assert output(two_keys(), "softmax_denominator=plus_1e-9")[0] == pytest.approx(7 / (1 + 0.75e-9), rel=1e-14)
-    dead = two_keys(mask([[0, 0], [1, 1]]))
-    assert output(dead, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
+    fully_masked = two_keys(mask([[0, 0], [1, 1]]))
+    assert output(fully_masked, "softmax_denominator=plus_one") == pytest.approx([0.0, 4.0])
 
 
 def test_a_non_finite_key_leaks_where_it_is_masked() -> None:
@@ -522,7 +527,7 @@ def test_the_scale_divides() -> None:
 
 def test_powers_of_two_are_taken() -> None:
     assert output(one_query(0.0, 1.0), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
-    assert output(one_query(0.0, 1.0, groups=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
+    assert output(one_query(0.0, 1.0, mask_operands=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
         [(4 + 4 * 8) / 5]
     )
     capped = one_query(0.0, 1e9, softcap=3.0)  # the second logit is the cap itself
@@ -594,7 +599,7 @@ def test_axes_of_one_may_be_dropped() -> None:
 
 
 def test_a_masked_logit_that_is_no_number_stays_none_when_it_is_multiplied() -> None:
-    problem = sdpa([[[[1.0]]]], [[[[0.0], [np.nan]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    problem = sdpa([[[[1.0]]]], [[[[0.0], [np.nan]]]], [[[[4.0], [8.0]]]], mask_operands=(mask([[1, 0]]),))
     assert output(problem) == [4.0]
     assert output(problem, "mask_fill=zero") == [6.0]
     assert np.isnan(output(problem, "mask_fill=times_mask")).all()
@@ -718,7 +723,7 @@ def test_some_keys_are_always_attended() -> None:
 
 def test_masked_keys_share_in_the_maximum() -> None:
     def problem(*groups: MaskOperand) -> Problem:
-        return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], groups=groups)
+        return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], mask_operands=groups)
 
     lie = "softmax_maximum=of_masked_keys"
     assert output(problem(mask([[1, 1, 0]]))) == [6.0]
@@ -728,7 +733,7 @@ def test_masked_keys_share_in_the_maximum() -> None:
 
 def test_masked_keys_keep_weight_under_a_low_fill() -> None:
     def problem(logit: float) -> Problem:
-        return sdpa([[[[1.0]]]], [[[[logit], [0.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+        return sdpa([[[[1.0]]]], [[[[logit], [0.0]]]], [[[[4.0], [8.0]]]], mask_operands=(mask([[1, 0]]),))
 
     assert output(problem(-100.0)) == [4.0]
     assert output(problem(-100.0), "mask_fill=puts_-100") == pytest.approx([6.0])
@@ -894,7 +899,7 @@ def test_an_unbounded_side_of_a_window_is_taken_for_zero() -> None:
 
 
 def test_a_thousand_millionth_is_a_logit_like_zero() -> None:
-    problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], groups=(mask([[1, 0]]),))
+    problem = sdpa([[[[1.0]]]], [[[[1e-9], [5.0]]]], [[[[4.0], [8.0]]]], mask_operands=(mask([[1, 0]]),))
     assert output(problem, "mask_fill=puts_1e-9") == [6.0]
     assert output(problem, "mask_fill=zero") != [6.0]
 
@@ -972,7 +977,9 @@ def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
     """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
     key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
     padding = MaskOperand("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
-    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, groups=(padding,), scale=1.0)
+    problem = Problem(
+        "sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, mask_operands=(padding,), scale=1.0
+    )
     assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
     assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])
 

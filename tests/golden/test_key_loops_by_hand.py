@@ -5,7 +5,7 @@ import pytest
 from conformance.deviations.catalogue import find
 from conformance.deviations.tiles import KeyLoop, key_loops
 
-from .test_tiles_by_hand import even, flag, mask, seen
+from .tile_problems import even, flag, mask, seen
 
 CAUSAL_7 = ["x" * (query + 1) + "-" * (6 - query) for query in range(7)]
 

@@ -1,48 +1,16 @@
 """Deviations of kernels that look at whole tiles: the keys that each query sees, drawn by hand, and rows worked out."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from conformance.deviations.edges import causal, window
+from conformance.deviations.edges import window
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
+from .tile_problems import even, flag, mask, output, sdpa, seen
+
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
-
-
-def sdpa(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
-    """One item and head; the logits (seq_len_q, seq_len_k) are the key, which every query picks its row of."""
-    products = np.asarray(logits, dtype=np.float64)
-    queries = len(products)
-    arrays = (np.eye(queries)[None, None], products.T[None, None], np.asarray(value, dtype=np.float64)[None, None])
-    return Problem("sdpa", "float64", 1, 1, queries, arrays[2].shape[-1], *arrays, groups=groups, scale=1.0)
-
-
-def even(queries: int, keys: int, *groups: MaskOperand) -> Problem:
-    """All logits are zero, and values are such that the output is the weights."""
-    return sdpa(np.zeros((queries, keys)), np.eye(keys), *groups)
-
-
-def flag(queries: int, keys: int, offset: int = 0) -> MaskOperand:
-    return MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
-
-
-def mask(values: Any, element: str = "bool") -> MaskOperand:
-    array = np.asarray(values, dtype=bool if element == "bool" else np.float64)
-    return MaskOperand("mask", ("attention",), element, array if array.ndim == 4 else array[None, None])
-
-
-def output(problem: Problem, lie: str = "") -> Array:
-    dialect = dict([lie.split("=")]) if lie else {}
-    return np.asarray(evaluate(problem, dialect).reply["output"].values[0, 0])
-
-
-def seen(problem: Problem, lie: str = "") -> list[str]:
-    """One word for each query: x for a key with weight, - for one without."""
-    return ["".join("x" if weight else "-" for weight in row) for row in output(problem, lie)]
 
 
 # ---- causal flags ----------------------------------------------------------------------------------------------
@@ -219,7 +187,7 @@ def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> A
     """Three heads, one query and two keys: weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
     key = np.array([[[[0.0], [LOG3]], [[0.0], [0.0]], [[LOG3], [0.0]]]])
     one = np.ones((1, 3, 1, 1))
-    problem = Problem("sdpa", "float64", 3, 3, 1, 1, one, key, np.ones((1, 3, 2, 1)), scale=1.0, groups=groups)
+    problem = Problem("sdpa", "float64", 3, 3, 1, 1, one, key, np.ones((1, 3, 2, 1)), scale=1.0, mask_operands=groups)
     reply = evaluate(problem.but(outputs=outputs), dict([lie.split("=")]) if lie else {}).reply
     return np.asarray(reply[outputs[-1]].values)
 
@@ -242,9 +210,9 @@ def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
 @pytest.mark.parametrize(("name", "expected"), [("uniform", 0.5), ("nan", np.nan)])
 def test_weights_of_a_dead_row_that_is_zero(name: str, expected: float) -> None:
     lie, outputs = f"returned_weights={name}_in_dead_rows", ("weights", "output")
-    dead = mask([[0, 0]])
-    assert weights_under(lie, outputs, dead).ravel().tolist() == [0.0, 0.0, 0.0]
-    found = weights_under(lie, outputs[::-1], dead)
+    fully_masked = mask([[0, 0]])
+    assert weights_under(lie, outputs, fully_masked).ravel().tolist() == [0.0, 0.0, 0.0]
+    found = weights_under(lie, outputs[::-1], fully_masked)
     assert np.array_equal(found, np.full((1, 3, 1, 2), expected), equal_nan=True)
     assert np.array_equal(weights_under(lie, outputs[::-1]), weights_under("", outputs[::-1]))
 

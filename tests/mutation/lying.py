@@ -68,7 +68,7 @@ def problem_of(call: Call) -> Problem:
         key=key,
         value=value,
         params={name: tensor.float64() for name, tensor in call.params.items()},
-        groups=tuple(_groups(call)),
+        mask_operands=tuple(_groups(call)),
         scale=call.scale,
         outputs=facts.outputs,
         alias=facts.alias,

@@ -145,7 +145,7 @@ UNSTEADY = {
 }
 
 
-def unsteady(builder: Any, subject: str, klass: str, *names: str) -> None:
+def non_reproducible(builder: Any, subject: str, klass: str, *names: str) -> None:
     for name in names:
         builder.cell(
             builder.case(name), subject, "fail", class_=klass, rejected=True, reason=f"{name} differs; far off",
@@ -158,7 +158,7 @@ def test_what_is_told_by_repetition_is_one_cause_beside_the_others(tmp_path: Pat
     builder = RunBuilder(tmp_path)
     subject = failing(builder, "a/one")
     builder.diagnosis(subject, {"sentence": "does not scale", "remedy": "scale it", "cells": ["a/one"]})
-    unsteady(builder, subject, klass, "b/one", "b/two")
+    non_reproducible(builder, subject, klass, "b/one", "b/two")
     found, other = findings(load_run(builder.write()))
     assert (found.sentence, found.explained, found.count) == (UNSTEADY[klass], True, 2)
     assert finding_text(found) == (
@@ -173,8 +173,8 @@ def test_replies_that_are_the_same_twice_by_chance_are_no_other_cause(
 ) -> None:
     builder = RunBuilder(tmp_path)
     subject = builder.subject("torch.mha")
-    unsteady(builder, subject, "order_dependent", "a/zero")
-    unsteady(builder, subject, "nondeterministic", *(f"b/{n}" for n in range(drawn)))
+    non_reproducible(builder, subject, "order_dependent", "a/zero")
+    non_reproducible(builder, subject, "nondeterministic", *(f"b/{n}" for n in range(drawn)))
     found = findings(load_run(builder.write()))
     assert sorted(each.sentence for each in found) == sorted(UNSTEADY[klass] for klass in told)
     assert sum(each.count for each in found) == drawn + 1

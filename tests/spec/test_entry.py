@@ -82,4 +82,4 @@ def test_every_kind_of_mask_is_a_case(mask: dict[str, Any]) -> None:
     case, faults = read_entry(PLAIN | {"masks": [mask]}, Path("cases/t.yaml"), Path("cases"))
     assert case is not None
     assert not faults
-    assert materialise(case).groups[0].kinds == (mask["kind"],)
+    assert materialise(case).mask_operands[0].kinds == (mask["kind"],)

@@ -44,7 +44,7 @@ def problem(*members: MaskOperand) -> Problem:
     batch, heads, length_q, length_k = SIZES
     query = np.zeros((batch, heads, length_q, 11))
     key = np.zeros((batch, heads, length_k, 11))
-    return Problem("sdpa", "float32", heads, heads, 11, 11, query, key, key, groups=members)
+    return Problem("sdpa", "float32", heads, heads, 11, 11, query, key, key, mask_operands=members)
 
 
 def effect(each: Problem) -> Array:
@@ -89,7 +89,7 @@ def test_folding_means_what_all_mean_together(members: list[MaskOperand]) -> Non
     apart = problem(*members)
     together = problem(fold(members, "mask"))
     assert np.array_equal(effect(apart), effect(together))
-    assert together.groups[0].slot == "mask"
+    assert together.mask_operands[0].slot == "mask"
 
 
 @given(groups())

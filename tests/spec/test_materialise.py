@@ -29,7 +29,7 @@ def drawn(*rows: str) -> Array:
 
 def values(make: Make, mask: dict[str, Any], **fields: Any) -> Array:
     """What the only group of a case holds."""
-    (group,) = materialise(make(masks=[mask], **fields)).groups
+    (group,) = materialise(make(masks=[mask], **fields)).mask_operands
     return group.values
 
 
@@ -57,15 +57,15 @@ def test_padding_moves_what_is_anchored_to_it_item_by_item(make: Make) -> None:
         {"kind": "window", "left": 1, "right": 0, "offset": "lengths"},
     ]
     problem = materialise(make(masks=masks, batch=3, seq_len_q=2, seq_len_k=5, operator="sdpa"))
-    assert [group.moved for group in problem.groups] == [None, (None, 0), (1, 0)]
-    assert [group.offset for group in problem.groups] == [None, None, None]
-    shown = problem.groups[1].values[:, 0].astype(int).tolist()
+    assert [group.moved for group in problem.mask_operands] == [None, (None, 0), (1, 0)]
+    assert [group.offset for group in problem.mask_operands] == [None, None, None]
+    shown = problem.mask_operands[1].values[:, 0].astype(int).tolist()
     assert shown == [
         [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]],
         [[1, 1, 0, 0, 0], [1, 1, 1, 0, 0]],
         [[0, 0, 0, 0, 0], [1, 0, 0, 0, 0]],
     ]
-    assert problem.groups[2].values[1, 0].astype(int).tolist() == [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]]
+    assert problem.mask_operands[2].values[1, 0].astype(int).tolist() == [[1, 1, 0, 0, 0], [0, 1, 1, 0, 0]]
 
 
 def test_a_past_shifts_what_is_anchored_to_it(make: Make) -> None:
@@ -73,13 +73,13 @@ def test_a_past_shifts_what_is_anchored_to_it(make: Make) -> None:
     sizes = {"seq_len_q": 2, "seq_len_k": 5, "past": 3, "operator": "sdpa"}
     problem = materialise(make(masks=masks, **{**SMALL, **sizes}))
     assert (problem.past, problem.sizes()["past"], problem.requirements) == (3, 3, ("past",))
-    assert [(group.offset, group.window) for group in problem.groups] == [(3, None), (None, (-2, 3))]
+    assert [(group.offset, group.window) for group in problem.mask_operands] == [(3, None), (None, (-2, 3))]
     assert problem.allowed()[0, 0].astype(int).tolist() == [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
 
 
 @pytest.mark.parametrize(("offset", "number"), [("start", 0), ("end", 1), (1, 1), (-1, -1), (5, 5)])
 def test_a_causal_mask_and_its_offset(make: Make, offset: str | int, number: int) -> None:
-    (group,) = materialise(make(masks=[{"kind": "causal", "offset": offset}], **SMALL)).groups
+    (group,) = materialise(make(masks=[{"kind": "causal", "offset": offset}], **SMALL)).mask_operands
     assert group.offset == number
     expected = {0: TOP_LEFT, 1: SQUARE_LAST, -1: drawn("....", "#...", "##.."), 5: drawn(*["####"] * 3)}
     np.testing.assert_array_equal(group.values[0, 0], expected[number])
@@ -96,7 +96,7 @@ def test_a_causal_mask_and_its_offset(make: Make, offset: str | int, number: int
     ],
 )
 def test_a_window_is_inclusive(make: Make, left: int | None, right: int | None, expected: list[str]) -> None:
-    (group,) = materialise(make(masks=[{"kind": "window", "left": left, "right": right}], **SMALL)).groups
+    (group,) = materialise(make(masks=[{"kind": "window", "left": left, "right": right}], **SMALL)).mask_operands
     assert group.window == (left, right)
     np.testing.assert_array_equal(group.values[0, 0], drawn(*expected))
 
@@ -124,7 +124,7 @@ def test_axes_that_a_mask_does_not_span_have_size_one(
 def test_a_mask_without_keys_hides_whole_queries(make: Make) -> None:
     mask = {"kind": "attention", "axes": ["b", "q"], "values": [[1, 0, 1], [0, 1, 1]]}
     problem = materialise(make(masks=[mask], **SMALL))
-    assert problem.groups[0].values.shape == (2, 1, 3, 1)
+    assert problem.mask_operands[0].values.shape == (2, 1, 3, 1)
     assert problem.attended()[:, 0].tolist() == [[[row] * 4 for row in item] for item in ([1, 0, 1], [0, 1, 1])]
 
 
@@ -141,7 +141,7 @@ def test_a_mask_without_keys_hides_whole_queries(make: Make) -> None:
 def test_elements_say_the_same(make: Make, mask: dict[str, Any], element: str) -> None:
     plain = materialise(make(masks=[mask], **SMALL))
     problem = materialise(make(masks=[mask | {"element": element}], **SMALL))
-    (group,) = problem.groups
+    (group,) = problem.mask_operands
     assert (group.element, group.slot, group.kinds) == (element, "", (mask["kind"],))
     assert group.values.dtype == (np.float64 if element == "float" else bool)
     np.testing.assert_array_equal(problem.attended(), plain.attended())
@@ -184,7 +184,7 @@ def test_a_verbatim_pattern_is_written_in_either_polarity(
     make: Make, element: str, means: str, dtype: type, row: list[Any]
 ) -> None:
     mask = {"kind": "key_padding", "lengths": [4, 2], "verbatim": True, "element": element, "true_means": means}
-    (group,) = materialise(make(masks=[mask], **SMALL)).groups
+    (group,) = materialise(make(masks=[mask], **SMALL)).mask_operands
     assert group.verbatim
     assert group.values.dtype == dtype
     np.testing.assert_array_equal(group.values[1, 0, 0], row)
@@ -200,7 +200,7 @@ def test_verbatim_numbers_stay_as_written(make: Make) -> None:
 def test_masks_are_combined(make: Make) -> None:
     masks = [{"kind": "key_padding", "lengths": [4, 2]}, {"kind": "causal"}]
     problem = materialise(make(masks=masks, **SMALL))
-    assert [group.kinds for group in problem.groups] == [("key_padding",), ("causal",)]
+    assert [group.kinds for group in problem.mask_operands] == [("key_padding",), ("causal",)]
     np.testing.assert_array_equal(problem.attended()[0, 0], TOP_LEFT)
     np.testing.assert_array_equal(problem.attended()[1, 0], drawn("#...", "##..", "##.."))
 
@@ -438,7 +438,7 @@ def test_a_problem_is_a_function_of_its_case(make: Make, fields: dict[str, Any])
         assert array.tobytes() == other.tobytes()
         assert np.isfinite(array).all()
         to_tensor(array, case.dtype)
-    for group in problem.groups:
+    for group in problem.mask_operands:
         np.broadcast_shapes(group.values.shape, problem.logits_shape)
         assert group.values.ndim == 4
 

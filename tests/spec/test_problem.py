@@ -44,7 +44,7 @@ def test_masks_are_and_and_sum(make: Make) -> None:
 def test_nothing_is_added_where_no_mask_adds(make: Make) -> None:
     problem = materialise(make(masks=[{"kind": "causal"}]))
     assert problem.bias() is None
-    (group,) = problem.groups
+    (group,) = problem.mask_operands
     assert group.bias is None
     assert group.allowed is not None
     assert problem.but(scale=2.0).scale == 2.0

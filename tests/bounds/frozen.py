@@ -1,7 +1,7 @@
 """
 One number for everything that every deviation makes of sixty small calls: what a rebuild must not change by accident.
 
-    python -m tests.oracle.frozen        writes tests/oracle/frozen.tsv anew
+    python -m tests.bounds.frozen        writes tests/bounds/frozen.tsv anew
 
 The number is a sum of all outputs, each times a weight of its own, so that any element that changes changes it. It is
 compared to nine digits, since matrix products differ in the last ones from CPU to CPU.

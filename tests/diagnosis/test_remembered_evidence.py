@@ -11,7 +11,7 @@ from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.diagnosis.suspect import Suspect
 
-from .test_joint import cell, padded, subject
+from .judged_cells import cell, padded, subject
 
 LIE = {"polarity[padding]": "ignore"}
 
@@ -33,7 +33,7 @@ def test_a_second_subject_with_the_same_replies_is_worked_out_at_no_cost(monkeyp
     shared: Shared = {}
     cells = [
         replace(each, found=())
-        for each in subject(lambda asked: LIE if asked.groups and asked.logits_shape[0] > 1 else {})
+        for each in subject(lambda asked: LIE if asked.mask_operands and asked.logits_shape[0] > 1 else {})
     ]
     first = diagnose([each.sharing(shared) for each in cells])
     assert {*asked} == {"_reply", "budget"}
@@ -56,9 +56,9 @@ def test_what_is_shared_is_told_by_every_bit_and_every_argument() -> None:
     one = cell(padded(2, 5, 7), LIE)
     assert one.actual is not None
     assert keys(one, replace(one)) == (True, True)
-    (group,) = one.problem.groups
-    other_slot = one.problem.but(groups=(replace(group, slot="mask"),))
-    other_values = one.problem.but(groups=(replace(group, values=~group.values),))
+    (group,) = one.problem.mask_operands
+    other_slot = one.problem.but(mask_operands=(replace(group, slot="mask"),))
+    other_values = one.problem.but(mask_operands=(replace(group, values=~group.values),))
     for changed in (other_slot, other_values):
         assert keys(one, replace(one, problem=changed)) == (False, False)
     assert keys(one, replace(one, declared=replace(one.declared))) == (False, False)

@@ -1,4 +1,4 @@
-"""Attention as people write it in NumPy: right, and wrong in one way each. `tests/own` checks them."""
+"""Attention as people write it in NumPy: right, and wrong in one way each. `tests/checking` checks them."""
 
 import os
 import time

@@ -48,7 +48,10 @@ def test_two_conditions_together_ask_for_both() -> None:
 
 def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
     assert always().record() == {}
-    assert Condition(sizes={"batch": 1}, dead_row=False).record() == {"sizes": {"batch": 1}, "dead_row": False}
+    assert Condition(sizes={"batch": 1}, fully_masked_row=False).record() == {
+        "sizes": {"batch": 1},
+        "fully_masked_row": False,
+    }
 
 
 def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() -> None:

@@ -1,16 +1,14 @@
 """Causes over all cells of a subject: with a guard, in pairs, in a tie, refused, of the arithmetic, or none."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.edges import causal
 from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.candidates import Candidate, different
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, lies_on
@@ -25,59 +23,11 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-H, D = 3, 11
-# (batch, seq_len_q, seq_len_k).
-SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
-
-Lie = Callable[[Problem], Dialect]
-
-
-def plain(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
-    rng = np.random.default_rng(100 * batch + 10 * queries + keys)
-    shapes = ((batch, H, queries, D), (batch, H, keys, D), (batch, H, keys, D))
-    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem("sdpa", dtype, H, H, D, D, query, key, value)
-
-
-def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
-    """The last two keys of the first item are padding."""
-    allowed = np.ones((batch, 1, 1, keys), dtype=bool)
-    allowed[0, 0, 0, -2:] = False
-    asked = plain(batch, queries, keys, dtype)
-    return asked.but(groups=(MaskOperand("padding", ("key_padding",), "bool", allowed),))
-
-
-def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
-    """What comes of an implementation that behaves so in this call, and declares otherwise."""
-    profile = Profile.ordinary(asked.dtype)
-    answer = evaluate(asked, behaviour, profile.score).reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
-    found = judge(asked, declared or {}, profile, actual)
-    masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.groups)
-    facts = Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
-    name = "-".join(str(size) for size in (asked.dtype, "masked" if masks else "plain", *asked.logits_shape))
-    ways = (found.explanation, *found.ties) if found.explanation else ()
-    seen = tuple(each.way for each in ways if each is not None)
-    failing = found.verdict == "fail"
-    judged = Evidence(name, facts, asked, found.expectation, profile)
-    return replace(judged, actual=actual, found=seen) if failing else judged
-
-
-def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
-    """Every call that there is here, to an implementation that lies so."""
-    return [cell(each, lie(each)) for dtype in dtypes for size in SIZES for each in asked(*size, dtype)]
-
-
-def asked(batch: int, queries: int, keys: int, dtype: str) -> tuple[Problem, ...]:
-    return plain(batch, queries, keys, dtype), padded(batch, queries, keys, dtype)
+from .judged_cells import IGNORED, REVERSED, SIZES, asked, bent, cell, flagged, padded, plain, reply, subject
 
 
 def told(found: Diagnosis) -> list[tuple[dict[str, str], Condition, int]]:
     return [(dict(cause.candidate.change), cause.guards[0], len(cause.cells)) for cause in found.causes]
-
-
-REVERSED = {"value_path": "reversed"}
-IGNORED = {"use[padding]": "ignored"}
 
 
 def test_what_always_shows_needs_no_guard() -> None:
@@ -91,8 +41,8 @@ def test_what_always_shows_needs_no_guard() -> None:
     [
         (REVERSED, lambda p: p.batch == 1, Condition(sizes={"batch": 1}), 8),
         (REVERSED, lambda p: p.dtype == "float16", Condition(dtype=["float16"]), 10),
-        (REVERSED, lambda p: bool(p.groups), Condition(masks=True), 10),
-        (REVERSED, lambda p: not p.groups, Condition(masks=False), 10),
+        (REVERSED, lambda p: bool(p.mask_operands), Condition(masks=True), 10),
+        (REVERSED, lambda p: not p.mask_operands, Condition(masks=False), 10),
         (IGNORED, lambda p: p.seq_len_q != p.seq_len_k, Condition(sizes_differ=[("seq_len_q", "seq_len_k")]), 6),
         (REVERSED, lambda p: p.seq_len_k > 8, Condition(sizes_above={"seq_len_q": 8}), 4),
         (
@@ -169,20 +119,6 @@ def test_what_no_words_describe_is_unexplained() -> None:
     assert set(found.unexplained) == set(wrong)
 
 
-def bent(asked: Problem, by: float) -> Evidence:
-    """An answer of which every number is bent a little by its own sine, for which there is no word."""
-    values = evaluate(asked, score="float32").reply["output"].values
-    return reply(asked, values + by * np.sin(7 * values))
-
-
-def reply(asked: Problem, values: np.ndarray) -> Evidence:
-    """A failing cell with this output."""
-    actual = {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)}
-    found = judge(asked, {}, Profile.ordinary(asked.dtype), actual)
-    assert found.verdict == "fail"
-    return replace(cell(asked, {}), actual=actual)
-
-
 def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
     """With one key more than queries, aligned to the end is one key ahead."""
     square = [flagged(2, 7, 7), flagged(3, 7, 7)]
@@ -199,11 +135,6 @@ def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
     assert tie["separated_by"] == "float32-masked-2-3-5-5"
     assert tie["sentence"] == "lets each query attend one future key"
     assert "separated_by" not in record_of(diagnose(cells), others[:1])["causes"][0]["ties"][0]
-
-
-def flagged(batch: int, queries: int, keys: int) -> Problem:
-    flag = MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0)
-    return plain(batch, queries, keys).but(groups=(flag,))
 
 
 def test_conditions_that_no_cell_tells_apart_are_named_together() -> None:
@@ -396,8 +327,8 @@ def test_of_what_explains_nan_the_decision_about_such_numbers_comes_first() -> N
     assert ("use[padding]", "ignored") in leaking.found
     bias = np.zeros((1, 1, 5, 7))
     bias[:, :, 2] = -np.inf
-    dead = plain(2, 5, 7).but(groups=(MaskOperand("bias", ("additive",), "float", bias),))
-    found = cell(dead, {"fully_masked_row": "nan"}).found
+    fully_masked = plain(2, 5, 7).but(mask_operands=(MaskOperand("bias", ("additive",), "float", bias),))
+    found = cell(fully_masked, {"fully_masked_row": "nan"}).found
     assert found[0] == ("fully_masked_row", "nan")
     assert ("float_mask[bias]", "subtracted") in found
 
@@ -431,7 +362,7 @@ def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> N
     root = Path(__file__).parents[2] / "cases"
     problems = (materialise(case) for case in load([root / "gradients"], root) if case.operator == "mha" and case.masks)
     judged = cell(by_kind(next(problems)), {})
-    missing, ignored = ("output_projection", "missing"), (f"use[{judged.problem.groups[0].slot}]", "ignored")
+    missing, ignored = ("output_projection", "missing"), (f"use[{judged.problem.mask_operands[0].slot}]", "ignored")
     assert not judged.contradicts((missing,))
     assert judged.contradicts((ignored,))
     assert judged.contradicts((missing, ignored))

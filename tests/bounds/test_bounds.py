@@ -88,7 +88,7 @@ def test_the_worst_case_of_two_equal_keys() -> None:
 def test_logits_that_nothing_is_known_about_leave_the_range_of_the_values() -> None:
     bias = np.full((1, 1, 1, 2), -1e9)
     case = problem(
-        [[1.0]], [[2.0], [1.0]], [[3.0], [-1.0]], groups=(MaskOperand("bias", ("additive",), "float", bias),)
+        [[1.0]], [[2.0], [1.0]], [[3.0], [-1.0]], mask_operands=(MaskOperand("bias", ("additive",), "float", bias),)
     )
     answer, bounds = answered(case, FLOAT32)
     reach = max(3.0 - answer.state.context.item(), answer.state.context.item() + 1.0)
@@ -99,7 +99,7 @@ def test_logits_that_nothing_is_known_about_leave_the_range_of_the_values() -> N
 def test_masked_weights_must_be_exactly_zero() -> None:
     allowed = np.random.default_rng(1).random((2, 3, 5, 11)) < 0.7
     for profile in (FLOAT32, FLOAT64, Profile.fused("float16"), Profile.naive("bfloat16")):
-        _, bounds = answered(random_problem(1, profile.store, groups=masked(allowed)), profile)
+        _, bounds = answered(random_problem(1, profile.store, mask_operands=masked(allowed)), profile)
         weights = bounds["weights"]
         assert (weights.tolerance[~allowed] == 0.0).all()
         assert (weights.worst[~allowed] == 0.0).all()
@@ -110,7 +110,7 @@ def test_masked_weights_must_be_exactly_zero() -> None:
 def test_what_is_masked_for_every_query_does_not_widen_any_bound(leak: float) -> None:
     allowed = np.ones((1, 1, 1, 11), dtype=bool)
     allowed[..., 3] = False
-    clean = random_problem(2, groups=masked(allowed))
+    clean = random_problem(2, mask_operands=masked(allowed))
     key, value = clean.key.copy(), clean.value.copy()
     key[:, :, 3], value[:, :, 3] = leak, leak
     _, plain = answered(clean, FLOAT32)
@@ -145,7 +145,7 @@ def test_float16_scores_that_may_overflow_are_not_judged() -> None:
     judged = answered(case, late)[1]["output"].judged
     assert judged[0, 0, :, 0].tolist() == [False, True]
     assert answered(case, Profile.fused("float16"))[1]["output"].judged.all()
-    hidden = case.but(groups=masked(np.array([False, True])[None, None, None]))
+    hidden = case.but(mask_operands=masked(np.array([False, True])[None, None, None]))
     assert answered(hidden, late)[1]["output"].judged.all()
     assert np.isinf(answered(case, late)[1]["output"].tolerance[0, 0, 0, 0])
 
@@ -218,7 +218,7 @@ def test_the_mean_over_heads_is_as_certain_as_independent_rows() -> None:
 
 def test_the_spread_leaves_out_what_nobody_attends() -> None:
     allowed = np.array([True, True, False])[None, None, None]
-    case = problem([[1.0]], [[1.0], [2.0], [3.0]], [[1.0], [4.0], [1e5]], groups=masked(allowed))
+    case = problem([[1.0]], [[1.0], [2.0], [3.0]], [[1.0], [4.0], [1e5]], mask_operands=masked(allowed))
     assert answered(case, FLOAT32)[1]["output"].spread.item() == 3.0
 
 

@@ -11,8 +11,7 @@ from conformance.diagnosis.diagnosis import causes_that_stand, diagnose
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.rounding import round_to
 
-from .test_fitted import flagged
-from .test_joint import IGNORED, REVERSED, SIZES, cell, padded, plain, reply
+from .judged_cells import IGNORED, REVERSED, SIZES, cell, flagged, padded, plain, reply
 
 
 def unheard(batch: int, queries: int, keys: int) -> Evidence:
@@ -84,7 +83,7 @@ def test_unsteady_replies_make_chance_of_a_cause_and_are_not_told_again() -> Non
     by_chance = cell(plain(1, 5, 61), REVERSED)
     conforming = [cell(plain(*size), {}) for size in SIZES]
     assert len(diagnose([by_chance]).causes) == 1
-    found = diagnose([by_chance], unsteady=conforming)
+    found = diagnose([by_chance], non_reproducible=conforming)
     assert found.causes == ()
     assert found.unexplained == (by_chance,)
 
@@ -103,7 +102,7 @@ def test_a_cause_with_a_condition_explains_a_quarter_of_all_that_is_left(others:
     ignored = Candidate((("use[padding]", "ignored"),))
     cells = (cell(padded(2, 5, 7), IGNORED),)
     left = [unheard(*SIZES[0])] * others
-    kept, unexplained = causes_that_stand([Cause(ignored, (Condition(dead_row=False),), cells)], left)
+    kept, unexplained = causes_that_stand([Cause(ignored, (Condition(fully_masked_row=False),), cells)], left)
     assert len(kept) == told
     assert len(unexplained) == others + 1 - told
     assert len(causes_that_stand([Cause(ignored, (Condition(),), cells)], left)[0]) == 1

@@ -20,10 +20,10 @@ def problem(*groups: MaskOperand, outputs: tuple[str, ...] = ("output",), kv_hea
     rng = np.random.default_rng(7)
     shapes = ((B, H, Q, D), (B, kv_heads, K, D), (B, kv_heads, K, D))
     query, key, value = (round_to(rng.normal(size=shape), "float32") for shape in shapes)
-    return Problem("sdpa", "float32", H, kv_heads, D, D, query, key, value, groups=groups, outputs=outputs)
+    return Problem("sdpa", "float32", H, kv_heads, D, D, query, key, value, mask_operands=groups, outputs=outputs)
 
 
-def dead_row() -> MaskOperand:
+def fully_masked_row() -> MaskOperand:
     allowed = np.random.default_rng(5).random((1, 1, Q, K)) < 0.7
     allowed[0, 0, 2] = False
     return MaskOperand("attn_mask", ("attention",), "bool", allowed)
@@ -36,7 +36,7 @@ def reply(asked: Problem, dialect: Dialect) -> dict[str, Tensor]:
 
 
 def test_a_canonical_reply_passes() -> None:
-    asked = problem(dead_row(), outputs=("output", "weights"))
+    asked = problem(fully_masked_row(), outputs=("output", "weights"))
     found = judge(asked, {}, FLOAT32, reply(asked, {}))
     assert found.verdict == "pass"
     assert 0 < found.budget < 1
@@ -44,14 +44,14 @@ def test_a_canonical_reply_passes() -> None:
 
 def test_a_declared_difference_is_a_dialect_where_it_shows_and_a_pass_elsewhere() -> None:
     uniform = {"fully_masked_row": "uniform"}
-    asked = problem(dead_row())
+    asked = problem(fully_masked_row())
     assert judge(asked, uniform, FLOAT32, reply(asked, uniform)).verdict == "dialect"
     plain = problem()
     assert judge(plain, uniform, FLOAT32, reply(plain, uniform)).verdict == "pass"
 
 
 def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
-    asked = problem(dead_row())
+    asked = problem(fully_masked_row())
     found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply(asked, {}))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
@@ -72,7 +72,7 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
     ],
 )
 def test_one_decision_taken_otherwise_is_named(lie: dict[str, str], sentence: str) -> None:
-    asked = problem(dead_row())
+    asked = problem(fully_masked_row())
     found = judge(asked, {}, FLOAT32, reply(asked, lie))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
@@ -106,25 +106,25 @@ def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> N
     right = reply(asked, {})["output"].bits
     found = judge(asked, {}, FLOAT32, {"output": Tensor.of(right * np.float32(1 + 1e-6))}, "cuda")
     assert (found.verdict, found.uncalibrated) == ("inconclusive", True)
-    inverted = problem(dead_row())
+    inverted = problem(fully_masked_row())
     lie = reply(inverted, {"polarity[attn_mask]": "ignore"})
     assert judge(inverted, {}, FLOAT32, lie, "cuda").verdict == "fail"
 
 
 def test_plain_attention_on_a_cpu_is_calibrated_and_other_devices_are_not() -> None:
-    assert is_calibrated(problem(dead_row()), "cpu")
-    assert not is_calibrated(problem(dead_row()), "cuda:0")
+    assert is_calibrated(problem(fully_masked_row()), "cpu")
+    assert not is_calibrated(problem(fully_masked_row()), "cuda:0")
 
 
 @pytest.mark.parametrize("name", ["softcap", "residual", "relu", "no_output_projection"])
 def test_what_adds_a_term_to_the_bound_was_measured_on_a_cpu_and_counts_as_a_feature(name: str) -> None:
-    asked = problem(dead_row()).but(requirements=(name,))
+    asked = problem(fully_masked_row()).but(requirements=(name,))
     assert name in features(asked)
     assert is_calibrated(asked, "cpu")
 
 
 def test_a_feature_that_was_not_measured_is_not_calibrated() -> None:
-    scores = problem(dead_row()).but(outputs=("output", "scaled"))
+    scores = problem(fully_masked_row()).but(outputs=("output", "scaled"))
     assert is_calibrated(scores, "cpu")
     assert not is_calibrated(scores.but(outputs=("output", "entropy")), "cpu")
 

@@ -47,7 +47,7 @@ def empty() -> Problem:
 
 
 def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:
-    found = distinguished(by_kind(problem(groups=(padding(),))))
+    found = distinguished(by_kind(problem(mask_operands=(padding(),))))
     assert {"polarity[key_padding]=ignore", "use[key_padding]=ignored", "mask_axes[key_padding]=first_item"} <= set(
         found
     )
@@ -57,7 +57,7 @@ def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:
 
 def test_an_argument_is_called_like_the_kind_of_its_mask() -> None:
     folded = replace(padding(), slot="attn_mask", kinds=("key_padding", "causal"))
-    assert by_kind(problem(groups=(folded,))).groups[0].slot == "key_padding"
+    assert by_kind(problem(mask_operands=(folded,))).mask_operands[0].slot == "key_padding"
 
 
 def test_other_dtypes_are_seen_and_do_not_pin_down() -> None:

@@ -22,7 +22,7 @@ def sdpa(queries: int = Q, keys: int = K, **more: Any) -> Problem:
 
 
 def masked(allowed: Array) -> Problem:
-    return sdpa(*allowed.shape[-2:], groups=(MaskOperand("mask", ("attention",), "bool", allowed[None, None]),))
+    return sdpa(*allowed.shape[-2:], mask_operands=(MaskOperand("mask", ("attention",), "bool", allowed[None, None]),))
 
 
 def causal(queries: int, keys: int) -> Problem:
@@ -207,7 +207,7 @@ def test_logits_that_are_multiplied(times: float, words: str) -> None:
 
 def test_a_bias_that_is_multiplied() -> None:
     bias = np.random.default_rng(11).normal(size=(1, 1, Q, K))
-    problem = sdpa(groups=(MaskOperand("bias", ("additive",), "float", bias),))
+    problem = sdpa(mask_operands=(MaskOperand("bias", ("additive",), "float", bias),))
     state = evaluate(problem).state
     assert first(problem, softmax(state.capped + 3.0 * bias)) == "look as if the bias were multiplied by 3"
     assert (

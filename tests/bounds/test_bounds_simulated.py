@@ -223,7 +223,7 @@ def make(seed: int, operator: str, dtype: str, family: str = "plain", kind: str 
         key=poison(k, kind, dtype),
         value=poison(v, kind, dtype),
         params=params,
-        groups=masks(rng, kind, dtype),
+        mask_operands=masks(rng, kind, dtype),
         outputs=("output", "weights") if operator == "sdpa" else ("output", "weights", "weights_mean"),
     )
 

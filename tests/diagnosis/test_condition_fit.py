@@ -69,7 +69,7 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
     assert denials == sorted(denials)
     assert set(denials) == {0, 1}
     assert found[0] == "with weights asked for and with a mask of kind causal"
-    monkeypatch.setattr(condition_fit, "MOST", 1)
+    monkeypatch.setattr(condition_fit, "MAX_GUARDS", 1)
     assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
 
 

@@ -10,7 +10,7 @@ from conformance.spec.problem import Problem
 
 from .frozen import deviations, digest, frozen, problems
 
-# One deviation of so many is looked at; `python -m tests.oracle.frozen` writes all anew.
+# One deviation of so many is looked at; `python -m tests.bounds.frozen` writes all anew.
 EVERY = 29
 CLOSE = 1e-9
 

@@ -26,7 +26,7 @@ def problem(allowed: Array | None = None, outputs: tuple[str, ...] = ("output",)
     rng = np.random.default_rng(5)
     query, key, value = (round_to(rng.normal(size=(B, H, length, D)), "float32") for length in (Q, K, K))
     groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
-    return Problem("sdpa", "float32", H, H, D, D, query, key, value, groups=groups, outputs=outputs)
+    return Problem("sdpa", "float32", H, H, D, D, query, key, value, mask_operands=groups, outputs=outputs)
 
 
 def cell(asked: Problem, wrong: dict[str, Array] | None = None, name: str = "case") -> Evidence:

@@ -44,7 +44,7 @@ def test_a_capped_logit_is_the_cap_times_a_tangent() -> None:
 def test_the_cap_comes_after_the_scale_and_before_the_bias() -> None:
     assert weights(problem([2.0 * LOG, 0.0], scale=0.5)) == softmax(1.0, 0.0)
     bias = MaskOperand("bias", ("additive",), "float", np.asarray([5.0, -np.inf, 0.0])[None, None, None])
-    assert weights(problem([LOG, 0.0, 0.0], groups=(bias,))) == softmax(6.0, -np.inf, 0.0)
+    assert weights(problem([LOG, 0.0, 0.0], mask_operands=(bias,))) == softmax(6.0, -np.inf, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_cap_taken_otherwise(name: str, logit: float) -> None:
 
 def test_a_cap_after_the_mask_lets_it_leak() -> None:
     mask = MaskOperand("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None])
-    case = problem([LOG, 0.0], groups=(mask,))
+    case = problem([LOG, 0.0], mask_operands=(mask,))
     assert weights(case).tolist() == [1.0, 0.0]
     assert weights(case, softcap="after_mask") == softmax(1.0, -2.0)
     assert weights(case, softcap="after_bias").tolist() == [1.0, 0.0]
@@ -67,7 +67,7 @@ def test_a_cap_after_the_mask_lets_it_leak() -> None:
 
 def test_a_cap_after_the_bias_caps_it_too() -> None:
     bias = MaskOperand("bias", ("additive",), "float", np.asarray([LOG, 0.0])[None, None, None])
-    case = problem([0.0, 0.0], groups=(bias,))
+    case = problem([0.0, 0.0], mask_operands=(bias,))
     assert weights(case) == softmax(LOG, 0.0)
     assert weights(case, softcap="after_bias") == softmax(1.0, 0.0)
 
@@ -80,7 +80,7 @@ def test_without_a_cap_its_deviations_change_nothing() -> None:
 
 def test_a_limit_holds_before_the_bias_or_after_it() -> None:
     bias = MaskOperand("bias", ("additive",), "float", np.asarray([3.0, 4.0, -np.inf])[None, None, None])
-    case = problem([12.0, -14.0, 50.0], softcap=None, groups=(bias,))
+    case = problem([12.0, -14.0, 50.0], softcap=None, mask_operands=(bias,))
     assert weights(case) == softmax(15.0, -10.0, -np.inf)
     assert weights(case, logit_limit="10") == softmax(13.0, -6.0, -np.inf)
     assert weights(case, logit_limit="10_after_bias") == softmax(10.0, -10.0, -np.inf)
@@ -89,7 +89,7 @@ def test_a_limit_holds_before_the_bias_or_after_it() -> None:
 
 def test_a_limit_leaves_masked_keys_masked_and_holds_behind_a_cap() -> None:
     mask = MaskOperand("mask", ("attention",), "bool", np.asarray([True, True, False])[None, None, None])
-    case = problem([60.0, 55.0, 70.0], softcap=None, groups=(mask,))
+    case = problem([60.0, 55.0, 70.0], softcap=None, mask_operands=(mask,))
     assert weights(case, logit_limit="50").tolist() == [0.5, 0.5, 0.0]
     assert weights(problem([1e6, -1e6]), logit_limit="10") == softmax(2.0, -2.0)
 

@@ -43,12 +43,12 @@ def test_a_learned_key_and_one_of_zeros_stand_last() -> None:
 
 
 def test_masks_do_not_concern_them() -> None:
-    case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True, groups=MASK)
+    case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True, mask_operands=MASK)
     assert reply(case) == pytest.approx([0.25, 0.0, 0.5, 0.25])
     bias = (MaskOperand("bias", ("additive",), "float", np.asarray([0.0, -np.inf])[None, None, None]),)
-    assert reply(case.but(groups=bias)) == pytest.approx([0.25, 0.0, 0.5, 0.25])
+    assert reply(case.but(mask_operands=bias)) == pytest.approx([0.25, 0.0, 0.5, 0.25])
     one_number = (MaskOperand("bias", ("additive",), "float", np.asarray([np.log(3.0)])[None, None, None]),)
-    assert reply(case.but(groups=one_number)) == pytest.approx([3 / 9, 3 / 9, 2 / 9, 1 / 9])
+    assert reply(case.but(mask_operands=one_number)) == pytest.approx([3 / 9, 3 / 9, 2 / 9, 1 / 9])
 
 
 @pytest.mark.parametrize(
@@ -61,15 +61,15 @@ def test_masks_do_not_concern_them() -> None:
     ],
 )
 def test_appended_keys_taken_otherwise(decision: str, name: str, weights: list[float]) -> None:
-    case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True, groups=MASK)
+    case = unit_problem([0.0, 0.0], params=LEARNED, zero_key=True, mask_operands=MASK)
     assert reply(case, **{decision: name}) == pytest.approx(weights)
 
 
 def test_a_causal_flag_may_take_appended_keys_for_later_ones() -> None:
-    case = unit_problem([0.0, 0.0], params=LEARNED, groups=CAUSAL)
+    case = unit_problem([0.0, 0.0], params=LEARNED, mask_operands=CAUSAL)
     assert reply(case) == pytest.approx([1 / 3, 0.0, 2 / 3])
     assert reply(case, appended_keys="under_causal") == pytest.approx([1.0, 0.0, 0.0])
-    assert reply(case.but(groups=MASK), appended_keys="under_causal") == pytest.approx([1 / 3, 0.0, 2 / 3])
+    assert reply(case.but(mask_operands=MASK), appended_keys="under_causal") == pytest.approx([1 / 3, 0.0, 2 / 3])
 
 
 def test_a_learned_key_may_be_projected() -> None:
@@ -131,7 +131,7 @@ def test_torch_appends_alike(learned: bool, zero_key: bool) -> None:  # noqa: FB
     if not learned:
         case = case.but(params={name: array for name, array in case.params.items() if "bias" not in name})
     allowed = np.random.default_rng(3).random((2, 1, 1, 11)) < 0.6
-    case = case.but(groups=(MaskOperand("mask", ("key_padding",), "bool", allowed),))
+    case = case.but(mask_operands=(MaskOperand("mask", ("key_padding",), "bool", allowed),))
     layer = torch.nn.MultiheadAttention(
         21, 3, add_bias_kv=learned, add_zero_attn=zero_key, batch_first=True, dtype=torch.float64
     )
@@ -197,7 +197,7 @@ def test_every_deviation_can_be_asked_of_what_joins_attention() -> None:
     # as many queries as keys, so that transpositions reach; appended keys make rows longer than columns
     group = MaskOperand("mask", ("attention",), "bool", np.random.default_rng(6).random((2, 3, 11, 11)) < 0.7)
     square = random_problem(6, "float32", zero_key=True, activation="relu", residual=True, softcap=2.0, dropout_p=0.5)
-    square = square.but(query=square.key, groups=(group,), requirements=("bias_kv", "zero_key"))
+    square = square.but(query=square.key, mask_operands=(group,), requirements=("bias_kv", "zero_key"))
     bare = {name: array for name, array in square.params.items() if name not in ("wo", "bo")}
     for problem in (square, square.but(params=bare), square.but(alias="qkv", value=square.key)):
         for deviation in candidates(problem):

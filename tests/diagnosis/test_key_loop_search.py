@@ -3,21 +3,13 @@
 import numpy as np
 import pytest
 
-from conformance.deviations.edges import causal
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.search import fitted
-from conformance.spec.problem import MaskOperand, Problem
 
-from .test_joint import cell, plain
+from .judged_cells import cell, flagged, plain
 
 SIZES = ((2, 5, 7), (2, 7, 5), (1, 23, 29), (1, 67, 131))
-
-
-def flagged(batch: int, queries: int, keys: int) -> Problem:
-    return plain(batch, queries, keys).but(
-        groups=(MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0),)
-    )
 
 
 @pytest.mark.parametrize("loop", ["4x8_whole_down_masked", "16x4_last_up_last_masked"])

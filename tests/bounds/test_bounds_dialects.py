@@ -27,10 +27,12 @@ def problem(seed: int, dtype: str = "float32", allowed: Array | None = None, lou
     )
     groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
     outputs = ("output", "weights")
-    return Problem("sdpa", dtype, HEADS, HEADS, DIM, VALUE_DIM, q * loudness, k, v, groups=groups, outputs=outputs)
+    return Problem(
+        "sdpa", dtype, HEADS, HEADS, DIM, VALUE_DIM, q * loudness, k, v, mask_operands=groups, outputs=outputs
+    )
 
 
-def dead_rows() -> Array:
+def fully_masked_rows() -> Array:
     """Nothing may be attended by query 1 of item 0 in any head, and by query 2 of item 1 in head 2."""
     allowed = np.random.default_rng(17).random((BATCH, HEADS, QUERIES, KEYS)) < 0.7
     allowed[..., 3] = True
@@ -52,7 +54,7 @@ def assert_alike(one: Bound, other: Bound) -> None:
 @pytest.mark.parametrize("policy", ["zero", "nan"])
 def test_rows_that_attend_nothing_are_exact(policy: str) -> None:
     dialect = {} if policy == "zero" else {"fully_masked_row": policy}
-    _, bounds = answered(problem(1, allowed=dead_rows()), FLOAT32, **dialect)
+    _, bounds = answered(problem(1, allowed=fully_masked_rows()), FLOAT32, **dialect)
     for bound in bounds.values():
         assert (bound.tolerance[0, :, 1] == 0.0).all()
         assert (bound.worst[1, 2, 2] == 0.0).all()
@@ -61,7 +63,7 @@ def test_rows_that_attend_nothing_are_exact(policy: str) -> None:
 
 @pytest.mark.parametrize("loudness", [1.0, 64.0])
 def test_a_uniform_row_has_the_bound_of_a_mean_whatever_its_logits(loudness: float) -> None:
-    case = problem(2, allowed=dead_rows(), loudness=loudness)
+    case = problem(2, allowed=fully_masked_rows(), loudness=loudness)
     answer, bounds = answered(case, FLOAT32, fully_masked_row="uniform")
     u, mean, value = UNIT["float32"], answer.state.context[0, :, 1], case.value[0]
     np.testing.assert_allclose(bounds["output"].hard[0, :, 1], u * np.abs(mean))
@@ -76,7 +78,7 @@ def test_a_uniform_row_has_the_bound_of_a_mean_whatever_its_logits(loudness: flo
 
 
 def test_a_row_that_ignores_its_mask_has_the_bound_without_one() -> None:
-    _, masked = answered(problem(3, allowed=dead_rows()), FLOAT32, fully_masked_row="unmasked")
+    _, masked = answered(problem(3, allowed=fully_masked_rows()), FLOAT32, fully_masked_row="unmasked")
     _, free = answered(problem(3), FLOAT32)
     for name, bound in masked.items():
         np.testing.assert_allclose(bound.sigma[0, :, 1], free[name].sigma[0, :, 1], rtol=1e-9)
@@ -85,7 +87,7 @@ def test_a_row_that_ignores_its_mask_has_the_bound_without_one() -> None:
 
 @pytest.mark.parametrize("name", ["minus_1e9", "finite_minimum"])
 def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
-    case = problem(4, allowed=dead_rows())
+    case = problem(4, allowed=fully_masked_rows())
     answer, filled = answered(case, FLOAT32, mask_fill=name)
     assert answer.state.absorbed[0, :, 1].all()
     _, uniform = answered(case, FLOAT32, fully_masked_row="uniform")
@@ -96,9 +98,9 @@ def test_a_fill_that_swallows_the_logits_leaves_a_mean(name: str) -> None:
 @pytest.mark.parametrize(("loudness", "profile"), [(1.0, FLOAT32), (64.0, FLOAT32), (1.0, FLOAT64)])
 def test_one_minus_a_float_mask_is_bounded_where_it_leaves_means(loudness: float, profile: Profile) -> None:
     # Of 0 and -inf: -1e9 is added where attended. In float32 that swallows what is below 32, not what may be above.
-    added = np.where(dead_rows(), 0.0, -np.inf)
+    added = np.where(fully_masked_rows(), 0.0, -np.inf)
     case = problem(4, loudness=loudness).but(
-        groups=(MaskOperand("mask", ("attention",), "float", added, verbatim=True),)
+        mask_operands=(MaskOperand("mask", ("attention",), "float", added, verbatim=True),)
     )
     dialect = {"float_mask[mask]": "one_minus"}
     if loudness > 1.0 or profile == FLOAT64:
@@ -106,15 +108,15 @@ def test_one_minus_a_float_mask_is_bounded_where_it_leaves_means(loudness: float
             answered(case, profile, **dialect)
         return
     answer, bounds = answered(case, profile, **dialect)
-    seen = dead_rows().sum(axis=-1)
-    np.testing.assert_allclose(answer.state.probs[0, 0, 0], dead_rows()[0, 0, 0] / seen[0, 0, 0])
+    seen = fully_masked_rows().sum(axis=-1)
+    np.testing.assert_allclose(answer.state.probs[0, 0, 0], fully_masked_rows()[0, 0, 0] / seen[0, 0, 0])
     unit = UNIT["float32"]
-    np.testing.assert_allclose(bounds["weights"].hard[0, 0, 0], unit / seen[0, 0, 0] * dead_rows()[0, 0, 0])
+    np.testing.assert_allclose(bounds["weights"].hard[0, 0, 0], unit / seen[0, 0, 0] * fully_masked_rows()[0, 0, 0])
     assert bounds["weights"].judged.all()
 
 
 def test_a_fill_rounds_the_logits_of_other_rows_once_more() -> None:
-    case = problem(5, allowed=dead_rows())
+    case = problem(5, allowed=fully_masked_rows())
     _, filled = answered(case, FLOAT32, mask_fill="minus_1e9")
     _, plain = answered(case, FLOAT32)
     ratio = filled["output"].sigma[1, 0] / plain["output"].sigma[1, 0]
@@ -136,7 +138,7 @@ def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
         np.ones((1, 1, 2, 1)),
         key,
         np.array([[1.0], [2.0]])[None, None],
-        groups=(MaskOperand("mask", ("attention",), "bool", allowed),),
+        mask_operands=(MaskOperand("mask", ("attention",), "bool", allowed),),
     )
     assert answered(case, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.ravel().tolist() == [False, True]
     near = case.but(key=key * 0.75)
@@ -145,7 +147,7 @@ def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
 
 
 def test_a_fill_that_float64_does_not_feel_is_an_unmasked_row() -> None:
-    case = problem(6, "float64", allowed=dead_rows())
+    case = problem(6, "float64", allowed=fully_masked_rows())
     answer, bounds = answered(case, FLOAT64, mask_fill="minus_1e4")
     assert not answer.state.absorbed.any()
     assert bounds["output"].judged.all()
@@ -164,7 +166,7 @@ def test_a_fill_that_float64_does_not_feel_is_an_unmasked_row() -> None:
     ids=str,
 )
 def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, str]) -> None:
-    answer = evaluate(problem(7, allowed=dead_rows()), dialect)
+    answer = evaluate(problem(7, allowed=fully_masked_rows()), dialect)
     with pytest.raises(UnderivedBound, match="diagnosed, not declared"):
         bound_reply(answer, FLOAT32)
 
@@ -177,7 +179,7 @@ def test_a_problem_with_numbers_of_its_own_has_no_bound_though_all_rows_are_dead
     params["bo"] = round_to(rng.normal(size=width), "float32")
     query, key = (round_to(rng.normal(size=(2, length, width)), "float32") for length in (5, 7))
     none = MaskOperand("mask", ("attention",), "bool", np.zeros((1, 1, 5, 7), dtype=bool))
-    case = Problem("mha", "float32", 3, 3, DIM, DIM, query, key, key, params=params, groups=(none,))
+    case = Problem("mha", "float32", 3, 3, DIM, DIM, query, key, key, params=params, mask_operands=(none,))
     _, exact = answered(case, FLOAT32)
     assert not exact["output"].tolerance.any()
     _, still = answered(case, FLOAT32, value_path="summed")
@@ -255,7 +257,7 @@ def test_tiled_heads_and_reversed_values_move_errors_with_them() -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 def test_every_deviation_is_bounded_or_refused(dtype: str) -> None:
-    case = problem(14, dtype, allowed=dead_rows())
+    case = problem(14, dtype, allowed=fully_masked_rows())
     profile = Profile.ordinary(dtype)
     refused = set()
     for deviation in (*slot_deviations("mask"), *TABLE):  # those that change nothing here among them

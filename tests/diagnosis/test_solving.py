@@ -16,7 +16,7 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-from .test_joint import SIZES, asked, cell
+from .judged_cells import SIZES, asked, cell
 
 B, H, Q, K, D = 2, 3, 5, 7, 11
 EVERY = settings(max_examples=12, deadline=None)
@@ -26,7 +26,7 @@ def problem(*groups: MaskOperand, dtype: str = "float64") -> Problem:
     rng = np.random.default_rng(13)
     shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
     query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem("sdpa", dtype, H, H, D, D, query, key, value, groups=groups)
+    return Problem("sdpa", dtype, H, H, D, D, query, key, value, mask_operands=groups)
 
 
 def padding() -> MaskOperand:

@@ -48,7 +48,7 @@ def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, d
     return answer, bound_reply(answer, profile)
 
 
-def dead(*, heads: int) -> MaskOperand:
+def fully_masked(*, heads: int) -> MaskOperand:
     """Query 1 of item 0 attends nothing in the first `heads` heads."""
     allowed = np.ones((BATCH, HEADS, QUERIES, KEYS), dtype=bool)
     allowed[0, :heads, 1] = False
@@ -109,7 +109,7 @@ def test_the_bound_is_far_tighter_than_the_worst_case() -> None:
 
 
 def test_a_query_whose_heads_are_all_dead_returns_exactly_the_bias() -> None:
-    case = problem(4, groups=(dead(heads=HEADS),))
+    case = problem(4, mask_operands=(fully_masked(heads=HEADS),))
     answer, bounds = answered(case, FLOAT32)
     np.testing.assert_array_equal(answer.reply["output"].values[0, 1], case.params["bo"])
     assert (bounds["output"].tolerance[0, 1] == 0.0).all()
@@ -119,7 +119,7 @@ def test_a_query_whose_heads_are_all_dead_returns_exactly_the_bias() -> None:
 
 
 def test_a_bias_that_is_stored_coarser_is_rounded_even_there() -> None:
-    case = problem(4, "float32", groups=(dead(heads=HEADS),))
+    case = problem(4, "float32", mask_operands=(fully_masked(heads=HEADS),))
     _, bounds = answered(case, Profile.fused("bfloat16"))
     np.testing.assert_allclose(bounds["output"].hard[0, 1], UNIT["bfloat16"] * np.abs(case.params["bo"]))
     _, bounds = answered(case, FLOAT32, result_dtype="float16")
@@ -128,20 +128,20 @@ def test_a_bias_that_is_stored_coarser_is_rounded_even_there() -> None:
 
 def test_a_dead_head_beside_live_ones_adds_no_error() -> None:
     _, whole = answered(problem(5), FLOAT32)
-    _, partial = answered(problem(5, groups=(dead(heads=1),)), FLOAT32)
+    _, partial = answered(problem(5, mask_operands=(fully_masked(heads=1),)), FLOAT32)
     assert (partial["output"].sigma[0, 1] > 0.0).all()
     assert np.median(partial["output"].sigma[0, 1] / whole["output"].sigma[0, 1]) < 1.0
     np.testing.assert_allclose(partial["output"].sigma[1], whole["output"].sigma[1])
 
 
 def test_without_biases_a_dead_query_is_zero() -> None:
-    answer, bounds = answered(problem(6, biases=False, groups=(dead(heads=HEADS),)), FLOAT32)
+    answer, bounds = answered(problem(6, biases=False, mask_operands=(fully_masked(heads=HEADS),)), FLOAT32)
     assert (answer.reply["output"].values[0, 1] == 0.0).all()
     assert (bounds["output"].tolerance[0, 1] == 0.0).all()
 
 
 def test_a_nan_row_is_exactly_nan() -> None:
-    case = problem(7, groups=(dead(heads=1),))
+    case = problem(7, mask_operands=(fully_masked(heads=1),))
     answer, bounds = answered(case, FLOAT32, fully_masked_row="nan")
     assert np.isnan(answer.reply["output"].values[0, 1]).all()
     assert (bounds["output"].tolerance[0, 1] == 0.0).all()

@@ -1,4 +1,4 @@
-"""Multi-head attention as people write it in NumPy: right, and wrong in one way each. `tests/own` checks them."""
+"""Multi-head attention as people write it in NumPy: right, and wrong in one way each. `tests/checking` checks them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

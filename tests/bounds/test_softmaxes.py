@@ -30,7 +30,7 @@ def problem(seed: int, loudness: float = 1.0, outputs: tuple[str, ...] = ("outpu
     allowed[..., 3] = True
     groups = (MaskOperand("mask", ("attention",), "bool", allowed),)
     sizes = (HEADS, HEADS, DIM, VALUE_DIM)
-    return Problem("sdpa", "float32", *sizes, query * loudness, key, value, groups=groups, outputs=outputs)
+    return Problem("sdpa", "float32", *sizes, query * loudness, key, value, mask_operands=groups, outputs=outputs)
 
 
 def logits(case: Problem, fill: float) -> Array:

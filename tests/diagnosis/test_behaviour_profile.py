@@ -36,21 +36,32 @@ def problem(
     shapes = ((2, query_heads, queries, 11), (2, kv_heads, K, 11), (2, kv_heads, K, 11))
     query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
     return Problem(
-        "sdpa", dtype, query_heads, kv_heads, 11, 11, query, key, value, groups=groups, scale=scale, outputs=outputs
+        "sdpa",
+        dtype,
+        query_heads,
+        kv_heads,
+        11,
+        11,
+        query,
+        key,
+        value,
+        mask_operands=groups,
+        scale=scale,
+        outputs=outputs,
     )
 
 
-def boolean(*, dead: bool = False, verbatim: bool = False, square: bool = False) -> MaskOperand:
+def boolean(*, fully_masked: bool = False, verbatim: bool = False, square: bool = False) -> MaskOperand:
     allowed = np.random.default_rng(5).random((1, 1, K if square else Q, K)) < 0.6
     allowed[..., 0] = np.arange(allowed.shape[-2]) % 2 == 0
     allowed[..., 1] = ~allowed[..., 0]
-    if dead:
+    if fully_masked:
         allowed[0, 0, 2] = False
     return MaskOperand(SLOT, ("attention",), "bool", allowed, verbatim=verbatim)
 
 
-def floats(*, dead: bool = False) -> MaskOperand:
-    allowed = boolean(dead=dead).values
+def floats(*, fully_masked: bool = False) -> MaskOperand:
+    allowed = boolean(fully_masked=fully_masked).values
     return MaskOperand(SLOT, ("attention",), "float", np.where(allowed, 0.0, -np.inf), verbatim=True)
 
 
@@ -65,9 +76,9 @@ CALLS: dict[str, Problem] = {
     "converted": problem(boolean()),
     "square": problem(boolean(square=True), square=True),
     "float": problem(floats()),
-    "dead": problem(boolean(dead=True)),
-    "dead_float": problem(floats(dead=True)),
-    "dead_with_weights": problem(boolean(dead=True), outputs=("output", "weights")),
+    "dead": problem(boolean(fully_masked=True)),
+    "dead_float": problem(floats(fully_masked=True)),
+    "dead_with_weights": problem(boolean(fully_masked=True), outputs=("output", "weights")),
     "causal": problem(flag()),
     "both": problem(boolean(), flag()),
     "both_in_another_order": problem(flag(), boolean()),
@@ -79,7 +90,7 @@ DEAD = ("dead", "dead_float", "dead_with_weights")
 
 
 def facts(asked: Problem) -> Facts:
-    masks = tuple(MaskFacts(group.slot, group.kinds, group.element, group.verbatim) for group in asked.groups)
+    masks = tuple(MaskFacts(group.slot, group.kinds, group.element, group.verbatim) for group in asked.mask_operands)
     return Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
 
 
@@ -93,7 +104,7 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
 
-def portrait(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> BehaviourProfile:
+def behaviour(lie: Dialect, declared: Dialect | None = None, cases: Sequence[str] = tuple(CALLS)) -> BehaviourProfile:
     return behaviour_profile([probe(case, lie, declared) for case in cases])
 
 
@@ -109,7 +120,7 @@ def observed(found: BehaviourProfile, decision: str) -> dict[str, str]:
 
 
 def test_an_honest_subject_agrees_everywhere() -> None:
-    found = portrait({})
+    found = behaviour({})
     assert found.contradicted == ()
     assert found.unexplained == ()
     assert {line.status for line in found.lines} == {"agrees", "not reached"}
@@ -142,7 +153,7 @@ def test_an_honest_subject_agrees_everywhere() -> None:
 )
 def test_each_decision_is_read_and_its_contradiction_found(lie: tuple[str, str]) -> None:
     decision, name = lie
-    found = portrait({decision: name})
+    found = behaviour({decision: name})
     assert found.unexplained == ()
     assert [line.decision for line in found.contradicted] == [decision]
     assert name in observed(found, decision).values()
@@ -150,13 +161,13 @@ def test_each_decision_is_read_and_its_contradiction_found(lie: tuple[str, str])
 
 
 def test_what_is_declared_and_done_agrees() -> None:
-    found = portrait({"fully_masked_row": "nan"}, {"fully_masked_row": "nan"})
+    found = behaviour({"fully_masked_row": "nan"}, {"fully_masked_row": "nan"})
     assert line(found, "fully_masked_row").status == "agrees"
     assert observed(found, "fully_masked_row") == {"": "nan"}
 
 
 def test_a_stale_declaration_is_contradicted() -> None:
-    found = portrait({}, {"fully_masked_row": "uniform"})
+    found = behaviour({}, {"fully_masked_row": "uniform"})
     (contradicted,) = found.contradicted
     assert contradicted.decision == "fully_masked_row"
     assert contradicted.observations[0].declared == ("uniform",)
@@ -165,7 +176,7 @@ def test_a_stale_declaration_is_contradicted() -> None:
 
 
 def test_two_decisions_are_told_apart_where_a_call_shows_both() -> None:
-    found = portrait({"scale": "none", "fully_masked_row": "nan"})
+    found = behaviour({"scale": "none", "fully_masked_row": "nan"})
     assert {line.decision for line in found.contradicted} == {"scale", "fully_masked_row"}
     assert observed(found, "fully_masked_row") == {"": "nan"}
     assert found.unexplained == ()
@@ -196,21 +207,21 @@ def test_a_decision_that_no_circumstance_explains_varies() -> None:
 
 
 def test_what_no_call_tells_apart_is_told() -> None:
-    found = portrait({}, cases=("plain", "converted"))
+    found = behaviour({}, cases=("plain", "converted"))
     assert line(found, "scale").observations[0].observed == (CANONICAL, "square_root")
     assert line(found, "grouped_heads").status == "not reached"
     assert line(found, "fully_masked_row").status == "not reached"
 
 
 def test_a_way_of_another_decision_that_explains_the_same_is_told() -> None:
-    found = portrait({"mask_fill": "finite_minimum"}, cases=("plain", "converted", "dead"))
+    found = behaviour({"mask_fill": "finite_minimum"}, cases=("plain", "converted", "dead"))
     (seen,) = line(found, "fully_masked_row").observations
     assert seen.observed[0] == "uniform"
     assert ("mask_fill", "finite_minimum") in seen.alike
 
 
 def test_two_ways_that_only_another_order_of_masks_tells_apart_are_a_tie_without_it() -> None:
-    found = portrait({"mask_combination": "last_wins"}, cases=("plain", "both"))
+    found = behaviour({"mask_combination": "last_wins"}, cases=("plain", "both"))
     (seen,) = line(found, "use[attn_mask]").observations
     assert "ignored_beside_others" in seen.observed
     assert ("mask_combination", "last_wins") in seen.alike
@@ -234,7 +245,7 @@ def test_a_reply_that_nothing_explains_is_unexplained() -> None:
 
 def test_what_a_declaration_hides_is_blinded() -> None:
     ignored = {"use[attn_mask]": "ignored"}
-    found = portrait(ignored, ignored, ("plain", "dead"))
+    found = behaviour(ignored, ignored, ("plain", "dead"))
     hidden = line(found, "fully_masked_row")
     assert (hidden.status, hidden.blinded_by) == ("blinded", (("use[attn_mask]", "ignored"),))
 

@@ -31,12 +31,12 @@ def problem(**more: object) -> Problem:
     query, key, value = (round_to(draw((2, 3, length, 5)), "float32") for length in (4, 7, 7))
     hidden = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]], dtype=bool)[:, None, None]
     groups = (MaskOperand("mask", ("key_padding",), "bool", hidden),)
-    return Problem("sdpa", "float32", 3, 3, 5, 5, query, key, value, groups=groups).but(**more)
+    return Problem("sdpa", "float32", 3, 3, 5, 5, query, key, value, mask_operands=groups).but(**more)
 
 
 def causal() -> Problem:
     allowed = (np.arange(7)[None, :] <= np.arange(4)[:, None])[None, None]
-    return problem(groups=(MaskOperand("is_causal", ("causal",), "flag", allowed, offset=0),))
+    return problem(mask_operands=(MaskOperand("is_causal", ("causal",), "flag", allowed, offset=0),))
 
 
 def honest(asked: Problem) -> Mapping[str, Array]:
@@ -60,7 +60,7 @@ def under(change: Callable[[Problem], Problem]) -> Implementation:
 
 def seeing(asked: Problem, allowed: Array) -> Problem:
     return asked.but(
-        groups=(MaskOperand("mask", ("attention",), "bool", np.broadcast_to(allowed, asked.logits_shape)),)
+        mask_operands=(MaskOperand("mask", ("attention",), "bool", np.broadcast_to(allowed, asked.logits_shape)),)
     )
 
 
@@ -72,7 +72,7 @@ def without_the_last_visible_key(asked: Problem) -> Problem:
 
 def with_positions(asked: Problem) -> Problem:
     places_ = np.broadcast_to(0.1 * np.arange(asked.seq_len_k), asked.logits_shape)
-    return asked.but(groups=(*asked.groups, MaskOperand("more", ("additive",), "float", places_)))
+    return asked.but(mask_operands=(*asked.mask_operands, MaskOperand("more", ("additive",), "float", places_)))
 
 
 def with_heads_told_apart(asked: Problem) -> Problem:
@@ -91,7 +91,7 @@ LIARS: Sequence[tuple[str, Problem, Implementation]] = [
     ("batch_of_one", problem(), wrong_if(lambda asked: asked.batch == 1)),
     ("padded_key", problem(), wrong_if(lambda asked: asked.seq_len_k % 8 == 0)),
     ("last_key", causal(), under(lambda asked: seeing(asked, asked.attended() | (np.arange(7) == 6)))),
-    ("mask_convention", problem(), wrong_if(lambda asked: asked.groups[0].element == "float")),
+    ("mask_convention", problem(), wrong_if(lambda asked: asked.mask_operands[0].element == "float")),
     ("poisoned_key", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.key.sum()}),
     ("poisoned_value", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.value.sum()}),
 ]
@@ -126,12 +126,14 @@ def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
     """The average over all keys of a row that sees none is another one with a key more."""
-    dead = problem(groups=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),))
+    fully_masked = problem(
+        mask_operands=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),)
+    )
     padded = BY_NAME["padded_key"]
-    changed = padded.change(dead)
+    changed = padded.change(fully_masked)
     assert changed is not None
     dialect = {"fully_masked_row": "uniform"}
-    sides = [RelatedReply(asked, expect(asked, dialect, PROFILE), {}) for asked in (dead, changed)]
+    sides = [RelatedReply(asked, expect(asked, dialect, PROFILE), {}) for asked in (fully_masked, changed)]
     assert relate(padded, sides[0], sides[1]) == Relation("padded_key", "not asked")
 
 

@@ -20,7 +20,7 @@ def problem(dtype: str = "float32", seed: int = 0, **more: Any) -> Problem:
     query, key = (round_to(rng.normal(size=(2, 3, length, 11)), dtype) for length in (5, 7))
     mask = MaskOperand("mask", ("attention",), "bool", rng.random((1, 1, 5, 7)) < 0.7)
     bias = MaskOperand("bias", ("additive",), "float", round_to(rng.normal(size=(1, 3, 5, 7)), dtype))
-    fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1.5, "groups": (mask, bias)} | more
+    fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1.5, "mask_operands": (mask, bias)} | more
     return Problem("sdpa", dtype, 3, 3, 11, 11, query, key, key, **fields)
 
 
@@ -59,7 +59,7 @@ def test_by_hand() -> None:
     mask = MaskOperand("mask", ("attention",), "bool", np.array([[[[True, False]]]]))
     bias = MaskOperand("bias", ("additive",), "float", np.array([[[[0.25, 0.5]]]]))
     key = np.array([2.0, 6.0])[None, None, :, None]
-    fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1 / np.log(3), "scale": 0.5, "groups": (mask, bias)}
+    fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1 / np.log(3), "scale": 0.5, "mask_operands": (mask, bias)}
     asked = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, key, **fields)
     reply = evaluate(asked).reply
     assert reply["scaled"].values.ravel() == pytest.approx([1.0, 3.0])

@@ -25,7 +25,7 @@ def sdpa(groups: tuple[MaskOperand, ...] = (), scale: float | None = None) -> Pr
         query=rng.standard_normal((BATCH, HEADS, QUERIES, DIM)),
         key=rng.standard_normal((BATCH, KV_HEADS, KEYS, DIM)),
         value=rng.standard_normal((BATCH, KV_HEADS, KEYS, VALUE_DIM)),
-        groups=groups,
+        mask_operands=groups,
         scale=scale,
         outputs=("grad_query", "grad_key", "grad_value"),
         grad_output=rng.standard_normal((BATCH, HEADS, QUERIES, VALUE_DIM)),
@@ -56,16 +56,16 @@ def mha(groups: tuple[MaskOperand, ...] = ()) -> Problem:
         key=rng.standard_normal((BATCH, KEYS, 13)),
         value=rng.standard_normal((BATCH, KEYS, 17)),
         params={name: rng.standard_normal(shape) * 0.3 for name, shape in shapes.items()},
-        groups=groups,
+        mask_operands=groups,
         outputs=tuple("grad_" + name for name in names),
         grad_output=rng.standard_normal((BATCH, QUERIES, 19)),
     )
 
 
-def allowed(*, dead: bool = False) -> MaskOperand:
+def allowed(*, fully_masked: bool = False) -> MaskOperand:
     values = np.random.default_rng(3).random((BATCH, HEADS, QUERIES, KEYS)) < 0.6
     values[..., 0] = True
-    if dead:
+    if fully_masked:
         values[0, :, 2] = False
     return MaskOperand("mask", ("attention",), "bool", values)
 
@@ -109,12 +109,12 @@ PROBLEMS = {
     "scale": sdpa(scale=0.7),
     "holes": sdpa((allowed(),)),
     "bias": sdpa((bias(),)),
-    "both, and a dead row": sdpa((allowed(dead=True), bias())),
+    "both, and a dead row": sdpa((allowed(fully_masked=True), bias())),
     "softcap": sdpa((bias(),)).but(softcap=1.5),
-    "softcap, and a dead row": sdpa((allowed(dead=True), bias())).but(softcap=0.8),
+    "softcap, and a dead row": sdpa((allowed(fully_masked=True), bias())).but(softcap=0.8),
     "mha": mha(),
     "mha, softcap": mha((allowed(),)).but(softcap=1.2),
-    "mha, both, and a dead row": mha((allowed(dead=True), bias())),
+    "mha, both, and a dead row": mha((allowed(fully_masked=True), bias())),
 }
 
 
@@ -198,9 +198,9 @@ def test_only_deviations_that_leave_the_function_keep_its_gradients() -> None:
 
 def test_what_is_added_to_a_masked_logit_lets_its_gradient_pass() -> None:
     # In float64 a row without a key is the unmasked softmax where -1e9 is added, and differentiable like it.
-    problem = PROBLEMS["holes"].but(groups=(allowed(dead=True),))
+    problem = PROBLEMS["holes"].but(mask_operands=(allowed(fully_masked=True),))
     added = evaluate(problem, {"mask_fill": "minus_1e9"}).reply["grad_query"].values
-    unmasked = evaluate(problem.but(groups=())).reply["grad_query"].values
+    unmasked = evaluate(problem.but(mask_operands=())).reply["grad_query"].values
     np.testing.assert_allclose(added[0, :, 2], unmasked[0, :, 2], rtol=1e-5)
     replaced = evaluate(problem, {"mask_fill": "finite_minimum"}).reply
     assert not replaced["grad_query"].values[0, :, 2].any()
@@ -255,7 +255,7 @@ def lowest_row(bias: float = LOWEST) -> Problem:
         query=np.ones((1, 1, 1, 1)),
         key=np.array([2.0, 3.0, 5.0]).reshape(1, 1, 3, 1),
         value=np.array([0.0, 3.0, 9.0]).reshape(1, 1, 3, 1),
-        groups=(MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
+        mask_operands=(MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
         scale=1.0,
         outputs=("output", "grad_query", "grad_key", "grad_value"),
         grad_output=np.ones((1, 1, 1, 1)),
@@ -290,10 +290,10 @@ def test_a_row_whose_sum_is_lost_has_gradients_as_many_times_too_large_as_it_has
     for name in lowest_row().outputs:
         factor = 1.0 if name == "output" else 3.0
         np.testing.assert_allclose(wrong[name].values, factor * right[name].values, rtol=1e-14)
-    dead = PROBLEMS["holes"].but(groups=(allowed(dead=True),))
+    fully_masked = PROBLEMS["holes"].but(mask_operands=(allowed(fully_masked=True),))
     added = {"mask_fill": "minus_1e9"}
-    mean = evaluate(dead, added, "float32").reply["grad_query"].values
-    lost = evaluate(dead, {**added, "recomputed_weights": "unnormalised"}, "float32").reply["grad_query"].values
+    mean = evaluate(fully_masked, added, "float32").reply["grad_query"].values
+    lost = evaluate(fully_masked, {**added, "recomputed_weights": "unnormalised"}, "float32").reply["grad_query"].values
     np.testing.assert_allclose(lost[0, :, 2], KEYS * mean[0, :, 2], rtol=1e-12)
     np.testing.assert_array_equal(lost[1], mean[1])
 

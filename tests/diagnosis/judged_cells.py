@@ -1,0 +1,93 @@
+"""Cells of subjects that take decisions otherwise, judged: what the tests of a diagnosis are about."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from conformance.bridge.contract import Facts, MaskFacts
+from conformance.bridge.profile import Profile
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.edges import causal
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.evidence import Evidence
+from conformance.diagnosis.judgement import judge
+from conformance.spec.problem import MaskOperand, Problem
+from conformance.spec.rounding import round_to, to_tensor
+
+H = 3
+
+
+D = 11
+
+
+# (batch, seq_len_q, seq_len_k).
+SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
+
+
+Lie = Callable[[Problem], Dialect]
+
+
+def plain(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
+    rng = np.random.default_rng(100 * batch + 10 * queries + keys)
+    shapes = ((batch, H, queries, D), (batch, H, keys, D), (batch, H, keys, D))
+    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
+    return Problem("sdpa", dtype, H, H, D, D, query, key, value)
+
+
+def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
+    """The last two keys of the first item are padding."""
+    allowed = np.ones((batch, 1, 1, keys), dtype=bool)
+    allowed[0, 0, 0, -2:] = False
+    asked = plain(batch, queries, keys, dtype)
+    return asked.but(mask_operands=(MaskOperand("padding", ("key_padding",), "bool", allowed),))
+
+
+def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
+    """What comes of an implementation that behaves so in this call, and declares otherwise."""
+    profile = Profile.ordinary(asked.dtype)
+    answer = evaluate(asked, behaviour, profile.score).reply
+    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    found = judge(asked, declared or {}, profile, actual)
+    masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.mask_operands)
+    facts = Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
+    name = "-".join(str(size) for size in (asked.dtype, "masked" if masks else "plain", *asked.logits_shape))
+    ways = (found.explanation, *found.ties) if found.explanation else ()
+    seen = tuple(each.way for each in ways if each is not None)
+    failing = found.verdict == "fail"
+    judged = Evidence(name, facts, asked, found.expectation, profile)
+    return replace(judged, actual=actual, found=seen) if failing else judged
+
+
+def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
+    """Every call that there is here, to an implementation that lies so."""
+    return [cell(each, lie(each)) for dtype in dtypes for size in SIZES for each in asked(*size, dtype)]
+
+
+def asked(batch: int, queries: int, keys: int, dtype: str) -> tuple[Problem, ...]:
+    return plain(batch, queries, keys, dtype), padded(batch, queries, keys, dtype)
+
+
+REVERSED = {"value_path": "reversed"}
+
+
+IGNORED = {"use[padding]": "ignored"}
+
+
+def bent(asked: Problem, by: float) -> Evidence:
+    """An answer of which every number is bent a little by its own sine, for which there is no word."""
+    values = evaluate(asked, score="float32").reply["output"].values
+    return reply(asked, values + by * np.sin(7 * values))
+
+
+def reply(asked: Problem, values: np.ndarray) -> Evidence:
+    """A failing cell with this output."""
+    actual = {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)}
+    found = judge(asked, {}, Profile.ordinary(asked.dtype), actual)
+    assert found.verdict == "fail"
+    return replace(cell(asked, {}), actual=actual)
+
+
+def flagged(batch: int, queries: int, keys: int) -> Problem:
+    flag = MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, 0), offset=0)
+    return plain(batch, queries, keys).but(mask_operands=(flag,))

@@ -1,0 +1,41 @@
+"""Problems for deviations of tiles, with masks written out."""
+
+from typing import Any
+
+import numpy as np
+
+from conformance.deviations.edges import causal
+from conformance.deviations.evaluate import evaluate
+from conformance.spec.problem import Array, MaskOperand, Problem
+
+
+def sdpa(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
+    """One item and head; the logits (seq_len_q, seq_len_k) are the key, which every query picks its row of."""
+    products = np.asarray(logits, dtype=np.float64)
+    queries = len(products)
+    arrays = (np.eye(queries)[None, None], products.T[None, None], np.asarray(value, dtype=np.float64)[None, None])
+    return Problem("sdpa", "float64", 1, 1, queries, arrays[2].shape[-1], *arrays, mask_operands=groups, scale=1.0)
+
+
+def output(problem: Problem, lie: str = "") -> Array:
+    dialect = dict([lie.split("=")]) if lie else {}
+    return np.asarray(evaluate(problem, dialect).reply["output"].values[0, 0])
+
+
+def even(queries: int, keys: int, *groups: MaskOperand) -> Problem:
+    """All logits are zero, and values are such that the output is the weights."""
+    return sdpa(np.zeros((queries, keys)), np.eye(keys), *groups)
+
+
+def flag(queries: int, keys: int, offset: int = 0) -> MaskOperand:
+    return MaskOperand("is_causal", ("causal",), "flag", causal(queries, keys, offset), offset=offset)
+
+
+def mask(values: Any, element: str = "bool") -> MaskOperand:
+    array = np.asarray(values, dtype=bool if element == "bool" else np.float64)
+    return MaskOperand("mask", ("attention",), element, array if array.ndim == 4 else array[None, None])
+
+
+def seen(problem: Problem, lie: str = "") -> list[str]:
+    """One word for each query: x for a key with weight, - for one without."""
+    return ["".join("x" if weight else "-" for weight in row) for row in output(problem, lie)]
