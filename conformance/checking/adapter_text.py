@@ -111,8 +111,8 @@ def _mask(signature: Signature) -> dict[str, Any]:
 
 ADAPTER = "own_adapter.py"
 FUNCTION = "_own_function.py"
-DOOR = "_own_door.py"
-LAYER = "_own_layer.py"
+ARRAYS_FILE = "_array_layouts.py"
+LAYER_FILE = "_layer.py"
 DECLARED = "conformance check --declare"
 
 _SOURCE = '''\
@@ -124,10 +124,10 @@ from typing import Any
 
 from conformance.bridge import {imports}
 
-from ._own_door import Door
+from ._array_layouts import ArrayLayouts
 from ._own_function import FUNCTION
 {layer}
-DOOR = Door({framework!r}, {layout!r})
+ARRAYS = ArrayLayouts({framework!r}, {layout!r})
 PROFILES = {profiles}
 DIALECT = {dialect}
 
@@ -138,16 +138,16 @@ def declare(facts: Facts) -> Declaration:
 
 
 def {operator}(call: Call) -> dict[str, Any]:
-{declined}    query, key, value = DOOR.arrays(call)
+{declined}    query, key, value = ARRAYS.arrays(call)
 {params}    keywords = {{
 {keywords}    }}
 {left_out}{made}    with framework_call():
-        result = DOOR.call({function}, ({positional}), keywords)
+        result = ARRAYS.call({function}, ({positional}), keywords)
 {reply}'''
 
-_PARAMS = "    params = DOOR.params(call)\n"
+_PARAMS = "    params = ARRAYS.params(call)\n"
 
-_LAYER = """from ._own_layer import Layer
+_LAYER = """from ._layer import Layer
 
 LAYER = Layer(FUNCTION, {built}, {method!r})"""
 
@@ -156,26 +156,26 @@ _LEFT_OUT = (
 )
 
 _PLAIN = """\
-    if DOOR.is_tuple(result):
+    if ARRAYS.is_tuple(result):
         raise TypeError(f"returned {len(result)} things; without need_weights in its signature it returns the output")
-    return {"output": DOOR.output(result)}
+    return {"output": ARRAYS.output(result)}
 """
 
 _FIRST = """\
-    return {"output": DOOR.output(DOOR.parts(result, 1)[0])}
+    return {"output": ARRAYS.output(ARRAYS.parts(result, 1)[0])}
 """
 
 _PAIR = """\
-    output, weights = DOOR.parts(result, 2)
-    return {"output": DOOR.output(output), "%s": DOOR.weights(weights)}
+    output, weights = ARRAYS.parts(result, 2)
+    return {"output": ARRAYS.output(output), "%s": ARRAYS.weights(weights)}
 """
 
 _WEIGHTED = """\
     if call.facts.outputs == ("output",):
-        return {"output": DOOR.output(DOOR.parts(result, 1)[0] if DOOR.is_tuple(result) else result)}
-    output, weights = DOOR.parts(result, 2)
-    weights = DOOR.weights(weights)
-    return {"output": DOOR.output(output), "weights": weights, "weights_mean": weights}
+        return {"output": ARRAYS.output(ARRAYS.parts(result, 1)[0] if ARRAYS.is_tuple(result) else result)}
+    output, weights = ARRAYS.parts(result, 2)
+    weights = ARRAYS.weights(weights)
+    return {"output": ARRAYS.output(output), "weights": weights, "weights_mean": weights}
 """
 
 _BOTH = """\
@@ -199,9 +199,9 @@ _VALUES = {
     "is_causal": "{is_causal!r} in call.arguments",
     "causal_alignment": f'"bottom_right" if "{AT_END}" in call.arguments else "top_left"',
     "scale": "call.scale",
-    "mask": "DOOR.mask(call, {mask!r})",
-    "bias": "DOOR.mask(call, {bias!r})",
-    "key_padding_mask": "DOOR.mask(call, {key_padding_mask!r})",
+    "mask": "ARRAYS.mask(call, {mask!r})",
+    "bias": "ARRAYS.mask(call, {bias!r})",
+    "key_padding_mask": "ARRAYS.mask(call, {key_padding_mask!r})",
     "num_kv_heads": 'call.facts.sizes["num_kv_heads"]',
     "window": "call.arguments.get({window!r})",
     "softcap": "call.softcap",

@@ -10,7 +10,16 @@ from typing import Literal
 import numpy as np
 
 from conformance.bridge.profile import Profile
-from conformance.checking.adapter_text import ADAPTER, DECLARED, DOOR, FUNCTION, LAYER, adapter_text, function_text
+from conformance.checking import array_layouts, layer
+from conformance.checking.adapter_text import (
+    ADAPTER,
+    ARRAYS_FILE,
+    DECLARED,
+    FUNCTION,
+    LAYER_FILE,
+    adapter_text,
+    function_text,
+)
 from conformance.checking.arithmetic import (
     CANDIDATES,
     PROFILES,
@@ -237,8 +246,10 @@ class SettledFunction:
         dialect = tuple((decision, name, source) for each, source in sources for decision, name in each.items())
         profiles = profiles_named(self.profiles)
         text = adapter_text(target, self.signature, self.declared.polarity, profiles, dialect)
-        helpers = {DOOR: "array_layouts.py"} | ({LAYER: "layer.py"} if self.signature.built is not None else {})
-        copies = {name: Path(__file__).with_name(file).read_text(encoding="utf-8") for name, file in helpers.items()}
+        helpers = {ARRAYS_FILE: array_layouts}
+        if self.signature.built is not None:
+            helpers[LAYER_FILE] = layer
+        copies = {name: Path(str(module.__file__)).read_text(encoding="utf-8") for name, module in helpers.items()}
         return {ADAPTER: text, FUNCTION: function_text(target, str(Path.cwd()), self.signature.method)} | copies
 
 

@@ -116,11 +116,11 @@ class Trial:
         logits = query @ key.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5
         raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
         expected = raised / raised.sum(axis=-1, keepdims=True) @ value
-        door, result = self._door(signature), self._reply(signature, sizes, {})
-        output = door.output(door.parts(result, 1)[0] if door.is_tuple(result) else result).float64()
+        layouts, result = self._layouts(signature), self._reply(signature, sizes, {})
+        output = layouts.output(layouts.parts(result, 1)[0] if layouts.is_tuple(result) else result).float64()
         return bool((np.abs(output - expected) < NEAR).all())
 
-    def _door(self, signature: Signature) -> ArrayLayouts:
+    def _layouts(self, signature: Signature) -> ArrayLayouts:
         """One for each framework and layout: it knows the sizes of the last call."""
         which = signature.framework, signature.layout
         if which not in self._doors:
@@ -164,13 +164,13 @@ class Trial:
         Raises:
             _FailedError: it has another one.
         """
-        door = self._door(signature)
-        several = door.is_tuple(result)
-        parts = door.parts(result, 2) if several else (result,)
+        layouts = self._layouts(signature)
+        several = layouts.is_tuple(result)
+        parts = layouts.parts(result, 2) if several else (result,)
         if result is None or not parts:
             raise _FailedError(f"it returned {'nothing' if result is None else 'an empty tuple'}; return the output")
         try:
-            output = door.output(parts[0])
+            output = layouts.output(parts[0])
         except Exception as error:  # noqa: BLE001 - whatever a foreign object raises
             raise _FailedError(f"what it returned is no array: {failure_text(error, self._path)}") from None
         expected = _output_shape(signature.operator, sizes)
@@ -178,7 +178,7 @@ class Trial:
             raise _FailedError(f"it returned an array of shape {list(output.shape)}, expected {list(expected)}")
         if not several or signature.has("need_weights") or len(parts) == 1:
             return signature
-        return replace(signature, returned=_second(door, parts[1], sizes))
+        return replace(signature, returned=_second(layouts, parts[1], sizes))
 
     def _reply(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int = SEED) -> Any:
         """
@@ -188,18 +188,18 @@ class Trial:
             _FailedError: it raised something.
         """
         try:
-            door = self._door(signature)
+            layouts = self._layouts(signature)
             call = plain_call(signature.operator, sizes, given, seed, alone=signature.is_self_attention)
             function = self._function
             if signature.built is not None:
                 function = Layer(self._function, signature.built, signature.method).made(call)
-            values = _values(door, signature, call, given)
+            values = _values(layouts, signature, call, given)
             keywords = {
                 signature.names[role]: values[role]
                 for role in signature.by_name
                 if values[role] is not None or role not in signature.kept
             }
-            return door.call(function, [values[role] for role in signature.placed], keywords)
+            return layouts.call(function, [values[role] for role in signature.placed], keywords)
         except BaseException as error:  # noqa: BLE001 - whatever the user's function raises
             raise _FailedError(f"it raised {failure_text(error, self._path)}", _line(error, self._path)) from None
 
@@ -241,12 +241,12 @@ class Trial:
 
     def _is_blind(self, signature: Signature, sizes: Mapping[str, int], mask: Tensor) -> bool:
         """Whether key and value at the hidden position have no part in the output."""
-        door = self._door(signature)
+        layouts = self._layouts(signature)
         outputs = []
         for moved in (0.0, 1.0):
             result = self._reply(signature, sizes, {"mask": mask, "moved": moved})
-            parts = door.parts(result, 2) if door.is_tuple(result) else (result,)
-            outputs.append(door.output(parts[0]).float64())
+            parts = layouts.parts(result, 2) if layouts.is_tuple(result) else (result,)
+            outputs.append(layouts.output(parts[0]).float64())
         if signature.is_self_attention:  # the moved position is a query too
             outputs = [np.delete(each, HIDDEN, axis=-2) for each in outputs]
         same = np.array_equal(outputs[0], outputs[1], equal_nan=True)
@@ -259,26 +259,26 @@ def _output_shape(operator: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return sizes["batch"], sizes["seq_len_q"], sizes["num_heads"] * sizes["head_dim"]
 
 
-def _second(door: ArrayLayouts, part: Any, sizes: Mapping[str, int]) -> str:
+def _second(layouts: ArrayLayouts, part: Any, sizes: Mapping[str, int]) -> str:
     """What comes with the output: weights by head or averaged, or something else."""
     try:
-        shape = door.weights(part).shape
+        shape = layouts.weights(part).shape
     except Exception:  # noqa: BLE001 - something else than an array
         return "other"
     batch, heads, q, k = (sizes[name] for name in ("batch", "num_heads", "seq_len_q", "seq_len_k"))
     return {(batch, heads, q, k): "weights", (batch, q, k): "weights_mean"}.get(shape, "other")
 
 
-def _values(door: ArrayLayouts, signature: Signature, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
+def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the function is passed, by role."""
-    query, key, value = door.arrays(call)
+    query, key, value = layouts.arrays(call)
     sizes = call.facts.sizes
     values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "num_heads": sizes["num_heads"]}
-    values["params"] = door.params(call)
+    values["params"] = layouts.params(call)
     if "scale" in signature.numbers:
         values["scale"] = float(sizes["head_dim"]) ** -0.5
     if "mask" in given:
-        values["mask"] = door.mask(call, "mask", batched=given["mask"].shape[0] == sizes["batch"])
+        values["mask"] = layouts.mask(call, "mask", batched=given["mask"].shape[0] == sizes["batch"])
     return values
 
 
