@@ -37,7 +37,7 @@ def plan_of(*subjects: Subject) -> WorkerPlan:
 
     Adapters of ours are kept from the user's PYTHONPATH and site-packages; the user's own function needs them.
     """
-    (plan,) = plan_workers(subjects, {"default": our_own()})
+    (plan,) = plan_workers(subjects, {"default": our_own()}, keep_compiled=True)
     return replace(plan, env={**plan.env, **import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep))})
 
 

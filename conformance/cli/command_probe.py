@@ -12,9 +12,9 @@ from typing import Any
 from conformance.cli.argument_parser import VERBOSE
 from conformance.cli.case_choice import load_cases
 from conformance.cli.command_known import load_known
-from conformance.cli.command_run import chosen_offer, open_replies, rerun_command
+from conformance.cli.command_run import chosen_offer, open_replies, plans_for, rerun_command
 from conformance.cli.errors import see_writable_files
-from conformance.cli.offer import Offer, collect, cost
+from conformance.cli.offer import Offer, collect
 from conformance.cli.output_folder import open_folder
 from conformance.cli.progress import Progress, open_page, print_slowest
 from conformance.diagnosis.behaviour_profile import BehaviourProfile, behaviour_profile
@@ -26,7 +26,6 @@ from conformance.engine.judging import Judge, Judged
 from conformance.engine.pool import Pool
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
-from conformance.engine.worker_plan import plan_workers
 from conformance.gate.decision import Decision, decide
 from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import write_reports
@@ -89,7 +88,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
         return record
 
     limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
-    plans = sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+    plans = plans_for(offer, arguments)
     with ExitStack() as resources:
         with open_replies(arguments) as replies, Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:
             cases = load_cases(arguments.paths, arguments.case, TAG)

@@ -35,7 +35,7 @@ from conformance.engine.reply_cache import ReplyCache, WorkerResults
 from conformance.engine.result_cache import ResultCache
 from conformance.engine.runlog import Record
 from conformance.engine.session import Session
-from conformance.engine.worker_plan import plan_workers
+from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
 from conformance.gate.known import Known
 from conformance.gate.run_ending import Clock, ending, finish, write_verdict
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as resources:
         with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
             offer = chosen_offer(arguments)
-            plans = [] if has_ended(arguments) else sorted(plan_workers(offer.subjects, offer.environments), key=cost)
+            plans = [] if has_ended(arguments) else plans_for(offer, arguments)
             limits = Limits(start=arguments.start_timeout, first=arguments.timeout, call=arguments.timeout)
             with Pool(plans, arguments.jobs, limits, waits=replies.knows) as pool:  # workers start while cases are read
                 choice = choose_cases(arguments)
@@ -180,6 +180,12 @@ def _decided(
     code = _reported(decision, session, arguments)
     memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
     return code
+
+
+def plans_for(offer: Offer, arguments: argparse.Namespace) -> list[WorkerPlan]:
+    """The workers of a run, the most expensive first; with --no-cache they keep nothing that they compile."""
+    keep = not arguments.no_cache
+    return sorted(plan_workers(offer.subjects, offer.environments, keep_compiled=keep), key=cost)
 
 
 @contextmanager

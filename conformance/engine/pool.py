@@ -11,6 +11,7 @@ from typing import Self
 
 from conformance.bridge.messages import ANSWERS
 from conformance.disk import scratch
+from conformance.engine.compiled_programs import prune
 from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
 from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.process import Process, copy_bridge
@@ -222,6 +223,8 @@ class Pool:
         """Start as many processes as may live at once, and do not wait for them."""
         self._home.mkdir()
         copy_bridge(Path(self._folder.name) / "bridge")
+        for folder in {Path(lane.plan.compiled).parent for lane in self._lanes if lane.plan.compiled}:
+            prune(folder)
         for lane in [lane for lane in self._lanes if not self._waits(lane.plan)][: self._workers]:
             try:
                 lane.process = self._launch(lane.plan)

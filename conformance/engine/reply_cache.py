@@ -15,6 +15,7 @@ from conformance.bridge.loading import digest
 from conformance.bridge.messages import ANSWERS, Answer, Request, answer_message, read_answer, request_message
 from conformance.bridge.strict_json import plain_data
 from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
+from conformance.engine.compiled_programs import cpu
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
 from conformance.engine.result_cache import ResultCache
@@ -137,18 +138,8 @@ def _here() -> Mapping[str, Any]:
         "system": platform.system(),
         "machine": platform.machine(),
         "libc": platform.libc_ver(),
-        "cpu": _cpu(),
+        "cpu": cpu(),
     }
-
-
-def _cpu() -> list[str]:
-    """The lines that say which CPU this is and what it can; empty where the system does not say."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return [platform.processor()]
-    names = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features")
-    return sorted({line for line in text.splitlines() if line.partition("\t")[0].strip() in names})
 
 
 def _written(outcome: Outcome) -> bytes:

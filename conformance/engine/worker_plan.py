@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.engine import compiled_programs
 from conformance.engine.adapters import Subject
+from conformance.engine.compiled_programs import JAX_FOLDER, JAX_SETTINGS, kept_folder
 from conformance.engine.environments import Environment, distributions_of
 
 # The variable that says how many threads the math libraries of a worker may use, 1 where it is not set.
@@ -34,7 +36,8 @@ class WorkerPlan:
     One worker process to be.
 
     subjects: what it serves, dense forms included. env: variables on top of ours. distributions: whose versions it
-    tells. part, parts: it is asked every parts-th case, from case number `part` on.
+    tells. part, parts: it is asked every parts-th case, from case number `part` on. compiled: the folder in which
+    compiled programs outlive the run, "" if they live as long as the run.
     """
 
     name: str
@@ -47,10 +50,17 @@ class WorkerPlan:
     distributions: tuple[str, ...] = ()
     part: int = 0
     parts: int = 1
+    compiled: str = ""
 
 
-def plan_workers(subjects: Iterable[Subject], environments: Mapping[str, Environment]) -> list[WorkerPlan]:
-    """Group subjects by process, in the order of their first ones."""
+def plan_workers(
+    subjects: Iterable[Subject], environments: Mapping[str, Environment], *, keep_compiled: bool = False
+) -> list[WorkerPlan]:
+    """
+    Group subjects by process, in the order of their first ones.
+
+    keep_compiled: whether what their frameworks compile is kept for later runs.
+    """
     groups: dict[tuple[WorkerPlace, tuple[tuple[str, str], ...]], list[Subject]] = {}
     for subject in subjects:
         groups.setdefault((_place(subject), tuple(sorted(subject.env.items()))), []).append(subject)
@@ -64,7 +74,8 @@ def plan_workers(subjects: Iterable[Subject], environments: Mapping[str, Environ
             device=members[0].device,
             environment=members[0].environment,
             env=members[0].env,
-            distributions=tuple(dict.fromkeys(name for member in members for name in distributions_of(member))),
+            distributions=(names := tuple(dict.fromkeys(name for each in members for name in distributions_of(each)))),
+            compiled=kept_folder(environments[members[0].environment].python, names) if keep_compiled else "",
         )
         for (place, _settings), members in groups.items()
     ]
@@ -109,7 +120,8 @@ def harmless(variables: Mapping[str, str]) -> dict[str, str]:
 def settings(plan: WorkerPlan) -> dict[str, str]:
     """The environment variables of a worker on which its numbers may depend, the user's own included."""
     variables = environ(plan, Path())
-    return {name: variables[name] for name in sorted(variables) if name.startswith(_NUMERIC) and name != "KERAS_HOME"}
+    ours = {"KERAS_HOME", JAX_FOLDER, *JAX_SETTINGS}
+    return {name: variables[name] for name in sorted(variables) if name.startswith(_NUMERIC) and name not in ours}
 
 
 def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
@@ -128,7 +140,7 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
         "KERAS_HOME": str(home),
         "TMPDIR": str(home),
     }
-    base.setdefault("CONFORMANCE_CACHE", str(home.parent / "cache"))  # what an adapter compiles outlives its process
+    base |= compiled_programs.variables(Path(plan.compiled or home.parent / "cache"))
     if plan.device == "cpu":
         base["CUDA_VISIBLE_DEVICES"] = "-1"
     return base | dict(plan.env)

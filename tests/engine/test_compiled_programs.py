@@ -1,0 +1,72 @@
+"""What frameworks compile is kept for later runs: by environment and CPU, within a limit, and never in the log."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conformance.engine import compiled_programs
+from conformance.engine.compiled_programs import JAX_FOLDER, kept_folder, prune
+from conformance.engine.worker_plan import WorkerPlan, environ, settings
+
+INSTALLED = {"one": "sha256:1", "other": "sha256:2", "editable": ""}
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(compiled_programs, "fingerprint_of", INSTALLED.__getitem__)
+    monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path))
+
+
+def test_each_environment_and_each_cpu_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    one = kept_folder("one", ["jax"])
+    assert Path(one).parent == tmp_path / "compiled"
+    assert kept_folder("one", ["torch", "jax"]) == one
+    assert kept_folder("other", ["jax"]) != one
+    monkeypatch.setattr(compiled_programs, "cpu", lambda: ("flags\t: sse2",))
+    assert kept_folder("one", ["jax"]) != one
+
+
+@pytest.mark.parametrize(("python", "distributions"), [("editable", ["jax"]), ("one", ["numpy"]), ("one", [])])
+def test_nothing_is_kept_of_editable_installs_or_of_what_does_not_compile(
+    python: str, distributions: list[str]
+) -> None:
+    assert kept_folder(python, distributions) == ""
+
+
+def plan(compiled: str = "") -> WorkerPlan:
+    return WorkerPlan("a", Path("a.py"), ("a",), sys.executable, compiled=compiled)
+
+
+def test_workers_get_the_folder_and_without_one_that_of_their_run(tmp_path: Path) -> None:
+    kept, home = tmp_path / "kept", tmp_path / "run" / "home"
+    variables = environ(plan(str(kept)), home)
+    assert (variables["CONFORMANCE_CACHE"], variables[JAX_FOLDER]) == (str(kept), str(kept / "jax"))
+    variables = environ(plan(), home)
+    assert variables[JAX_FOLDER] == str(home.parent / "cache" / "jax")
+
+
+def test_where_programs_are_kept_is_no_setting_on_which_numbers_depend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAX_ENABLE_X64", "1")
+    told = settings(plan("somewhere"))
+    assert told == settings(plan())
+    assert told["JAX_ENABLE_X64"] == "1"
+    assert not [name for name in told if "CACHE" in name]
+
+
+def test_the_oldest_files_are_removed_beyond_the_limit(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a/1", "a/2", "b/jax/3", "b/4")]
+    for age, file in enumerate(files):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes(30))
+        os.utime(file, (1000 + age, 1000 + age))
+    prune(tmp_path, limit=120)
+    assert all(file.exists() for file in files)
+    prune(tmp_path, limit=100)
+    assert [file.exists() for file in files] == [False, False, True, True]
+
+
+def test_a_plan_with_another_folder_is_the_same_worker() -> None:
+    assert settings(plan()) == settings(replace(plan(), compiled="x"))
