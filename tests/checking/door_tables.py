@@ -1,0 +1,45 @@
+"""The tables of functions as people have them, and the cases that each is checked on."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOORS = Path(__file__).parent / "doors"
+
+# What JAX computes gets fewer cases: without jit, each operator is compiled for each shape, up to a second for a call.
+FEW = (
+    "shapes/self_attention/*",
+    "shapes/cross_attention/three*",
+    "masks/key_padding/trailing*",
+    "masks/attention_2d/*",
+)
+
+
+def table(name: str, files: str = "*_*") -> Iterator[Any]:
+    """RIGHT or WRONG of the files that a glob names: FILE:FUNCTION, and of a wrong one what is said of it."""
+    for path in sorted(DOORS.glob(f"{files}.py")):
+        framework = path.stem.partition("_")[0]
+        marks = [] if framework == "numpy" else [pytest.mark.frameworks]
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:
+                value = ast.literal_eval(node.value)
+                for function in value:
+                    said = (value[function],) if isinstance(value, dict) else ()
+                    yield pytest.param(f"{path}:{function}", *said, id=f"{path.stem}:{function}", marks=marks)
+
+
+def assert_it_conforms(done: Any) -> None:
+    """A right function conforms, and the first line says how many calls were judged."""
+    assert done.decision.conforms, done.lines()
+    assert re.search(r"conforms: \d+ calls judged, \d+ % of the cases", done.lines()[0])
+
+
+def assert_it_is_named(done: Any, said: str) -> None:
+    """A wrong function is rejected, and its first cause is explained in these words."""
+    assert not done.decision.conforms
+    assert done.causes[0].explained
+    assert re.search(said, str(done.causes[0]))

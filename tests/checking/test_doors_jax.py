@@ -1,0 +1,21 @@
+"""Functions on JAX arrays are checked with the first command that people would try."""
+
+from collections.abc import Callable
+
+import pytest
+
+from conformance.checking.function_check import Checked
+
+from .door_tables import FEW, assert_it_conforms, assert_it_is_named, table
+
+Check = Callable[..., Checked]
+
+
+@pytest.mark.parametrize("given", list(table("RIGHT", "jax_functions")))
+def test_a_right_one_conforms(checked: Check, given: str) -> None:
+    assert_it_conforms(checked(given, *FEW, "causal/*", "parameters/grouped_heads/*"))
+
+
+@pytest.mark.parametrize(("given", "said"), list(table("WRONG", "jax_functions")))
+def test_a_wrong_one_is_named(checked: Check, given: str, said: str) -> None:
+    assert_it_is_named(checked(given, *FEW, "causal/*", "parameters/grouped_heads/*"), said)
