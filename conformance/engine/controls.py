@@ -108,7 +108,8 @@ class Controls:
         """Take what a call came to; one with a mistake says nothing by itself."""
         if cell.case.mistake is None:
             self._heard_of(cell.subject.name).hear(outcome.status, outcome.reason)
-            self._outcomes.setdefault(_call_of(cell), outcome)
+            # Only what became of it is needed later, not the numbers.
+            self._outcomes.setdefault(_call_of(cell), Outcome(outcome.status, reason=outcome.reason))
 
     def recall(self, record: Mapping[str, Any]) -> None:
         """Take a cell of the run before it was cut."""

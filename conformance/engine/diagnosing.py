@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from conformance.bridge.contract import Facts
 from conformance.diagnosis.condition_fit import condition_of
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
 from conformance.diagnosis.evidence import Evidence, Shared
@@ -26,11 +27,29 @@ SEPARATING = 100
 Cases = Callable[[], Iterable[Case]]
 
 
+@dataclass(frozen=True)
+class AnsweredCall:
+    """A call that had a reply, for the condition under which others raise an exception."""
+
+    cell: Cell
+
+    @property
+    def facts(self) -> Facts:
+        """What the call was, in words that conditions use."""
+        return self.cell.call.facts
+
+    @property
+    def problem(self) -> Problem:
+        """What was asked, with the masks in the arguments that carried them."""
+        return self.cell.route.problem
+
+
 class SubjectDiagnosis:
     """
     What the cells of a run say, subject by subject.
 
-    A failure that a known deviation accepts is explained by it, and is neither searched nor evidence.
+    A failure that a known deviation accepts is explained by it, and is neither searched nor evidence. What conforms is
+    not kept: it is evidence only if the subject fails in other calls, and is recalled from its record then.
     """
 
     def __init__(self, cases: Cases, problem: Callable[[Case], Problem] = materialise) -> None:
@@ -40,30 +59,40 @@ class SubjectDiagnosis:
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
-        self._unsteady: dict[str, list[Evidence]] = {}
+        self._non_reproducible: dict[str, list[Evidence]] = {}
         self._lost: dict[str, list[Judged]] = {}
-        self._answered: dict[str, list[Judged]] = {}
+        self._answered: dict[str, list[AnsweredCall | Judged]] = {}
 
     def add(self, judged: Judged, record: Mapping[str, Any], *, non_reproducible: bool = False) -> None:
         """
-        Keep a cell that conforms, or that fails and is not accepted; and of an exception, the call that raised it.
+        Keep a cell that fails and is not accepted; and of an exception, the call that raised it.
 
-        unsteady: it had another reply each time: no cause is looked for, and it makes chance of some.
+        non_reproducible: it had another reply each time: no cause is searched for it.
         """
         self._asked.setdefault(judged.subject, set()).add(judged.case)
-        if judged.declared is not None:
-            self._answered.setdefault(judged.subject, []).append(judged)
-        elif judged.verdict in LOST and "known" not in record:
+        if judged.declared is None and judged.verdict in LOST and "known" not in record:
             self._lost.setdefault(judged.subject, []).append(judged)
-        if (evidence := _evidence(judged)) is not None and "known" not in record:
-            kept = evidence.sharing(self._shared)
-            (self._unsteady if non_reproducible else self._seen).setdefault(judged.subject, []).append(kept)
+        evidence = _evidence(judged)
+        if evidence is None or "known" in record or (evidence.actual is None and not non_reproducible):
+            return
+        kept = evidence.sharing(self._shared)
+        (self._non_reproducible if non_reproducible else self._seen).setdefault(judged.subject, []).append(kept)
 
-    def recall(self, subject: str, case: str, evidence: Evidence | None) -> None:
-        """Keep a cell of the run before it was cut; it comes after those that were judged since."""
+    def failing(self, names: Collection[str]) -> set[str]:
+        """Those of the subjects that have failures or exceptions to explain."""
+        return {*self._seen, *self._lost}.intersection(names)
+
+    def recalls(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record of this run is of a call with a reply that `add` did not keep."""
+        return "budget" in record and (record["verdict"] != "fail" or "known" in record)
+
+    def recall(self, subject: str, case: str, evidence: Evidence | None, answered: AnsweredCall | None = None) -> None:
+        """Keep a cell that was judged before. evidence: what it says, if anything; answered: that it had a reply."""
         self._asked.setdefault(subject, set()).add(case)
         if evidence is not None:
-            self._seen.setdefault(subject, []).append(evidence)
+            self._seen.setdefault(subject, []).append(evidence.sharing(self._shared))
+        if answered is not None:
+            self._answered.setdefault(subject, []).append(answered)
 
     def records(self, subjects: Mapping[str, Subject], names: Collection[str]) -> Iterator[Record]:
         """
@@ -77,7 +106,7 @@ class SubjectDiagnosis:
         for name in sorted(known, key=lambda name: subjects[name].dense):
             yield from self._record(name, subjects[name], forms)
         for name in known:
-            for kept in (self._seen, self._unsteady, self._lost, self._answered):
+            for kept in (self._seen, self._non_reproducible, self._lost, self._answered):
                 kept.pop(name, None)
 
     def _record(self, name: str, subject: Subject, forms: dict[str, Diagnosis]) -> Iterator[Record]:
@@ -89,7 +118,7 @@ class SubjectDiagnosis:
             if failing:
                 form = replace(subject, dense=False).name
                 other = forms.get(form, Diagnosis((), ()))
-                non_reproducible = (*self._unsteady.get(name, ()), *other.unexplained)
+                non_reproducible = (*self._non_reproducible.get(name, ()), *other.unexplained)
                 diagnosis = diagnose(cells, non_reproducible, other.causes)
                 forms.setdefault(form, diagnosis)
                 found = record_of(diagnosis, self._others(subject, cells))

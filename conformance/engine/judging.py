@@ -89,6 +89,10 @@ class Judged:
         return found
 
 
+# Maximum size in bytes of the expectations that are remembered for cases that no worker needs any more.
+LIMIT = 1 << 26
+
+
 class Judge:
     """
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
@@ -99,7 +103,9 @@ class Judge:
 
     def __init__(self) -> None:
         """Start with nothing remembered."""
-        self._expectations: dict[tuple[Any, ...], Expectation] = {}
+        self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
+        self._size = 0
+        self._finished: dict[str, None] = {}
         self._likely: dict[str, Likely] = {}
 
     def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
@@ -113,10 +119,20 @@ class Judge:
         masks = tuple(
             (operand.slot if by_slot else "", operand.element, operand.kinds) for operand in problem.mask_operands
         )
-        key = (case, masks, problem.outputs, tuple(sorted(dialect.items())), profile)
-        if key not in self._expectations:
-            self._expectations[key] = expect(problem, dialect, profile)
-        return self._expectations[key]
+        key = (masks, problem.outputs, tuple(sorted(dialect.items())), profile)
+        of_case = self._expectations.setdefault(case, {})
+        if key not in of_case:
+            of_case[key] = expect(problem, dialect, profile)
+            self._size += of_case[key].size
+        return of_case[key]
+
+    def finish(self, case: str) -> None:
+        """No worker needs a case any more; the cases that ended first are forgotten beyond LIMIT bytes."""
+        self._finished[case] = None
+        while self._size > LIMIT and self._finished:
+            oldest = next(iter(self._finished))
+            del self._finished[oldest]
+            self._size -= sum(each.size for each in self._expectations.pop(oldest, {}).values())
 
     def declared(self, cell: Cell, declaration: Declaration) -> Expectation:
         """

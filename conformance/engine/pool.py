@@ -219,6 +219,11 @@ class Pool:
         self._launched.append(process)
         return process
 
+    @property
+    def plans(self) -> list[WorkerPlan]:
+        """What the workers are to serve."""
+        return [lane.plan for lane in self._lanes]
+
     def start(self) -> None:
         """Start as many processes as may live at once, and do not wait for them."""
         self._home.mkdir()

@@ -99,8 +99,8 @@ def _footer(session: Session, decision: Decision, clock: Clock) -> dict[str, Any
         "counts": dict(decision.counts),
         "timing": clock.timing(),
         "workers": [asdict(each) for report in session.reports for each in report.usage],
-        "second_look": dict(sorted(session.further.items())),
+        "second_look": dict(sorted(session.calls.further.items())),
         "replies": {"known": session.replies.known, "made": session.replies.made},
-        "signatures": {name: len(found) for name, found in sorted(session.signatures.items())},
+        "signatures": {name: len(found) for name, found in sorted(session.calls.signatures.items())},
         "gate": decision.record(),
     }

@@ -23,6 +23,15 @@ class Expectation:
     reply: Reply
     bounds: Mapping[str, Bound]
 
+    @property
+    def size(self) -> int:
+        """The bytes of all arrays."""
+        arrays = [each.values for each in self.reply.values()]
+        arrays += [
+            array for bound in self.bounds.values() for array in vars(bound).values() if hasattr(array, "nbytes")
+        ]
+        return sum(array.nbytes for array in arrays)
+
     def separates(self, other: Reply) -> bool:
         """Whether another reply is another answer: beyond the bounds, or of another shape, dtype or pattern."""
         return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
