@@ -90,7 +90,7 @@ class Judged:
 
 
 # Maximum size in bytes of the expectations that are remembered for cases that no worker needs any more.
-LIMIT = 1 << 26
+LIMIT = 1 << 25
 
 
 class Judge:
