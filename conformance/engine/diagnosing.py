@@ -20,6 +20,8 @@ from conformance.verdicts.expectation import expect
 from conformance.verdicts.verdict import CONFORMING, LOST, root
 
 Record = dict[str, Any]
+# The class of a cell that conforms, while the reply to a changed call does not go with it.
+OF_CHANGED_CALLS = "invariant"
 # Among so many of the smallest cases that were not asked one is looked for that tells two causes apart.
 SEPARATING = 100
 
@@ -84,7 +86,8 @@ class SubjectDiagnosis:
 
     def recalls(self, record: Mapping[str, Any]) -> bool:
         """Whether a record of this run is of a call with a reply that `add` did not keep."""
-        return "budget" in record and (record["verdict"] != "fail" or "known" in record)
+        fails = record["verdict"] == "fail" and record.get("class") != OF_CHANGED_CALLS
+        return "budget" in record and (not fails or "known" in record)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None, answered: AnsweredCall | None = None) -> None:
         """Keep a cell that was judged before. evidence: what it says, if anything; answered: that it had a reply."""

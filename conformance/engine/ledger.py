@@ -13,6 +13,7 @@ from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import Way, way_of
 from conformance.disk import write_whole
 from conformance.engine.cells import Cell
+from conformance.engine.diagnosing import OF_CHANGED_CALLS
 from conformance.engine.judging import Judge
 from conformance.engine.runlog import RunLog
 from conformance.spec.rounding import to_tensor
@@ -73,10 +74,6 @@ class Ledger:
         return name
 
 
-# The class of a reply that conforms, while a changed call does not go with it.
-CALLS = "invariant"
-
-
 def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) -> Evidence | None:
     """
     The evidence of a cell that was judged before the run was cut; None where it says nothing of the numbers.
@@ -84,7 +81,7 @@ def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) 
     folder: of the run, with the reply of a failing cell.
     """
     klass = record.get("class")
-    conforms = record["verdict"] in CONFORMING or klass == CALLS
+    conforms = record["verdict"] in CONFORMING or klass == OF_CHANGED_CALLS
     if (
         "known" in record
         or klass in CLASSES
