@@ -33,13 +33,13 @@ class Piece:
 def pieces(problem: Problem) -> tuple[Piece, ...] | str:
     """The calls that read the pattern of a problem, or why it is not read."""
     if problem.alias != "none":
-        return "key and value are one tensor: the values cannot be replaced"
+        return "key and value are one tensor, so the values cannot be replaced"
     if "output" not in problem.outputs:
-        return "the output is not asked for"
+        return "the output is not requested"
     if problem.operator == "mha" and "wo" not in problem.params:
-        return "there is no projection of the output that could be set"
+        return "the layer has no output projection that could be set"
     if problem.residual:
-        return "the query is added to the output"
+        return "the layer adds the query to the output"
     width, heads = _capacity(problem)
     found = [
         Piece(range(head, min(head + heads, problem.num_heads)), range(key, min(key + width, problem.seq_len_k)))
@@ -47,7 +47,7 @@ def pieces(problem: Problem) -> tuple[Piece, ...] | str:
         for head in range(0, problem.num_heads, heads)
     ]
     if len(found) > MAX_CALLS:
-        return f"it takes {len(found)} calls, more than {MAX_CALLS}"
+        return f"reading them takes {len(found)} calls; the limit is {MAX_CALLS}"
     return tuple(found)
 
 

@@ -41,7 +41,9 @@ def _slots(probe: Probe, _: str) -> str:
 def _square(probe: Probe, _: str) -> str:
     sizes = probe.facts.sizes
     return (
-        "as many keys as queries" if sizes["seq_len_q"] == sizes["seq_len_k"] else "other lengths of keys and queries"
+        "as many keys as queries"
+        if sizes["seq_len_q"] == sizes["seq_len_k"]
+        else "different numbers of keys and queries"
     )
 
 

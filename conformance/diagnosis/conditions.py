@@ -21,13 +21,13 @@ DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 OWN: dict[Dimension, str] = {
     "batch": "a mask for each batch element",
     "num_heads": "a mask for each head",
-    "seq_len_q": "a row of a mask for each query",
+    "seq_len_q": "a mask row for each query",
     "seq_len_k": "a mask for each key",
 }
 SHARED: dict[Dimension, str] = {
     "batch": "one mask for all batch elements",
     "num_heads": "one mask for all heads",
-    "seq_len_q": "one row of a mask for all queries",
+    "seq_len_q": "one mask row for all queries",
     "seq_len_k": "one mask for all keys",
 }
 ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
@@ -191,7 +191,7 @@ class Condition(BaseModel):
         if self.alias:
             yield " or ".join(ALIASES[each] for each in self.alias)
         if self.outputs:
-            yield f"with {' and '.join(self.outputs)} asked for"
+            yield f"with {' and '.join(self.outputs)} requested"
         if self.requirements:
             yield f"with {' and '.join(self.requirements)}"
         for absent in filter(None, (self.without_outputs, self.without_requirements)):
@@ -240,4 +240,4 @@ def condition_text(guards: Sequence[Condition]) -> str:
     first, *rest = (guard.words for guard in guards)
     if len(guards) > MAX_CONDITIONS_SHOWN:
         return f"only in some calls, all of them {first}"
-    return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")
+    return f"only {', or '.join((first, *rest))}" + (": the cases do not distinguish them" if rest else "")

@@ -151,7 +151,7 @@ class Evidence:
             ValueError: the cell conforms.
         """
         if self.actual is None:
-            raise ValueError(f"{self.case} conforms: there is no reply to be explained")
+            raise ValueError(f"{self.case} conforms, so it has no failing reply to explain")
         return Suspect(self.problem, self.declared, self.profile, self.actual)
 
     def held_by(self, change: Change) -> bool:

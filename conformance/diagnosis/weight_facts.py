@@ -212,7 +212,7 @@ def weight_facts(
     pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
         met = () if output is None else other_values(pattern, *output)
-        named = tuple(f"are right, but meet other values: {each}" for each in met)
+        named = tuple(f"are right, but are multiplied with the wrong values: {each}" for each in met)
         return named or ("are right; the error arises in or after the product with V",)
     with np.errstate(
         over="ignore", invalid="ignore"

@@ -147,8 +147,8 @@ def _features(counts: Array) -> str:
     missing, total = int(np.sum(~counts)), len(counts)
     for which, places in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
         if places.all():
-            return f"look as if the {which} {missing} of {total} features of query and key did not count"
-    return f"look as if {missing} of {total} features of query and key did not count"
+            return f"look as if the {which} {missing} of {total} features of query and key were ignored"
+    return f"look as if {missing} of {total} features of query and key were ignored"
 
 
 def _within_blocks(pattern: Pattern) -> Iterator[str]:

@@ -12,18 +12,18 @@ from conformance.verdicts.verdict import LOST
 
 # Every kind of change, the gravest first, with what it says.
 KINDS: dict[str, str] = {
-    "regressed": "conformed, and does no longer",
-    "fails_otherwise": "failed, and fails in another way",
-    "dialect_changed": "takes a decision in another way than before, whatever its verdict",
-    "support_lost": "was judged, and is declined now",
-    "accepted": "changed, as a known deviation says of these versions",
-    "fixed": "did not conform, and does now",
-    "support_gained": "was declined, and is judged now",
-    "drifted": "conforms as before, with other numbers",
-    "added": "was not there before",
-    "deleted": "is not there any more",
-    "case_changed": "another problem under the same id: not compared",
-    "judge_changed": "differs, and the judging code differs: not compared",
+    "regressed": "conformed before and does not conform any more",
+    "fails_otherwise": "failed before and now fails in another way",
+    "dialect_changed": "takes a decision in another way than before, whatever the verdict",
+    "support_lost": "was judged before and is declined now",
+    "accepted": "changed as a known deviation describes for these versions",
+    "fixed": "did not conform before and conforms now",
+    "support_gained": "was declined before and is judged now",
+    "drifted": "conforms as before, with different numbers",
+    "added": "is new",
+    "deleted": "no longer exists",
+    "case_changed": "the same id now names another problem: not compared",
+    "judge_changed": "the verdict differs, but the judging code differs too: not compared",
 }
 
 # Kinds that the gate rejects; the others are reported only.

@@ -103,8 +103,8 @@ def _ways(change: Change, before: str, now: str) -> ObservedWays:
 DRIFTS = {
     "coarser": f"computes in a narrower dtype, by its errors (over {PRECISION:,.0f} times larger, within the bound),",
     "finer": f"computes in a wider dtype, by its errors (over {PRECISION:,.0f} times smaller),",
-    "budget": "uses another part of the bound",
-    "bits": "conforms with other bits",
+    "budget": "uses a different part of the bound",
+    "bits": "conforms with different bits",
 }
 
 
@@ -150,9 +150,9 @@ def _happened(observed: Observed) -> str:
         case "error":
             return f"raises {observed.error or 'an error'}{text}"
         case "crash":
-            return f"dies{text}"
+            return f"crashes{text}"
         case "timeout":
-            return "does not answer in time"
+            return "does not reply in time"
         case "inconclusive":
             return f"cannot be judged{text}"
     unexplained = f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"

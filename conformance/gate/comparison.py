@@ -208,7 +208,7 @@ def _one_sided(
     """
     case, subject = key
     if now is None and subject in candidate.not_offered:
-        lost = Observed(DECLINED, text=f"not offered: it lacks {candidate.not_offered[subject]}")
+        lost = Observed(DECLINED, text=f"not offered, because it lacks {candidate.not_offered[subject]}")
         return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
     if case in other.cases and subject in other.asked:
@@ -234,17 +234,17 @@ def _same_machine(subject: str, before: Observed | None, base: ComparedRun, cand
 def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     both = base.cells.keys() & candidate.cells.keys()
     if any(base.cells[key].judge != candidate.cells[key].judge for key in both):
-        yield "the judging code differs: verdicts that differ are not compared; judge both sides with one version"
+        yield "the judging code differs, so changed verdicts are not compared; judge both sides with the same version"
     subjects = sorted({subject for _, subject in both})
     foreign = sorted({key[1] for key in both if not _same_machine(key[1], base.cells[key], base, candidate)})
     if foreign:
         told = "every subject" if foreign == subjects else ", ".join(foreign)
-        yield f"bits not comparable: other CPU features, threads or devices for {told}"
+        yield f"bits are not comparable for {told}: CPU features, threads or devices differ"
     yield from sorted({text for name in subjects for text in _settings(base.asked[name], candidate.asked[name])})
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
-            yield f"the adapter of {name} differs between the two: what changed may be the adapter's doing"
+            yield f"the adapter of {name} differs between the two sides: it may have caused the changes"
 
 
 def _settings(base: Circumstances, candidate: Circumstances) -> Iterator[str]:

@@ -21,6 +21,7 @@ from conformance.engine.judging import Judged
 from conformance.gate.known_file import Accept, Entry
 from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
+from conformance.spec.texts import counted
 from conformance.verdicts.expectation import Expectation, compare_all, expect
 from conformance.verdicts.verdict import CONFORMING
 
@@ -139,16 +140,18 @@ class Known:
     def _problems_of(self, tally: Tally, *, whole: bool) -> list[str]:
         found = []
         if self.expired(tally) and tally.matched:
-            found.append(f"{tally.origin}: expired on {tally.entry.expires}: fix it, or extend the date with a reason")
+            remedy = "fix the deviation, or extend the date and give a reason"
+            found.append(f"{tally.origin}: expired on {tally.entry.expires}: {remedy}")
         if tally.conforming:
             case, subject = tally.conforming[0]
             told = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
             if tally.fixed:
-                remedy = "remove the entry, or say under `machine` or `versions` where it holds"
-                return [*found, f"{tally.origin}: fixed here: all that it covers, {told}: {remedy}"]
+                remedy = "remove the entry, or state under `machine` or `versions` where it applies"
+                return [*found, f"{tally.origin}: fixed here: nothing that it covers fails ({told}): {remedy}"]
             found.append(f"{tally.origin}: too wide: {told}: narrow `when`, `cases` or `versions`")
         if whole and tally.covered and not tally.matched:
-            found.append(f"{tally.origin}: dead: {tally.covered} covered and none fails in this way: remove the entry")
+            covered = f"it covers {counted(tally.covered, 'cell')}, and none fails in this way"
+            found.append(f"{tally.origin}: dead: {covered}: remove the entry")
         return found
 
     def record(self, *, whole: bool) -> dict[str, Any]:

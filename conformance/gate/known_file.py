@@ -50,11 +50,11 @@ class Delta(BaseModel):
         valid = [each.name for each in dataclasses.fields(Profile)]
         for name in fields:
             if name not in valid:
-                raise ValueError(f"no field {name!r} of a profile{nearest(name, valid)}")
+                raise ValueError(f"a profile has no field {name!r}{nearest(name, valid)}")
         try:
             Profile.uniform("float32").but(**fields)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"no such profile: {error}") from None
+            raise ValueError(f"not a valid profile: {error}") from None
         return fields
 
     def applied_to(self, dialect: Dialect) -> dict[str, str]:
@@ -81,7 +81,7 @@ class Accept(BaseModel):
         try:
             re.compile(message)
         except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"no regular expression: {error}") from None
+            raise ValueError(f"not a valid regular expression: {error}") from None
         return message
 
 
@@ -106,7 +106,7 @@ class MachineCondition(BaseModel):
     def _known_features(cls, names: list[str]) -> list[str]:
         for name in names:
             if name not in FEATURES:
-                raise ValueError(f"no instruction set {name!r} that is recorded{nearest(name, FEATURES)}")
+                raise ValueError(f"unknown instruction set {name!r}{nearest(name, FEATURES)}")
         return names
 
     def holds(self, machine: Machine) -> bool:
@@ -147,13 +147,13 @@ class Entry(BaseModel):
             try:
                 SpecifierSet(text)
             except InvalidSpecifier:
-                raise ValueError(f"{package}: {text!r} is no version condition such as '>=3.14,<4'") from None
+                raise ValueError(f"{package}: {text!r} is not a version condition such as '>=3.14,<4'") from None
         return versions
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.delta is None) == (self.accept is None):
-            raise ValueError("an entry has either a delta or accept")
+            raise ValueError("an entry must have exactly one of delta and accept")
         return self
 
     def concerns(self, subject: str, case: str) -> bool:

@@ -103,7 +103,7 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
     seen = {origin: found for origin, found in seen_of(records).items() if origin.rpartition(":")[0] == name}
     known = {f"{name}:{line}" for line in lines}
     if strange := sorted(seen.keys() - known):
-        raise ValueError(f"{strange[0]} is no entry any more: the list has changed since the run; run again")
+        raise ValueError(f"{strange[0]} is not an entry any more: the list has changed since the run; run again")
     rows, remarks = text.splitlines(keepends=True), []
     for line in sorted(lines, reverse=True):
         found = seen.get(f"{name}:{line}")
@@ -123,12 +123,13 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
 
 def _too_wide(origin: str, seen: Seen, narrow: Mapping[str, Any]) -> str:
     case, subject = seen.conforming[0]["case"], seen.conforming[0]["subject"]
-    where = f"{len(seen.conforming)} cells conform without it, first {case} on {subject}"
+    cells = "1 cell conforms" if len(seen.conforming) == 1 else f"{len(seen.conforming):,} cells conform"
+    where = f"{cells} without it, first {case} on {subject}"
     if not seen.matched:
-        return f"{origin}: {where}, and none was seen that needs it: remove it if a run of everything says so"
+        return f"{origin}: {where}, and no cell of this run needs it: remove it if a complete run confirms this"
     if narrow:
         return f"{origin}: too wide: {where}; put {_flow(narrow)} into its `when` by hand"
-    return f"{origin}: too wide: {where}; no single condition tells them apart: narrow `cases` or `versions` by hand"
+    return f"{origin}: too wide: {where}; no single condition distinguishes them: narrow `cases` or `versions` by hand"
 
 
 def _end(rows: Sequence[str], first: int) -> int:
@@ -218,7 +219,7 @@ def _entry(subject: str, way: str, cells: Sequence[Mapping[str, Any]], versions:
     rows += [f"    versions: {_flow(seen)}"] if seen else []
     rows += [
         f"    {way}",
-        f'    reason: ""  # of {len(cells)} cells: why, so that a reader understands it',
+        f'    reason: ""  # {len(cells)} cells: explain why, so that a reader understands it',
         '    link: ""',
     ]
     return "\n".join(rows) + "\n"

@@ -123,14 +123,14 @@ def read_side(folder: Path) -> ComparedRun:
         RunLogError: its log is no run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
     """
     run = load_run(folder, whole=False)
-    cut = f"{folder / LOG}: the run was cut before its end: {_remedy(run)}"
+    cut = f"{folder / LOG}: the run was cut off before its end: {_remedy(run)}"
     return side_of(run, () if run.footer else (cut,))
 
 
 def _remedy(run: Run) -> str:
     command = " ".join(run.header.command) or "conformance run ..."
     given = f" --out {run.folder}" if "--out" not in command else ""
-    return f"go on with `{command}{given} --resume`, or run it again"
+    return f"resume it with `{command}{given} --resume`, or run it again"
 
 
 def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> ComparedRun:
@@ -169,7 +169,7 @@ def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
     if len(set(plain.values())) < len(plain):
         twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
         raise AmbiguousRunError(
-            f"{side}: {twice} was judged in several environments; run each into a folder of its own"
+            f"{side}: {twice} was judged in several environments; write each environment to its own run folder"
         )
     return plain
 

@@ -182,7 +182,8 @@ def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, c
         count = f"{numbers['beyond']} of {numbers['elements']} elements beyond the bound"
         return "fail", f"{name}: {count}; {where}"
     if budget > 1.0:
-        return "fail", f"{name}: root mean square {numbers['rms']:.3g} beyond {RMS_LIMIT}; largest {where}"
+        rms = f"root mean square of error / standard deviation is {numbers['rms']:.3g}, allowed {RMS_LIMIT}"
+        return "fail", f"{name}: {rms}; largest {where}"
     if coverage < COVERAGE:
         return "inconclusive", (
             f"{name}: only {coverage:.0%} of the elements have a meaningful tolerance ({COVERAGE:.0%} needed)"

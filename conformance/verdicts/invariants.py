@@ -240,12 +240,9 @@ def _broken(invariant: Invariant, name: str, replies: tuple[Array, Array], oracl
     at = np.unravel_index(int(np.argmax(excess)), gap.shape)
     place, number = [int(each) for each in at], f"{int(wrong.sum())} of {wrong.size}"
     if invariant.moves:
-        return (
-            f"{name}: {number} elements do not change, such as {have[at]:.6g} at {place}, "
-            f"which must change by {apart[at]:.3g}"
-        )
+        return f"{name}: {number} elements do not change; {have[at]:.6g} at {place} must change by {apart[at]:.3g}"
     return (
-        f"{name}: {number} elements differ; {have[at]:.6g} at {place}, before the change {want[at]:.6g}, "
+        f"{name}: {number} elements differ; {have[at]:.6g} at {place}, {want[at]:.6g} before the change, "
         f"allowed {allowed[at]:.3g}"
     )
 

@@ -60,8 +60,8 @@ def _compare(name: str, numbers: Array, expected: Expectation, said: Published) 
         error = np.where(unlike, np.inf, np.nan_to_num(np.abs(numbers - values), nan=0.0))
     used = budgets(error, allowed)
     at = tuple(int(i) for i in np.unravel_index(int(used.argmax()), used.shape))
-    where = f"{name} at {list(at)}: {numbers[at]:.9g} is printed, the oracle has {values[at]:.9g}"
-    return float(used[at]), f"{where}, allowed is {allowed[at]:.3g}"
+    where = f"{name} at {list(at)}: {numbers[at]:.9g} is published, the oracle computes {values[at]:.9g}"
+    return float(used[at]), f"{where}, allowed difference {allowed[at]:.3g}"
 
 
 def _problem(case: Case, said: Published, budget: float, words: str) -> str:

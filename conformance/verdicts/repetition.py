@@ -49,19 +49,19 @@ def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> 
     for one, other in in_a_row:
         if how := _spread(one, other):
             return Repetition(
-                NONDETERMINISTIC, *asked, f"the same call, made twice in a row, returns two results: {how}"
+                NONDETERMINISTIC, *asked, f"the same call, made twice in a row, returns two different results: {how}"
             )
     for where, others in (("after other calls", again), ("alone in a fresh worker", alone)):
         for other in others:
             if how := _spread(other, first):
-                return Repetition(ORDER_DEPENDENT, *asked, f"{where} the same call returns another result: {how}")
+                return Repetition(ORDER_DEPENDENT, *asked, f"{where}, the same call returns a different result: {how}")
     return Repetition("same", *asked)
 
 
 def _spread(one: Reply, other: Reply) -> str:
     """How far two replies are from each other, in words; "" where they are the same."""
     if one is None or other is None:
-        return "" if one is other else "one of the two raises an exception"
+        return "" if one is other else "one of the two calls raises an exception"
     return next((how for name, tensor in one.items() if (how := _difference(name, tensor, other[name]))), "")
 
 
