@@ -102,8 +102,8 @@ def _ways(change: Change, before: str, now: str) -> ObservedWays:
 
 
 DRIFTS = {
-    "coarser": f"computes in a narrower dtype, by its errors (over {PRECISION:,.0f} times larger, within the bound),",
-    "finer": f"computes in a wider dtype, by its errors (over {PRECISION:,.0f} times smaller),",
+    "coarser": f"computes in a narrower dtype (errors over {PRECISION:,.0f} times larger, within the bound)",
+    "finer": f"computes in a wider dtype (errors over {PRECISION:,.0f} times smaller)",
     "budget": "uses a different part of the bound",
     "bits": "conforms with different bits",
 }

@@ -125,7 +125,7 @@ def test_what_no_decision_explains_is_told_by_its_class() -> None:
 def test_a_reply_that_is_computed_in_another_dtype_is_told_by_its_errors() -> None:
     fine, coarse = Observed("pass", budget=2e-9), Observed("pass", budget=0.5)
     (group,) = of({"a": fine}, {"a": coarse}).groups
-    told = "computes in a narrower dtype, by its errors (over 1,000 times larger, within the bound), than in 1.23.2"
+    told = "computes in a narrower dtype (errors over 1,000 times larger, within the bound) than in 1.23.2"
     assert group.sentence == f"onnxruntime 1.24.4: {told}: 1 case"
     assert change_of(coarse, fine, same_machine=True) == ("drifted", "finer")
     assert change_of(Observed("pass", budget=0.0), coarse, same_machine=True) == ("drifted", "budget")
