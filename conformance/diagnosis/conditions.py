@@ -86,7 +86,7 @@ class Condition(BaseModel):
     without_mask_dims: list[Dimension] = Field(default_factory=list)
     outputs: Names = Field(default_factory=list)
     without_outputs: Names = Field(default_factory=list)
-    # `dead_row` is the old word, which lists of users may still have.
+    # `dead_row` is the old name of this field; existing lists may still use it.
     fully_masked_row: bool | None = Field(default=None, validation_alias=AliasChoices("fully_masked_row", "dead_row"))
     scaled: bool | None = None
     requirements: Names = Field(default_factory=list)

@@ -262,21 +262,21 @@ class Search:
         return best.candidate in [cause.candidate for cause in self.causes]
 
     def _is_half(self, shows: Sequence[int]) -> bool:
-        """Whether the simplest cells that a candidate explains show an earlier cause combined with another."""
+        """Whether the simplest cells that a candidate explains show an earlier cause with one more deviation."""
         return bool(self.causes) and all(self._shows_pair(n) for n in shows[:MAX_CELLS_FOR_PAIRS])
 
     def _shows_pair(self, number: int) -> bool:
         """Whether an earlier cause with one more deviation explains a cell; cached by the number of causes."""
-        known = (number, len(self.causes))
-        if known not in self._pair_shown:
-            self._pair_shown[known] = self._explained_by_pair(number)
-        return self._pair_shown[known]
+        key = (number, len(self.causes))
+        if key not in self._pair_shown:
+            self._pair_shown[key] = self._explained_by_pair(number)
+        return self._pair_shown[key]
 
     def _explained_by_pair(self, number: int) -> bool:
         cell = self.cells[number]
-        here = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
+        changes = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
         every = ways(cell.problem, cell.declared.dialect)
-        alone = (change[0] for change in here if len(change) == 1 and cell.distinguishes(change, ()))
+        alone = (change[0] for change in changes if len(change) == 1 and cell.distinguishes(change, ()))
         return any(True for one in alone for _ in combined_with(cell, one, every))
 
     def _explained(self, candidate: Candidate) -> frozenset[int]:
@@ -286,10 +286,10 @@ class Search:
         """The candidates that can be causes, rated; those that cannot reach the best are skipped."""
         shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
         rated: list[_Rated] = []
-        most = {each: saved(len(shows[each]), each.bits) for each in shows}
-        for each in sorted(shows, key=lambda each: -most[each]):
+        limit = {each: saved(len(shows[each]), each.bits) for each in shows}
+        for each in sorted(shows, key=lambda each: -limit[each]):
             best = max((one.worth for one in rated), default=-inf)
-            if not shows[each] or most[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows[each]):
+            if not shows[each] or limit[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows[each]):
                 continue
             if alone and self._is_half(shows[each]):
                 continue
@@ -300,8 +300,8 @@ class Search:
 
     def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
         """Whether a candidate explains only NaN and is not about non-finite values; any source of NaN does that."""
-        about = any(decision in OF_NONFINITE for decision, _ in candidate.change)
-        return not about and all(self.cells[n].is_about_nonfinite for n in shows)
+        is_about_nonfinite = any(decision in OF_NONFINITE for decision, _ in candidate.change)
+        return not is_about_nonfinite and all(self.cells[n].is_about_nonfinite for n in shows)
 
     def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
         """Whether an arithmetic explains enough of the failures under its guard; a wide bound always covers some."""
@@ -324,11 +324,11 @@ class Search:
 
     def _is_contradicted_by(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
         """Whether a cell that is explained by `taken` contradicts the candidate."""
-        known = (number, taken, candidate)
-        if known not in self._contradictions:
+        key = (number, taken, candidate)
+        if key not in self._contradictions:
             cell = self.cells[number]
-            self._contradictions[known] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
-        return self._contradictions[known]
+            self._contradictions[key] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
+        return self._contradictions[key]
 
     def _accept(self, best: _Rated, absorbed: Sequence[Cause], ties: Sequence[_Rated]) -> None:
         cells = tuple(self.cells[n] for n in best.shows)

@@ -22,7 +22,7 @@ from conformance.verdicts.expectation import Expectation, flat, largest_toleranc
 # Maximum error of a reply, as a fraction of the candidate's largest number, that passes the screening.
 SCREEN = 0.05
 
-# The same in half precision, where a logit of 30 has an error of a part of 1.
+# The same in half precision, where the rounding error of a logit of 30 is a fraction of 1.
 HALF_SCREEN = 0.5
 
 # A decision that depends on the range of the dtype of the scores, however coarse the declared dtype is.

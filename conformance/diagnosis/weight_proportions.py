@@ -158,10 +158,10 @@ def _within_blocks(pattern: Pattern) -> Iterator[str]:
         added = np.zeros(pattern.expected.shape)
         groups = 0
         for first in range(0, keys, block):
-            some = (..., slice(first, first + block))
-            trust = pattern.trust[some].sum(axis=-1, keepdims=True)
-            mean = (pattern.trust[some] * pattern.change[some]).sum(axis=-1, keepdims=True)
-            added[some] = mean / np.where(trust > 0.0, trust, 1.0)
+            keys_of_block = (..., slice(first, first + block))
+            trust = pattern.trust[keys_of_block].sum(axis=-1, keepdims=True)
+            mean = (pattern.trust[keys_of_block] * pattern.change[keys_of_block]).sum(axis=-1, keepdims=True)
+            added[keys_of_block] = mean / np.where(trust > 0.0, trust, 1.0)
             groups += int(np.sum(trust > 0.0))
         if np.sum(pattern.clear) >= 2 * groups + FREEDOM and pattern.follows(added):
             yield f"are in the right proportion within each block of {block} keys, but not between blocks"

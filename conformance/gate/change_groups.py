@@ -262,8 +262,8 @@ def _change_group(
     if any(ways[change.case, change.subject].condition != found.condition for change in changes):
         found = replace(found, condition="")
     before, now = _upgrade(first, base, candidate)
-    said = _group_sentence(changes, found, before, now)
-    return ChangeGroup(first.kind, said, before, now, found, changes)
+    text = _group_sentence(changes, found, before, now)
+    return ChangeGroup(first.kind, text, before, now, found, changes)
 
 
 def _group_sentence(

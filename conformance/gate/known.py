@@ -103,9 +103,8 @@ class Known:
         for tally in self._about(cell.subject):
             if self.expired(tally) or not _applies(tally.entry, cell):
                 continue
-            if (
-                _outcome(tally.entry, cell, _evaluate) == "matched"
-            ):  # a changed call has the case's id but different arrays
+            # not from the cache: a changed call has the case's id but different arrays
+            if _outcome(tally.entry, cell, _evaluate) == "matched":
                 return {"known": tally.record()}
         return {}
 

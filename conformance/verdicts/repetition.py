@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.bridge.tensor import Tensor
 
-# The gravest first.
+# The classes of non-reproducible replies, the most severe first.
 CLASSES = (NONDETERMINISTIC, ORDER_DEPENDENT) = ("nondeterministic", "order_dependent")
 # Number of times that a call is repeated in the same worker.
 IN_A_ROW = 3
@@ -72,9 +72,9 @@ def _difference(name: str, one: Tensor, other: Tensor) -> str:
         return f"{name} is {one.dtype} {list(one.shape)}, then {other.dtype} {list(other.shape)}"
     if one.bits.tobytes() == other.bits.tobytes():
         return ""
-    here, there = one.float64(), other.float64()
+    first, second = one.float64(), other.float64()
     with np.errstate(invalid="ignore"):
-        gap = np.where(here == there, 0.0, np.abs(here - there))
-    gap = np.where(np.isnan(gap) & ~(np.isnan(here) & np.isnan(there)), np.inf, np.nan_to_num(gap, nan=0.0))
+        gap = np.where(first == second, 0.0, np.abs(first - second))
+    gap = np.where(np.isnan(gap) & ~(np.isnan(first) & np.isnan(second)), np.inf, np.nan_to_num(gap, nan=0.0))
     at = np.unravel_index(int(gap.argmax()), gap.shape)
-    return f"{name} {here[at]:.9g}, then {there[at]:.9g} at {[int(each) for each in at]}"
+    return f"{name} {first[at]:.9g}, then {second[at]:.9g} at {[int(each) for each in at]}"
