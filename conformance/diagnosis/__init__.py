@@ -1,1 +1,1 @@
-"""Why replies are wrong: measured facts, candidates, their cost in bits, and the causes that explain the failures."""
+"""Explains why replies are wrong: measured facts, candidate causes, their cost in bits, and the causes that remain."""

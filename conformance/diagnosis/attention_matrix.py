@@ -1,4 +1,4 @@
-"""The effective attention matrix, read with one-hot values, next to the expected one."""
+"""Reads the effective attention matrix of a subject with one-hot values, and compares it with the expected one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,35 +11,35 @@ from conformance.deviations.evaluate import evaluate
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 
-# A pattern that takes more calls is not read.
+# Maximum number of calls for reading one pattern.
 MAX_CALLS = 24
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A call that reads the weights of some heads on some keys: head n of them stands at column n * len(keys)."""
+    """A call that reads the weights of some heads and keys; head n of them starts at column n * len(keys)."""
 
     heads: range
     keys: range
 
     def asked_of(self, problem: Problem) -> Problem:
-        """The problem with values, and in mha projections, that read these weights."""
+        """The problem with values, and for mha projections, that read these weights."""
         value = np.zeros_like(problem.value)
         value[..., self.keys, range(len(self.keys))] = 1.0
-        asked = problem.but(value=value)
-        return asked.but(params=_params(problem, self.heads, len(self.keys))) if problem.params else asked
+        changed = problem.but(value=value)
+        return changed.but(params=_params(problem, self.heads, len(self.keys))) if problem.params else changed
 
 
 def pieces(problem: Problem) -> tuple[Piece, ...] | str:
-    """The calls that read the pattern of a problem, or why it is not read."""
+    """The calls that read the pattern of a problem, or the reason why it is not read."""
     if problem.alias != "none":
-        return "key and value are one tensor: the values cannot be replaced"
+        return "key and value are one tensor, so the values cannot be replaced"
     if "output" not in problem.outputs:
-        return "the output is not asked for"
+        return "the output is not requested"
     if problem.operator == "mha" and "wo" not in problem.params:
-        return "there is no projection of the output that could be set"
+        return "the layer has no output projection that could be set"
     if problem.residual:
-        return "the query is added to the output"
+        return "the layer adds the query to the output"
     width, heads = _capacity(problem)
     found = [
         Piece(range(head, min(head + heads, problem.num_heads)), range(key, min(key + width, problem.seq_len_k)))
@@ -47,12 +47,12 @@ def pieces(problem: Problem) -> tuple[Piece, ...] | str:
         for head in range(0, problem.num_heads, heads)
     ]
     if len(found) > MAX_CALLS:
-        return f"it takes {len(found)} calls, more than {MAX_CALLS}"
+        return f"reading them takes {len(found)} calls; the limit is {MAX_CALLS}"
     return tuple(found)
 
 
 def _capacity(problem: Problem) -> tuple[int, int]:
-    """How many keys, and how many heads, one call can read."""
+    """The number of keys and the number of heads that one call can read."""
     if problem.operator == "sdpa":
         return problem.value_dim, problem.num_heads
     sizes = problem.sizes()
@@ -61,19 +61,19 @@ def _capacity(problem: Problem) -> tuple[int, int]:
 
 
 def _params(problem: Problem, heads: range, width: int) -> dict[str, Array]:
-    """Projections that hand the first `width` features through, for some heads side by side."""
+    """Projections that pass the first `width` features through, for some heads side by side."""
     params = dict(problem.params)
     params |= {name: np.zeros_like(params[name]) for name in ("wv", "wo", "bv", "bo", "bias_v") if name in params}
     features = np.arange(width)
     for head in range(problem.num_kv_heads):
         params["wv"][features, head * problem.value_dim + features] = 1.0
-    for place, head in enumerate(heads):
-        params["wo"][head * problem.value_dim + features, place * width + features] = 1.0
+    for index, head in enumerate(heads):
+        params["wo"][head * problem.value_dim + features, index * width + features] = 1.0
     return params
 
 
 def joined(problem: Problem, read: Sequence[tuple[Piece, Array]]) -> Array | None:
-    """The pattern (batch, num_heads, seq_len_q, seq_len_k) from the outputs; None where one has another shape."""
+    """The pattern (batch, num_heads, seq_len_q, seq_len_k) from the outputs; None if one has a wrong shape."""
     pattern = np.zeros(problem.logits_shape)
     for piece, output in read:
         width = len(piece.keys)
@@ -84,24 +84,24 @@ def joined(problem: Problem, read: Sequence[tuple[Piece, Array]]) -> Array | Non
             continue
         if output.shape != (*pattern.shape[:1], pattern.shape[2], problem.sizes()["output_dim"]):
             return None
-        for place, head in enumerate(piece.heads):
-            pattern[:, head][..., piece.keys] = output[..., place * width : (place + 1) * width]
+        for index, head in enumerate(piece.heads):
+            pattern[:, head][..., piece.keys] = output[..., index * width : (index + 1) * width]
     return pattern
 
 
-# Two replies are compared, each of which may err.
+# Factor of the tolerance where two replies are compared, because both have errors.
 SLACK = 2.0
 
-# A weight that may err by a larger part of itself says nothing of its logarithm.
+# Maximum relative tolerance of a weight for which its logarithm is informative.
 CLEAR = 0.25
 
-# A rule must hold in so many more weights than it has numbers to choose.
+# Minimum number of weights that a rule must fit in addition to its free parameters.
 FREEDOM = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Weights of a problem under a dialect, expected and actual, and their tolerance: each of the logits' shape."""
+    """Expected and actual weights of a problem under a dialect, and their tolerance, each of the logits' shape."""
 
     problem: Problem
     dialect: Dialect
@@ -111,37 +111,37 @@ class Pattern:
 
     @cached_property
     def state(self) -> State:
-        """What the oracle computes on its way."""
+        """The intermediate results of the oracle."""
         return evaluate(self.problem, self.dialect).state
 
     @cached_property
     def logits(self) -> Array:
-        """What the softmax sees, -inf where nothing may be attended; without keys that are appended."""
+        """The input of the softmax, -inf where masked; without keys that the layer appends."""
         return self.state.logits[..., : self.expected.shape[-1]]
 
     @cached_property
     def wrong(self) -> Array:
-        """Weights beyond the tolerance."""
+        """Where a weight differs by more than its tolerance."""
         return np.asarray(np.abs(self.actual - self.expected) > self.tolerance)
 
     @cached_property
     def masked(self) -> Array:
-        """What must have no weight."""
+        """Where the weight must be zero because the position is masked."""
         return np.asarray((self.expected == 0.0) & ~np.isfinite(self.logits))
 
     @cached_property
     def lost(self) -> Array:
-        """Weights that must not be zero and are."""
+        """Where a weight is zero and must not be."""
         return np.asarray((self.actual == 0.0) & (self.expected > self.tolerance))
 
     @cached_property
     def leaked(self) -> Array:
-        """Weights that must be zero and are not."""
+        """Where a weight is not zero and must be."""
         return np.asarray(self.masked & self.wrong)
 
     @cached_property
     def relative(self) -> Array:
-        """The tolerance of a weight as a part of it, as it is in the middle of its row: (..., seq_len_q, 1)."""
+        """The median relative tolerance of the weights of each row, (..., seq_len_q, 1)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = np.where(self.expected > 0.0, self.tolerance / self.expected, np.inf)
         parts = np.sort(parts, axis=-1)
@@ -150,35 +150,35 @@ class Pattern:
 
     @cached_property
     def clear(self) -> Array:
-        """Where the logarithm of a weight tells something."""
+        """Where the logarithm of a weight is informative."""
         least = self.tolerance / CLEAR
         return np.asarray((self.expected > least) & (self.actual > least))
 
     @cached_property
     def change(self) -> Array:
-        """log(actual / expected) where that is clear, else 0."""
+        """log(actual / expected) where it is informative, else 0."""
         ones = np.ones(1)
         return np.log(np.where(self.clear, self.actual, ones) / np.where(self.clear, self.expected, ones))
 
     @cached_property
     def trust(self) -> Array:
-        """How much a logarithm counts: one over its variance, at most; 0 where it tells nothing."""
+        """The weighting of each logarithm: at most one over its variance; 0 where it is not informative."""
         least = np.where(self.clear, np.minimum(self.expected, self.actual), 1.0)
         return np.asarray(np.where(self.clear, 1.0 / np.maximum(self.tolerance / least, 1e-15) ** 2, 0.0))
 
     @property
     def sums(self) -> Array:
-        """What the rows add up to, (batch, num_heads, seq_len_q)."""
+        """The sums of the rows, (batch, num_heads, seq_len_q)."""
         return np.asarray(self.actual.sum(axis=-1))
 
     def centred(self, values: Array) -> Array:
-        """Values less the mean of their row, over what is clear."""
+        """Values minus the mean of their row, over the informative positions."""
         total = self.trust.sum(axis=-1, keepdims=True)
         mean = (self.trust * values).sum(axis=-1, keepdims=True) / np.where(total > 0.0, total, 1.0)
         return np.asarray(values - mean)
 
     def slope(self, values: Array) -> float | None:
-        """How often these are added to the logits, up to one number in each row; None where too little tells."""
+        """The factor with which `values` are added to the logits, up to a constant per row; None if undetermined."""
         most, least = (np.where(self.clear, values, -np.inf), np.where(self.clear, values, np.inf))
         varies = most.max(axis=-1) > least.min(axis=-1)
         if np.sum(self.clear[varies]) - np.sum(varies) < 1 + FREEDOM:
@@ -188,7 +188,7 @@ class Pattern:
         return float(np.sum(self.trust * steps * self.change) / square) if square > 0.0 else None
 
     def follows(self, added: Array, stretch: float = 1.0) -> bool:
-        """Whether every weight is as if this had been added to the logits, whatever its row adds up to."""
+        """Whether every weight is as if `added` were added to the logits, whatever the row sums are."""
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(self.expected) + np.where(self.expected > 0.0, added, 0.0)
             top = logs.max(axis=-1, keepdims=True)

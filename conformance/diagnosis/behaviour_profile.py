@@ -1,4 +1,4 @@
-"""The dialect of a subject, read off its replies alone, next to the one that it declares, and what it depends on."""
+"""The behaviour profile of a subject: its dialect as read from its replies, compared with the declared dialect."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,12 +14,12 @@ from conformance.diagnosis.evidence import OF_FILL, Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL, Way
 from conformance.diagnosis.reading import Probe, Reading, declared_way, hidden_by, read, ways
 
-# How many circumstances are combined before a decision is said to vary.
+# Maximum number of circumstances that are combined; if they do not suffice, a decision is reported as varying.
 DEEPEST = 3
 
 ALIASES = {"none": "three tensors", "kv": "key is value", "qkv": "one tensor"}
 
-# What a call is like, for a decision: in words.
+# Describes in words one property of a call that a decision may depend on. Arguments: call, decision.
 Circumstance = Callable[[Probe, str], str]
 
 
@@ -41,11 +41,13 @@ def _slots(probe: Probe, _: str) -> str:
 def _square(probe: Probe, _: str) -> str:
     sizes = probe.facts.sizes
     return (
-        "as many keys as queries" if sizes["seq_len_q"] == sizes["seq_len_k"] else "other lengths of keys and queries"
+        "as many keys as queries"
+        if sizes["seq_len_q"] == sizes["seq_len_k"]
+        else "different numbers of keys and queries"
     )
 
 
-# The first that suffice are named.
+# The circumstances in the order in which they are tried; the first that suffice are reported.
 CIRCUMSTANCES: tuple[Circumstance, ...] = (
     _element,
     _outputs,
@@ -61,9 +63,9 @@ def divided(
     readings: Sequence[Reading], decision: str, suits: Callable[[Sequence[Reading]], bool]
 ) -> Mapping[str, tuple[Reading, ...]] | None:
     """
-    The readings by circumstance, such that each part suits; of as few circumstances as possible, in few parts.
+    Divide the readings by circumstance such that every part suits; few circumstances and few parts are preferred.
 
-    "" is the circumstance of all; None where nothing suits.
+    The key "" means all readings. The result is None if no division suits.
     """
     for depth in range(DEEPEST + 1):
         found = [_parts(readings, decision, chosen) for chosen in combinations(CIRCUMSTANCES, depth)]
@@ -78,13 +80,13 @@ def _parts(
 ) -> dict[str, tuple[Reading, ...]]:
     parts: dict[str, tuple[Reading, ...]] = {}
     for reading in readings:
-        words = ", ".join(dict.fromkeys(about(reading.probe, decision) for about in chosen))
+        words = ", ".join(dict.fromkeys(describe(reading.probe, decision) for describe in chosen))
         parts[words] = (*parts.get(words, ()), reading)
     return parts
 
 
-# How what is observed stands to what is declared: accepted where a live known deviation accepts every reply that
-# contradicts it; blinded where what is declared hides it; not reached where no call can show it.
+# How the observed behaviour relates to the declared one. accepted: a live known deviation accepts every contradicting
+# reply. blinded: a declared decision hides it. not reached: no call can show it.
 Status = Literal["contradicted", "accepted", "agrees", "blinded", "not reached"]
 
 
@@ -93,9 +95,10 @@ class Observation:
     """
     How a decision is taken in the calls of one circumstance.
 
-    circumstance: in words, "" for all calls. declared: the ways that are declared there. observed: the way that is
-    seen, then those that these calls do not tell apart from it; of a decision that varies, all that are seen. alike:
-    ways of other decisions that would explain the same replies. cases: what shows it, fewest elements first.
+    circumstance: in words, "" for all calls. declared: the ways that are declared there. observed: the observed way,
+    then those that these calls do not distinguish from it; for a decision that varies, all observed ways. alike: ways
+    of other decisions that would explain the same replies. cases: the cases that show it, those with the fewest logits
+    first.
     """
 
     circumstance: str
@@ -109,10 +112,10 @@ class Observation:
 @dataclass(frozen=True)
 class Line:
     """
-    What was found about one decision.
+    The findings about one decision.
 
-    against: cases whose replies contradict what is declared, fewest elements first. blinded_by: declared ways that hide
-    it.
+    against: cases whose replies contradict the declaration, those with the fewest logits first. blinded_by: declared
+    ways that hide the decision.
     """
 
     decision: str
@@ -125,9 +128,9 @@ class Line:
 @dataclass(frozen=True)
 class BehaviourProfile:
     """
-    All that was found about a subject.
+    All findings about a subject.
 
-    unexplained: cases whose reply no way explains. readings: reply by reply.
+    unexplained: cases whose reply no way explains. readings: one for each reply.
     """
 
     lines: tuple[Line, ...]
@@ -135,17 +138,17 @@ class BehaviourProfile:
     readings: tuple[Reading, ...] = field(default=(), repr=False, compare=False)
 
     def line(self, decision: str) -> Line | None:
-        """What was found about `decision`, or None where it is none of this subject's."""
+        """The findings about `decision`; None if the subject does not have this decision."""
         return next((line for line in self.lines if line.decision == decision), None)
 
     @property
     def contradicted(self) -> tuple[Line, ...]:
-        """The decisions that are taken otherwise than declared, and that nothing accepts."""
+        """The decisions that contradict the declaration and that no known deviation accepts."""
         return tuple(line for line in self.lines if line.status == "contradicted")
 
 
 def behaviour_profile(probes: Sequence[Probe]) -> BehaviourProfile:
-    """Read the dialect of one subject off its replies."""
+    """Read the dialect of one subject from its replies."""
     found = readings(probes)
     named = dict.fromkeys(decision for probe in probes for decision in ways(probe.problem, probe.dialect))
     decisions = sorted(named, key=lambda decision: slot_of(decision)[1] is None)
@@ -157,8 +160,8 @@ def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
     """
     Read every reply, in order.
 
-    A reply that is not as declared is read under the cause that the diagnosis finds for it. Where other replies
-    contradict every cause, it is read under the likeliest single way that explains it; else under nothing.
+    A reply that differs from the declaration is read under the cause that the diagnosis finds for it. If other replies
+    contradict every cause, it is read under the most likely single way that explains it, if there is one.
     """
     cells = [_cell(probe) for probe in probes]
     found = {cell: cause for cause in diagnose(cells).causes for cell in cause.cells}
@@ -166,7 +169,7 @@ def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
 
 
 def _cell(probe: Probe) -> Evidence:
-    """What the reply says for and against a cause; one that is as declared needs no reply."""
+    """The evidence of one reply; if it is as declared, the reply itself is not needed."""
     suspect = probe.suspect()
     if suspect.holds(probe.dialect):
         return replace(probe, actual=None)
@@ -184,9 +187,9 @@ def _reading(probe: Probe, cell: Evidence, cause: Cause | None) -> Reading:
 
 def _shown(cell: Evidence, cause: Cause) -> Change:
     """
-    What a reply shows by itself, where the cause is a fill that would come to the same: that is only concluded.
+    The decision about non-finite values that a reply shows by itself, if the cause is a fill with the same effect.
 
-    Not where the fill is needed for a reply that shows no such thing.
+    The fill is then only an inference. It is kept if a reply of the cause shows no such decision.
     """
     if any(decision != OF_FILL for decision, _ in cause.candidate.change):
         return ()
@@ -195,7 +198,7 @@ def _shown(cell: Evidence, cause: Cause) -> Change:
 
 
 def _not_distinguished(cause: Cause | None, cell: Evidence) -> Iterator[Way]:
-    """The single ways that explain the reply and that the diagnosis does not tell apart."""
+    """The single ways that explain the reply and that the diagnosis does not distinguish."""
     if cause is None:
         yield from cell.found
         return
@@ -220,13 +223,15 @@ def _status(against: Sequence[Reading]) -> Status:
 
 
 def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observation]:
-    def is_one_way(part: Sequence[Reading]) -> bool:
-        return bool(_common(decision, part)) and len(_declared(decision, part)) == 1
-
-    def is_seen_one_way(part: Sequence[Reading]) -> bool:
+    def is_consistent(part: Sequence[Reading]) -> bool:
         return bool(_common(decision, part))
 
-    parts = divided(reaching, decision, is_one_way) or divided(reaching, decision, is_seen_one_way)
+    def is_consistent_under_one_declaration(part: Sequence[Reading]) -> bool:
+        return is_consistent(part) and len(_declared(decision, part)) == 1
+
+    parts = divided(reaching, decision, is_consistent_under_one_declaration) or divided(
+        reaching, decision, is_consistent
+    )
     if parts is None:
         yield _varying(decision, reaching)
         return
@@ -235,7 +240,7 @@ def _observations(decision: str, reaching: Sequence[Reading]) -> Iterator[Observ
         declared = _declared(decision, part)
         merged.setdefault((declared, _ranked(decision, part)), {})[words] = part
     for (declared, observed), by_words in merged.items():
-        together = [reading for some in by_words.values() for reading in some]
+        together = [reading for part in by_words.values() for reading in part]
         words = "; ".join(by_words)
         yield Observation(words, declared, observed, _alike(decision, together), _cases(together))
 
@@ -246,7 +251,7 @@ def _varying(decision: str, reaching: Sequence[Reading]) -> Observation:
 
 
 def _common(decision: str, part: Sequence[Reading]) -> frozenset[str]:
-    """The ways under which all of these replies lie within their bounds."""
+    """The ways under which all of these replies are within their bounds."""
     seen = frozenset(name for reading in part for name in reading.open.get(decision, ()))
     return seen - frozenset(name for reading in part for name in reading.refuted.get(decision, ()))
 
@@ -256,14 +261,14 @@ def _declared(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
 
 
 def _ranked(decision: str, part: Sequence[Reading]) -> tuple[str, ...]:
-    """The common ways: declared ones first, then canonical, then in the order of the table."""
+    """The common ways: declared ones first, then canonical, then the others in the order of the table."""
     names = (name for reading in part for name in reading.open.get(decision, ()))
     first = dict.fromkeys((*_declared(decision, part), CANONICAL, *names))
     return tuple(name for name in first if name in _common(decision, part))
 
 
 def _alike(decision: str, part: Sequence[Reading]) -> tuple[Way, ...]:
-    """Ways of other decisions that explain every one of these replies that is not as declared."""
+    """Ways of other decisions that explain all of these replies that contradict the declaration."""
     against = [reading for reading in part if reading.contradicts(decision)]
     if not against:
         return ()
@@ -276,5 +281,5 @@ def _cases(part: Sequence[Reading]) -> tuple[str, ...]:
 
 
 def size(probe: Probe) -> int:
-    """How many logits a call has."""
+    """The number of logits of a call."""
     return prod(probe.problem.logits_shape)

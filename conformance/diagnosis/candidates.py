@@ -1,4 +1,4 @@
-"""What could be the cause of failing cells: single deviations, solved numbers, pairs, coarser arithmetic."""
+"""Candidate causes of failing cells: single deviations, fitted numbers, pairs of deviations, coarser arithmetic."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,41 +22,41 @@ from conformance.diagnosis.explanation import CANONICAL, Way, ways
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Array, Problem
 
-# At most so many steps from each guess.
+# Maximum number of steps from each guess.
 STEPS = 12
-# So many of the guesses are refined: those under which the reply is nearest.
+# Maximum number of guesses that are refined: those under which the reply is nearest.
 BEST = 2
-# How often a step that leads away is halved.
+# Maximum number of times that a step which increases the error is halved.
 HALVINGS = 6
-# A number is told with so many digits at most.
+# Maximum number of significant digits of a fitted number.
 DIGITS = 6
-# The part of a number by which it is moved to see what that changes.
+# Relative change of a number for its numerical derivative.
 STEP = 1e-6
-# A step of a smaller part of the number is the last.
+# Relative step size below which the search stops.
 CLOSE = 1e-10
-# Errors of so many tolerances are told apart no further: their squares are numbers.
+# Maximum error, in tolerances; larger ones are clipped so that their squares stay finite.
 FAR = 1e100
 
 
 def solved(suspect: Suspect) -> Iterator[Way]:
-    """The decisions that explain a failing reply when they are taken by some number, with the plainest such number."""
+    """The deviations with a fitted number that explain a failing reply, each with the simplest such number."""
     for kind in MEASURED:
         if kind.concerns(suspect.problem) and (way := solve(kind, suspect)) is not None:
             yield way
 
 
 def solve(kind: Measured, suspect: Suspect) -> Way | None:
-    """The decision with the plainest number under which the reply lies within its bound; None where none does."""
+    """The deviation with the simplest number under which the reply is within its bound; None if there is none."""
     fit = _Fit(kind, suspect)
     if not fit.matters():
         return None
-    ranked = sorted((fit.error(guess), place, guess) for place, guess in enumerate(kind.guesses))
+    ranked = sorted((fit.error(guess), index, guess) for index, guess in enumerate(kind.guesses))
     for error, _, guess in ranked:
-        if error < fit.still and fit.explains(guess):
+        if error < fit.unchanged and fit.explains(guess):
             return kind.decision, kind.name(guess)
     if kind.whole:
         return None
-    nearer = [guess for error, _, guess in ranked if error < fit.still][:BEST]
+    nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]
     for guess in [*nearer, *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
         number = fit.refined(guess)
         for digits in range(1, DIGITS + 1):
@@ -67,7 +67,7 @@ def solve(kind: Measured, suspect: Suspect) -> Way | None:
 
 
 class _Fit:
-    """One kind of number, fitted to one reply."""
+    """One kind of number, fitted to one reply. unchanged: the error without the deviation."""
 
     def __init__(self, kind: Measured, suspect: Suspect) -> None:
         self._kind, self._suspect = kind, suspect
@@ -79,10 +79,10 @@ class _Fit:
             name: np.where(each.tolerance > 0, each.tolerance, floor[name])
             for name, each in suspect.declared.bounds.items()
         }
-        self.still = self._size(self._residual(self._others))
+        self.unchanged = self._size(self._residual(self._others))
 
     def matters(self) -> bool:
-        """Whether the reply could come near: it has the shape and the dtype that are expected."""
+        """Whether fitting makes sense: the reply has the expected shapes and dtypes."""
         declared = self._suspect.declared.reply
         return all(
             name in self._actual
@@ -92,47 +92,47 @@ class _Fit:
         )
 
     def explains(self, number: float) -> bool:
-        """Whether the reply lies within its bound under this number, as it is written."""
+        """Whether the reply is within its bound under this number, as rounded in its name."""
         return self._suspect.explained_by({**self._rest, self._kind.decision: self._kind.name(number)})
 
     def error(self, number: float) -> float:
-        """How far off the reply is under this number, in tolerances: the root mean square."""
+        """The root mean square error of the reply under this number, in tolerances."""
         return self._size(self._at(number))
 
     def refined(self, number: float) -> float:
-        """The number near a guess under which the reply is nearest."""
-        here = self._at(number)
+        """The number near a guess that minimises the error."""
+        current = self._at(number)
         for _ in range(STEPS):
-            step = self._step(number, here)
+            step = self._step(number, current)
             for _ in range(HALVINGS):
-                there = self._at(number + step)
-                if self._size(there) < self._size(here):
+                stepped = self._at(number + step)
+                if self._size(stepped) < self._size(current):
                     break
                 step /= 2
             else:
                 return number
-            number, here = number + step, there
+            number, current = number + step, stepped
             if abs(step) < CLOSE * abs(number):
                 break
         return number
 
-    def _step(self, number: float, here: Array | None) -> float:
-        """By how much the number is off, to first order."""
-        moved = STEP * (abs(number) or 1.0)
-        there = self._at(number + moved)
-        if here is None or there is None:
+    def _step(self, number: float, current: Array | None) -> float:
+        """The Gauss-Newton step from this number, given its residual."""
+        difference = STEP * (abs(number) or 1.0)
+        shifted = self._at(number + difference)
+        if current is None or shifted is None:
             return 0.0
-        slope = (there - here) / moved
+        slope = (shifted - current) / difference
         square = float(slope @ slope)
-        step = -float(slope @ here) / square if square > 0.0 else 0.0
-        most = 2.0 * (abs(number) or 1.0)
-        return float(np.clip(step, -most, most))
+        step = -float(slope @ current) / square if square > 0.0 else 0.0
+        limit = 2.0 * (abs(number) or 1.0)
+        return float(np.clip(step, -limit, limit))
 
     def _at(self, number: float) -> Array | None:
         return self._residual(in_order((self._kind.deviation(number), *self._others)))
 
     def _residual(self, deviations: tuple[Deviation, ...]) -> Array | None:
-        """What the reply is off, in tolerances; None where numbers stand in other places."""
+        """The errors of the reply, in tolerances; None if shapes or non-finite positions differ."""
         answer = evaluate_deviations(self._suspect.problem, deviations, self._suspect.profile.score)
         parts = []
         for name, tolerance in self._tolerance.items():
@@ -149,42 +149,42 @@ class _Fit:
         return float("inf") if residual is None else float(np.sqrt(np.mean(residual**2)))
 
 
-# So many of the smallest cells without an explanation are searched for single decisions.
+# Maximum number of unexplained cells, the simplest first, that are searched for single deviations.
 MAX_SEARCHED_CELLS = 12
-# So many pairs that explain one cell are tried on all: those that explain most of the smallest.
+# Maximum number of pairs from one cell that are tried on all cells: those that explain most of the simplest cells.
 MAX_KEPT_PAIRS = 8
-# So many of the simplest cells of a kind are asked for a number,
+# Maximum number of cells with the same mask arguments, the simplest first, to which numbers are fitted,
 MAX_SOLVED = 2
-# and so many in all.
+# and the maximum number of such cells in total.
 MAX_PAIRS = 12
-# So many of the simplest cells with other mask arguments, or in another dtype, are searched for pairs.
+# Maximum number of cells that are searched for pairs; one for each combination of arguments, operator and dtype.
 MAX_PAIRED_CELLS = 8
-# From so many cells it is read which arithmetic it is.
+# Maximum number of cells, the simplest first, from which the arithmetic is determined.
 MAX_MEASURED = 5
 
 
-# Some ways in which a call could be taken otherwise than declared.
+# Returns some ways that deviate from the declared dialect in a call.
 ExplanationsOf = Callable[[Problem, Dialect], Iterable[Way]]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What could be the cause: decisions taken otherwise, or else coarser arithmetic."""
+    """A candidate cause: one or more deviations, or coarser arithmetic."""
 
     change: Change = ()
     arithmetic: Arithmetic | None = None
 
     def explains(self, cell: Evidence) -> bool:
-        """Whether a failing cell lies within its bound under it."""
+        """Whether a failing cell is within its bound under the candidate."""
         return self.arithmetic.explains(cell) if self.arithmetic else cell.explained_by(self.change)
 
     @property
     def bits(self) -> float:
-        """What it costs, without a condition."""
+        """The cost in bits, without a condition."""
         return of_change(self.change, coarser=self.arithmetic is not None)
 
     def contradicts(self, cell: Evidence, taken: "Candidate | None" = None) -> bool:
-        """Whether a cell that conforms, by itself or under `taken`, would not under this."""
+        """Whether a cell that conforms, as declared or under `taken`, would not conform under the candidate."""
         if self.arithmetic:
             return taken is None and self.arithmetic.contradicts(cell)
         return cell.contradicts(self.change, taken.change if taken else ())
@@ -193,10 +193,10 @@ class Candidate:
 @dataclass(frozen=True)
 class Cause:
     """
-    A candidate with the condition under which it shows, and the failing cells that it explains, the simplest first.
+    A candidate with its condition and the failing cells that it explains, the simplest first.
 
-    guards: the smallest conditions that fit, the plainest first; one that always holds where no cell speaks against
-    it. ties: other candidates, each with its guards, that explain the same cells as well.
+    guards: the smallest conditions that fit, the simplest first; the condition that always holds if no cell contradicts
+    the candidate. ties: other candidates, each with its guards, that explain the same cells.
     """
 
     candidate: Candidate
@@ -206,12 +206,12 @@ class Cause:
 
     @property
     def bits(self) -> float:
-        """What it costs, without its condition."""
+        """The cost in bits, without the condition."""
         return self.candidate.bits
 
 
 def different(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Each once; two decisions are the same pair in either order."""
+    """The candidates without duplicates; a pair of deviations is the same in either order."""
     found: dict[tuple[frozenset[Way], Arithmetic | None], Candidate] = {}
     for each in candidates:
         found.setdefault((frozenset(each.change), each.arithmetic), each)
@@ -221,7 +221,7 @@ def different(candidates: Iterable[Candidate]) -> list[Candidate]:
 def singles(
     cells: Iterable[Evidence], ways_of: Callable[[Problem, Dialect], Iterable[Way]] = ways
 ) -> Iterator[Candidate]:
-    """The single decisions that explain some of these cells: of all that each call can take, or of others."""
+    """The single deviations that explain some of these cells. ways_of: the ways that are tried for a call."""
     for cell in cells:
         for way in ways_of(cell.problem, cell.declared.dialect):
             if cell.explained_by((way,)):
@@ -229,11 +229,11 @@ def singles(
 
 
 def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
-    """The decisions that explain some of these cells when a number is put in, with the number, each once."""
-    told: dict[Way, None] = {}
+    """The deviations with a fitted number that explain some of these cells, each once."""
+    found: dict[Way, None] = {}
     for cell in _most_informative(cells):
-        told |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
-    yield from (Candidate((way,)) for way in told)
+        found |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
+    yield from (Candidate((way,)) for way in found)
 
 
 def _solved(cell: Evidence) -> tuple[Way, ...]:
@@ -241,7 +241,7 @@ def _solved(cell: Evidence) -> tuple[Way, ...]:
 
 
 def _most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
-    """Some of the simplest cells with the same mask arguments, of the finest dtypes first: they tell a number best."""
+    """A few cells for each combination of mask arguments, finest dtypes first: they determine a number best."""
     finest = sorted(cells, key=lambda cell: UNIT[cell.facts.dtype])
     kinds: dict[object, list[Evidence]] = {}
     for cell in finest:
@@ -251,28 +251,28 @@ def _most_informative(cells: Sequence[Evidence]) -> list[Evidence]:
 
 
 def _arguments(cell: Evidence) -> object:
-    """Which mask arguments a call uses, and how: two mistakes about two of them do not show in the same calls."""
+    """The mask arguments that a call uses, and how; mistakes about different arguments show in different calls."""
     return frozenset((mask.slot, mask.element == "float") for mask in cell.facts.masks)
 
 
 def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candidate]:
     """
-    Pairs of decisions that explain some of these cells: with one that was found before, else of any two.
+    Pairs of deviations that explain some of these cells: first with one that was found earlier, else any two.
 
-    Beside causes that were found before, only pairs that are shorter than all of these cells.
+    taken: the causes found so far. If there are any, only pairs that cost less than all of these cells are tried.
     """
     known = dict.fromkeys(way for change in taken for way in change)
-    most = UNEXPLAINED * len(cells) if taken else inf
+    limit = UNEXPLAINED * len(cells) if taken else inf
     simplest = {(_arguments(cell), cell.facts.operator, cell.facts.dtype): cell for cell in reversed(cells)}
     for cell in sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]:
         cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect)}
-        every = [way for way in cost if SECOND_DEVIATION + cost[way] < most]
+        every = [way for way in cost if SECOND_DEVIATION + cost[way] < limit]
         single = [
-            way for way in every if USUAL_BITS + SECOND_DEVIATION + cost[way] < most and cell.tells_apart((way,), ())
+            way for way in every if USUAL_BITS + SECOND_DEVIATION + cost[way] < limit and cell.distinguishes((way,), ())
         ]
-        more = (pair for one in known for pair in combined_with(cell, one, [*dict.fromkeys((one, *every))]))
-        twos = (pair for pair in combinations(single, 2) if sum(cost[way] for way in pair) + SECOND_DEVIATION < most)
-        for among in (more, twos):
+        with_known = (pair for one in known for pair in combined_with(cell, one, [*dict.fromkeys((one, *every))]))
+        new = (pair for pair in combinations(single, 2) if sum(cost[way] for way in pair) + SECOND_DEVIATION < limit)
+        for among in (with_known, new):
             found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
             likely = sorted(
                 found, key=lambda pair: -sum(each.explained_by(pair) for each in cells[:MAX_SEARCHED_CELLS])
@@ -283,18 +283,19 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
 
 
 def combined_with(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:
-    """The pairs with a decision that was found before that explain a cell, and are another answer than it alone."""
+    """The pairs with `one` that explain a cell and give a different answer than `one` alone."""
     taken = one in every or (one[1] != CANONICAL and not has_row(*one))
     others = (other for other in every if taken and other[0] != one[0])
     explaining = ((one, other) for other in others if cell.explained_by((one, other)))
-    return (pair for pair in explaining if cell.tells_apart(pair, (one,)))
+    return (pair for pair in explaining if cell.distinguishes(pair, (one,)))
 
 
 def arithmetic(cells: Sequence[Evidence], conforming: Sequence[Evidence]) -> Iterator[Candidate]:
     """
-    The least coarse arithmetic that explains, in each dtype, most of the simplest of these and the furthest off.
+    For each dtype, the least coarse arithmetic that explains most of the measured cells.
 
-    Of what no conforming cell of the dtype speaks against, if there is any such arithmetic.
+    These are the simplest cells and the cell with the largest error. Arithmetic that no conforming cell of the dtype
+    contradicts is preferred.
     """
     for dtype in dict.fromkeys(cell.facts.dtype for cell in cells):
         same = [cell for cell in cells if cell.facts.dtype == dtype]

@@ -1,4 +1,4 @@
-"""Which single deviation explains one failing reply, and which few explain many cells."""
+"""Finds the single deviations that explain one failing reply, and few deviations that explain many cells."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -15,10 +15,10 @@ from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation
 
-# After so many searches in a row that found nothing, the next replies of a subject are left to the diagnosis.
+# Number of consecutive searches without a result after which a subject's replies are left to the diagnosis.
 FRUITLESS = 16
 
-# Decisions about rows without a number and about numbers that are none.
+# Decisions about fully masked rows and about non-finite inputs.
 OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
 
 
@@ -30,11 +30,12 @@ def explain(
     among: Collection[Way] | None = None,
 ) -> tuple[Explanation, ...]:
     """
-    Every single decision that explains `actual`: declared ones taken back first, then the likeliest first (`bits`).
+    Every single deviation that explains `actual`, the cheapest in bits first; undoing a declared way costs nothing.
 
-    Where it is not finite, and should be, what is about such numbers comes first: any NaN explains a NaN.
+    If the reply is not finite and should be, decisions about non-finite values come first, because any deviation that
+    gives NaN explains a NaN.
 
-    among: only these ways are tried, if given.
+    among: if given, only these ways are tried.
     """
     suspect = Suspect(problem, declared, profile, actual)
     found = []
@@ -49,7 +50,7 @@ def explain(
 
 
 def is_unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]) -> bool:
-    """Whether a reply has NaN or infinities where numbers are expected throughout."""
+    """Whether an output that must be finite everywhere has NaN or infinities."""
     return any(
         np.isfinite(each.values).all() and not np.isfinite(actual[name].float64()).all()
         for name, each in declared.reply.items()
@@ -58,13 +59,14 @@ def is_unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]
 
 class Likely:
     """
-    What explained replies of one subject so far: tried first, and alone where nothing else was found for long.
+    The ways that explained earlier replies of one subject. They are tried first on the next reply.
 
-    A subject takes few decisions otherwise than declared, but it does so in hundreds of calls.
+    A subject has few deviations, but it shows them in hundreds of calls. After FRUITLESS searches in vain, no other
+    ways are tried.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing seen; searched: whether the last reply was held against every single decision."""
+        """Start without any ways. searched: whether the last reply was compared with every single deviation."""
         self._ways: dict[Way, None] = {}
         self._fruitless = 0
         self.searched = True
@@ -79,9 +81,10 @@ class Likely:
         thorough: bool = False,
     ) -> tuple[Explanation, ...]:
         """
-        As the function, but what only kernels do is tried only if `thorough`: the diagnosis tries it on few cells.
+        As the function `explain`, but deviations of kernels are tried only if `thorough`.
 
-        What frameworks and people do is tried unless that was in vain for long.
+        The diagnosis tries those on a few cells. Everyday mistakes and deviations of frameworks are tried unless too
+        many searches in a row found nothing.
         """
         found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
         self.searched = bool(found) or thorough
@@ -99,20 +102,20 @@ Key = TypeVar("Key", bound=Hashable)
 
 def fewest(candidates: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
     """
-    Choose one cause for every cell, so that few causes suffice (greedy set cover).
+    Choose one cause for every cell so that few causes suffice (greedy set cover).
 
-    candidates: for each cell what explains it, in order of preference. The cause that explains most of the cells that
-    are left is taken next; of equal ones, the one that is preferred more often, then the first. Cells without a
-    candidate are left out.
+    candidates: for each cell, the causes that explain it, in order of preference. Each step takes the cause that
+    explains most of the remaining cells; of equal ones, the cause that is preferred more often, then the first. Cells
+    without a candidate are left out.
     """
-    left = {key: causes for key, causes in candidates.items() if causes}
+    remaining = {key: causes for key, causes in candidates.items() if causes}
     chosen: dict[Key, str] = {}
-    while left:
-        reach = Counter(cause for causes in left.values() for cause in dict.fromkeys(causes))
-        first = Counter(causes[0] for causes in left.values())
+    while remaining:
+        reach = Counter(cause for causes in remaining.values() for cause in dict.fromkeys(causes))
+        first = Counter(causes[0] for causes in remaining.values())
         best = max(reach, key=lambda cause: (reach[cause], first[cause]))
-        explained = [key for key, causes in left.items() if best in causes]
+        explained = [key for key, causes in remaining.items() if best in causes]
         chosen |= dict.fromkeys(explained, best)
         for key in explained:
-            del left[key]
+            del remaining[key]
     return chosen

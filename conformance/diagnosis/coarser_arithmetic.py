@@ -1,4 +1,4 @@
-"""Coarser arithmetic than declared, as a cause: failing cells that would conform under another profile."""
+"""Coarser arithmetic than declared as a cause: failing cells that would conform under another profile."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
 from conformance.verdicts.expectation import compare_all, expect
 
-# Dtypes to which float32 is narrowed after a matrix product, be it by cutting off its last bits.
+# Dtypes to which float32 is narrowed after a matrix product, by rounding or by truncation.
 HALF = ("float16", "bfloat16")
 
-# What results may be rounded to.
+# Dtypes that results may be rounded to.
 STORED = ("float32", "float16", "bfloat16")
-# A standard deviation of so many tolerances would have shown.
+# Minimum standard deviation, in tolerances, of errors that would certainly have been seen.
 CERTAIN = 4.0
-# In so many elements at least.
+# Minimum number of elements that must show it.
 ENOUGH = 16
 
 
-# Fields of the profile that show in the weights alone.
+# Fields of the profile that affect only the weights.
 WEIGHING = frozenset(("score", "scale", "soft", "sum", "prob", "lse"))
 
-# What is left beside a weight that is 1 in half precision.
+# Maximum sum of the other weights next to a weight that rounds to 1 in half precision.
 ALL = 2.0**-12
 
 TINY = 1e-300
 # The root mean square of error / standard deviation under the arithmetic that was used (measured: 0.5 to 1).
 TYPICAL = 0.75
-# Two whose logarithms of it are on average so near are not told apart.
+# Maximum mean difference of the logarithms of it for which two kinds of arithmetic are not distinguished.
 ALIKE = 0.1
 MAX_PROFILES = 3
 
@@ -46,7 +46,7 @@ class Arithmetic:
     """
     Fields of the profile that are coarser than declared.
 
-    sentence: what an implementation does, after "it". remedy: what its user can do, or "".
+    sentence: what the implementation does; completes "it ...". remedy: what its user can do, or "".
     """
 
     name: str
@@ -55,7 +55,7 @@ class Arithmetic:
     fields: Mapping[str, str | bool]
 
     def of(self, profile: Profile) -> Profile | None:
-        """The declared profile with what is coarser here; None where nothing is."""
+        """The declared profile with the fields that are coarser here; None if no field is."""
         declared = profile.record() | {"bias_sum": profile.bias_sum or profile.acc}
         coarser: dict[str, str | bool] = {
             name: dtype
@@ -72,9 +72,9 @@ class Arithmetic:
 
     def rms(self, cell: Evidence) -> float | None:
         """
-        The root mean square of error / standard deviation under it; None where the failing reply would not conform.
+        The root mean square of error / standard deviation under it; None if the failing reply would not conform.
 
-        It is near TYPICAL under the arithmetic that was used, and the smaller the coarser another one is.
+        It is near TYPICAL under the arithmetic that was used, and smaller under coarser arithmetic.
         """
         return cell.of_reply.once(("rms", self.name), lambda: self._rms(cell))
 
@@ -90,15 +90,15 @@ class Arithmetic:
 
     @property
     def rounds_results(self) -> bool:
-        """Whether it is this and nothing else."""
+        """Whether it only rounds results."""
         return set(self.fields) == {"store"}
 
     def stores_in(self, dtype: str) -> bool:
-        """Whether it rounds results to `dtype`, or to what is coarser."""
+        """Whether it rounds results to `dtype` or to a coarser dtype."""
         return "store" in self.fields and UNIT[str(self.fields["store"])] >= UNIT[dtype]
 
     def contradicts(self, cell: Evidence) -> bool:
-        """Whether a conforming reply would hardly have been so near under it."""
+        """Whether a conforming reply is too accurate for this arithmetic."""
         return cell.of_call.once(("too coarse", self.name), lambda: self._contradicts(cell))
 
     def _contradicts(self, cell: Evidence) -> bool:
@@ -113,30 +113,30 @@ class Arithmetic:
 
     def _shows_in(self, cell: Evidence, output: str) -> Array | bool:
         """
-        Where an output could show it: not where keys of equal logits take all.
+        The elements of an output that could show it: not where keys with equal logits take all the weight.
 
-        Their exponentials are exactly 1, however coarse the arithmetic is, and what is divided by their sum may be the
-        output: an online softmax rounds weights before they are normalised.
+        The exponentials of such keys are exactly 1, however coarse the arithmetic is. An online softmax rounds the
+        weights ahead of normalisation, and divides the output by their sum.
         """
         if not WEIGHING.issuperset(self.fields):
             return True
         probs = evaluate(cell.problem, cell.declared.dialect, cell.profile.score).state.probs
-        several = np.asarray(_greatest(probs) <= 1.0 - ALL)
+        has_others = np.asarray(_greatest(probs) <= 1.0 - ALL)
         if output == "weights" or (output == "output" and cell.problem.operator == "sdpa"):
-            return np.asarray(several[..., None])
+            return np.asarray(has_others[..., None])
         if output in ("output", "weights_mean"):
-            return np.asarray(several.any(axis=1))[..., None]
-        return bool(several.all())
+            return np.asarray(has_others.any(axis=1))[..., None]
+        return bool(has_others.all())
 
 
 def _greatest(probs: Array) -> Array:
-    """What the greatest weight of a row and those that equal it, but for rounding, sum to."""
+    """The sum of the greatest weight of each row and those that equal it up to rounding."""
     top = probs.max(axis=-1, keepdims=True)
     return np.asarray(np.where(probs >= (1.0 - ALL) * top, probs, 0.0).sum(axis=-1))
 
 
 def lies_on(dtype: str, cell: Evidence) -> bool:
-    """Whether an output of a failing reply lies on the numbers of a narrower `dtype`, and what is expected does not."""
+    """Whether an output of a failing reply has only values of a narrower `dtype`, and the expected output does not."""
     for name, expected in cell.declared.reply.items():
         got = cell.actual[name].float64() if cell.actual else expected.values
         if got.shape != expected.values.shape:
@@ -150,7 +150,7 @@ def lies_on(dtype: str, cell: Evidence) -> bool:
 
 
 def hardly_within(bound: Bound, coarser: Bound, shown: Array) -> bool:
-    """Whether coarser arithmetic, by its own bound, would show in so many of these elements that one is beyond."""
+    """Whether coarser arithmetic would show in at least ENOUGH of these elements, so one would be beyond the bound."""
     return int(np.sum(shown & (coarser.sigma > CERTAIN * bound.tolerance))) >= ENOUGH
 
 
@@ -158,7 +158,7 @@ def _fields(dtype: str, names: Sequence[str]) -> dict[str, str | bool]:
     return {name: True if name == "truncated" else dtype for name in names}
 
 
-# Of several that explain a cell, the tightest is named.
+# All kinds of coarser arithmetic; of several that explain a cell, the least coarse is reported.
 ARITHMETIC: tuple[Arithmetic, ...] = tuple(
     Arithmetic(name.replace("DTYPE", dtype), sentence.replace("DTYPE", dtype), remedy, _fields(dtype, fields))
     for dtypes, group in ARITHMETIC_LINES
@@ -169,24 +169,25 @@ ARITHMETIC: tuple[Arithmetic, ...] = tuple(
 
 def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[Arithmetic]:
     """
-    The least coarse arithmetic under which most of these failing replies would conform, and what is hardly coarser.
+    The least coarse arithmetic under which most of these failing replies would conform, and any that is hardly coarser.
 
-    The bounds of much coarser arithmetic hold them too, but then the errors are far smaller than it would make them.
-    Where most replies lie on the numbers of a narrower type, only what rounds results to it can be meant.
+    The replies are also within the bounds of much coarser arithmetic, but their errors are far smaller than that would
+    make them. If most replies have only values of a narrower dtype, only arithmetic that rounds results to it is
+    considered.
 
-    conforming: of what none of these speaks against, if there is any such arithmetic.
+    conforming: cells that may contradict an arithmetic; one without contradictions is preferred.
     """
     narrower = [dtype for dtype in STORED if 2 * sum(lies_on(dtype, cell) for cell in cells) > len(cells)]
     among = [each for each in ARITHMETIC if all(each.stores_in(dtype) for dtype in narrower)]
     found = {each: [rms for cell in cells if (rms := each.rms(cell)) is not None] for each in among}
-    most = _most_common({each: len(seen) for each, seen in found.items()}, conforming)
-    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in most}
+    common = _most_common({each: len(explained) for each, explained in found.items()}, conforming)
+    off = {each: fmean(abs(log(max(rms, TINY) / TYPICAL)) for rms in found[each]) for each in common}
     least = min(off.values(), default=0.0)
     return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:MAX_PROFILES]
 
 
 def _most_common(counts: Mapping[Arithmetic, int], conforming: Sequence[Evidence]) -> list[Arithmetic]:
-    """Those that explain most of what nothing speaks against, else most of all; few of them are held against all."""
+    """Those that explain most among those that no conforming cell contradicts; if none, those that explain most."""
     levels = [[each for each in counts if counts[each] == count] for count in sorted({*counts.values()} - {0})[::-1]]
     for level in levels:
         if free := [each for each in level if not any(each.contradicts(cell) for cell in conforming)]:

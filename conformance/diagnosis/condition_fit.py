@@ -1,4 +1,4 @@
-"""The fewest conditions, of those that known deviations use, that hold wherever a cause shows and nowhere else."""
+"""Fits the smallest condition that holds wherever a cause shows and nowhere else; known deviations use the same."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from conformance.spec.texts import counted
 
 HALF = ["float16", "bfloat16"]
 CONTIGUOUS = "contiguous"
-# Dimensions of the same kind, which may or may not be the same.
+# Dimensions of the same kind, which may be equal or differ.
 PAIRS = (
     ("seq_len_q", "seq_len_k"),
     ("head_dim", "value_dim"),
@@ -26,7 +26,7 @@ PAIRS = (
     ("query_dim", "output_dim"),
 )
 
-# Dimensions of other kinds that code takes for one another: where they are the same it runs, and is wrong.
+# Dimensions of different kinds that code confuses: if they are equal, it runs and is wrong.
 MISTAKEN = (
     ("batch", "num_heads"),
     ("num_heads", "seq_len_q"),
@@ -35,7 +35,7 @@ MISTAKEN = (
     ("seq_len_k", "head_dim"),
 )
 
-# Dimensions that code squeezes where they are 1.
+# Dimensions that code may squeeze if they are 1.
 ONES = ("batch", "seq_len_q", "seq_len_k", "num_heads", "num_kv_heads", "head_dim")
 
 MASKS = (
@@ -51,27 +51,27 @@ MASKS = (
 )
 
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
-# Sizes at which kernels change their ways, and of which they want multiples.
+# Sizes at which kernels switch algorithms, and whose multiples they require.
 BLOCKS = (8, 16, 32, 64, 128)
 
-# So many are taken at once, or share the heads and positions out between them, where that leaves none over.
+# Number of heads or positions that kernels process together, or of units that share them.
 PAIR = 2
 
 
-class Asked(Protocol):
-    """A call that was made, whatever it came to."""
+class Call(Protocol):
+    """A call that was made, whatever its result."""
 
     @property
     def facts(self) -> Facts:
-        """What is known of the call but its values."""
+        """The properties of the call apart from its values."""
 
     @property
     def problem(self) -> Problem:
-        """The arrays, routed."""
+        """The problem with its arrays, routed."""
 
 
-def conditions(cells: Iterable[Asked]) -> Iterator[Condition]:
-    """Every single condition that could tell these cells apart, the plainest first."""
+def conditions(cells: Iterable[Call]) -> Iterator[Condition]:
+    """All single conditions that could distinguish these cells, the simplest first."""
     facts = [cell.facts for cell in cells]
     for dtype in dict.fromkeys(fact.dtype for fact in facts):
         yield Condition(dtype=[dtype])
@@ -85,8 +85,8 @@ def conditions(cells: Iterable[Asked]) -> Iterator[Condition]:
     )
     for kind in dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds):
         yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
-    asked = (GRADIENTS if output.startswith(GRADIENT) else output for fact in facts for output in fact.outputs)
-    for output in dict.fromkeys(asked):
+    outputs = (GRADIENTS if output.startswith(GRADIENT) else output for fact in facts for output in fact.outputs)
+    for output in dict.fromkeys(outputs):
         yield from (Condition(outputs=[output]), Condition(without_outputs=[output]))
     yield Condition(without_outputs=["weights", "weights_mean"])
     for alias in dict.fromkeys(fact.alias for fact in facts):
@@ -108,7 +108,7 @@ def conditions(cells: Iterable[Asked]) -> Iterator[Condition]:
 
 
 def _about_layouts(layouts: Iterable[str]) -> Iterator[Condition]:
-    """One of them, then several that are not the ordinary one: code looks at strides, which have no name."""
+    """Each single layout, then combinations of non-contiguous ones: code examines strides, not layout names."""
     yield from (Condition(layout=[layout]) for layout in layouts)
     others = [layout for layout in layouts if layout != CONTIGUOUS]
     for count in range(2, len(others) + 1):
@@ -128,16 +128,17 @@ def _about_blocks() -> Iterator[Condition]:
         yield from (Condition(sizes_not_multiple={name: PAIR}), Condition(sizes_multiple={name: PAIR}))
 
 
-# So many guards that are alike are looked at: where there are more, the cells do not tell the condition.
+# Maximum number of equivalent guards that are kept; if there are more, the cells do not determine the condition.
 MAX_GUARDS = 20
 
 
 @dataclass(frozen=True)
 class Fit:
     """
-    Guards that fit equally well, the plainest first and denials last, and what one of them costs in bits.
+    Guards that fit equally well, the simplest first and denials last.
 
-    No guard where none fits. shows: the cells in which they hold, of those in which they should.
+    guards: empty if none fits. bits: the cost of one guard. shows: the cells in which the guards hold, of those in
+    which they should hold.
     """
 
     guards: tuple[Condition, ...] = ()
@@ -146,19 +147,19 @@ class Fit:
 
 
 class Guards:
-    """Which conditions hold in which cells, looked up once for all of a subject's cells."""
+    """A table of which conditions hold in which cells of a subject, computed once."""
 
-    def __init__(self, cells: Sequence[Asked]) -> None:
-        """Take the cells of one subject, in an order to which `search` refers."""
+    def __init__(self, cells: Sequence[Call]) -> None:
+        """Take the cells of one subject; the other methods refer to them by index."""
         self._cells = cells
 
     @cached_property
     def _table(self) -> tuple[list[Condition], Array]:
         """
-        Conditions that tell some of the cells apart, and whether each holds (condition, cell).
+        Conditions that distinguish some of the cells, and whether each holds: (condition, cell).
 
-        Of those that are about the same and that no cell tells apart, only the plainest is there. What is not there
-        says less than what is: it comes last.
+        Of conditions about the same property that no cell distinguishes, only the simplest is kept. Denials say less
+        than other conditions, so they come last.
         """
         found: dict[tuple[object, ...], tuple[Condition, list[bool]]] = {}
         for condition in sorted(conditions(self._cells), key=_is_denial):
@@ -172,23 +173,23 @@ class Guards:
 
     @cached_property
     def _denials(self) -> Array:
-        """Of the conditions in the table, which are denials."""
+        """Whether each condition of the table is a denial."""
         return np.array([_is_denial(condition) for condition in self._table[0]], dtype=bool)
 
-    def search(self, shows: Sequence[int], not_there: Sequence[int]) -> Fit:
+    def search(self, shows: Sequence[int], excluded: Sequence[int]) -> Fit:
         """
-        Every smallest guard that holds in as many as possible of `shows` and in none of `not_there`.
+        The smallest guards that hold in as many as possible of `shows` and in none of `excluded`.
 
-        Without anything to keep out it is the condition that always holds; a second condition must gain cells.
+        If nothing is excluded, the result is the condition that always holds. A second condition must gain cells.
         """
-        if not not_there:
+        if not excluded:
             return Fit((always(),), 0.0, tuple(shows))
         named, holds = self._table
-        seen, kept = holds[:, np.array(shows)], holds[:, np.array(not_there)]
+        seen, kept = holds[:, np.array(shows)], holds[:, np.array(excluded)]
         best = Fit()
-        for depth, (all_ones, all_others) in enumerate((_alone(len(named)), _in_twos(self._denials)), 1):
-            apart = ~(kept[all_ones] & kept[all_others]).any(axis=1)
-            one, other = all_ones[apart], all_others[apart]
+        for depth, (firsts, seconds) in enumerate((_alone(len(named)), _in_twos(self._denials)), 1):
+            fits = ~(kept[firsts] & kept[seconds]).any(axis=1)
+            one, other = firsts[fits], seconds[fits]
             reach = (seen[one] & seen[other]).sum(axis=1)
             if reach.max(initial=0) <= len(best.shows) or reach.max(initial=0) < depth:
                 continue
@@ -198,26 +199,26 @@ class Guards:
             guards = (
                 named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
             )
-            there = tuple(n for n, holds_there in zip(shows, inside, strict=True) if holds_there)
-            best = Fit(tuple(guards), of_condition(depth, len(named)), there)
+            covered = tuple(n for n, is_inside in zip(shows, inside, strict=True) if is_inside)
+            best = Fit(tuple(guards), of_condition(depth, len(named)), covered)
         return best
 
     def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:
         """
-        Every smallest guard that holds in all of `shows` and in as few as possible of `conforming`; in how many.
+        The smallest guards that hold in all of `shows` and in as few as possible of `conforming`, and that number.
 
-        A second condition must keep some more out.
+        A second condition must reduce the number.
         """
         named, holds = self._table
-        always_there = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
-        kept = holds[always_there][:, np.array(conforming, dtype=int)]
+        everywhere = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
+        kept = holds[everywhere][:, np.array(conforming, dtype=int)]
         best: tuple[tuple[Condition, ...], int] = ((), len(conforming))
-        for all_ones, all_others in (_alone(len(always_there)), _in_twos(self._denials[always_there])):
-            left = (kept[all_ones] & kept[all_others]).sum(axis=1)
+        for firsts, seconds in (_alone(len(everywhere)), _in_twos(self._denials[everywhere])):
+            left = (kept[firsts] & kept[seconds]).sum(axis=1)
             if left.min(initial=best[1]) >= best[1]:
                 continue
             first = np.flatnonzero(left == left.min())[:MAX_GUARDS]
-            pairs = zip(always_there[all_ones[first]], always_there[all_others[first]], strict=True)
+            pairs = zip(everywhere[firsts[first]], everywhere[seconds[first]], strict=True)
             best = tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs), int(left.min())
         return best
 
@@ -227,30 +228,30 @@ def _alone(count: int) -> tuple[Array, Array]:
 
 
 def _in_twos(denials: Array) -> tuple[Array, Array]:
-    """Every two conditions, those with fewer denials first."""
+    """All pairs of conditions, those with fewer denials first."""
     one, other = np.triu_indices(len(denials), 1)
     order = np.argsort(denials[one].astype(int) + denials[other], kind="stable")
     return one[order], other[order]
 
 
 def _is_denial(condition: Condition) -> bool:
-    """Whether it is about a kind of mask, an argument or an output that is not there."""
+    """Whether the condition requires that a kind of mask, an argument or an output is absent."""
     return bool(condition.without_kinds or condition.without_slots or condition.without_outputs)
 
 
 def _about(condition: Condition) -> object:
-    """What a condition is about: of those that no cell tells apart, one for each is enough."""
+    """The property that a condition is about; of equivalent conditions about one property, one is enough."""
     ((name, value),) = condition.record().items()
     if name.startswith("sizes"):
         return name, tuple(value) if isinstance(value, dict) else str(value)
     return "masks" if name in MASKS else "outputs" if "outputs" in name else name
 
 
-def condition_of(shows: Sequence[Asked], others: Sequence[Asked]) -> str:
+def condition_of(shows: Sequence[Call], others: Sequence[Call]) -> str:
     """
-    The plainest condition, in words, that holds in every call of `shows` and in none of `others`.
+    The simplest condition, in words, that holds in every call of `shows` and in none of `others`.
 
-    One that holds in a few of `others` says so; "" where no condition keeps half of them out.
+    If it holds in some of `others`, the text says in how many. It is "" if no condition excludes at least half of them.
     """
     guards, left = Guards([*shows, *others]).around(range(len(shows)), range(len(shows), len(shows) + len(others)))
     if not guards or 2 * left > len(others):

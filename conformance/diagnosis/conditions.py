@@ -1,4 +1,4 @@
-"""The conditions under which a known deviation or a cause shows: facts about a call and its problem."""
+"""Conditions under which a known deviation or a cause shows: statements about a call and its problem."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, get_args
@@ -11,28 +11,29 @@ from conformance.spec.problem import GRADIENT, GRADIENTS, Problem
 Names = list[str]
 Block = Annotated[int, Field(ge=1)]
 
-# So many conditions that fit equally well are named; where there are more, none is known to be the condition.
+# Maximum number of equivalent conditions that are printed; if there are more, none is known to be the condition.
 MAX_CONDITIONS_SHOWN = 2
 
 Dimension = Literal["batch", "num_heads", "seq_len_q", "seq_len_k"]
-# Of the logits, and so of masks, in their order.
+# The dimensions of the logits, and so of masks, in order.
 DIMENSIONS: tuple[Dimension, ...] = get_args(Dimension)
 
 OWN: dict[Dimension, str] = {
     "batch": "a mask for each batch element",
     "num_heads": "a mask for each head",
-    "seq_len_q": "a row of a mask for each query",
+    "seq_len_q": "a mask row for each query",
     "seq_len_k": "a mask for each key",
 }
 SHARED: dict[Dimension, str] = {
     "batch": "one mask for all batch elements",
     "num_heads": "one mask for all heads",
-    "seq_len_q": "one row of a mask for all queries",
+    "seq_len_q": "one mask row for all queries",
     "seq_len_k": "one mask for all keys",
 }
 ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
 
 
+# The fields of a condition by what they are about; each field is in one of the four sets.
 OF_CALL = frozenset(
     (
         "operator",
@@ -50,22 +51,22 @@ OF_MASKS = frozenset(["masks", "verbatim", "slots", "without_slots", "kinds", "w
 OF_SIZES = frozenset(
     ["sizes", "sizes_equal", "sizes_differ", "sizes_above", "sizes_up_to", "sizes_multiple", "sizes_not_multiple"]
 )
-# The fields of a condition by what they are about: each is in one of these.
 OF_PROBLEM = frozenset(["fully_masked_row", "scaled", "mask_dims", "without_mask_dims"])
 
 
 class Condition(BaseModel):
     """
-    A conjunction: every field that is given must hold. A list of dtypes, devices or aliases means any of them.
+    A conjunction: every given field must hold. A list of dtypes, devices, aliases or layouts means any of them.
 
-    slots, without_slots: arguments that are all used, or all unused. elements: argument -> element type in which it is
-    handed over. kinds, without_kinds: masks of all, of none of these kinds take part. masks: whether any mask is
-    given. mask_dims, without_mask_dims: dimensions of the logits along which some mask that is an array has several
-    entries, or one that is broadcast. outputs, without_outputs: asked for, not asked for. fully_masked_row: some has
-    nothing to attend. scaled: a scale is given. requirements, without_requirements: all are asked for, or none, in the
-    words of CAPABILITIES. layout: in memory, any of them. sizes: dimension -> exact value. sizes_equal, sizes_differ:
-    pairs of dimensions. sizes_above, sizes_up_to: dimension -> what it exceeds, or does not. sizes_multiple,
-    sizes_not_multiple: dimension -> what divides it, or not.
+    slots, without_slots: mask arguments that are all used, or all unused. elements: argument -> element type in which
+    it is passed. kinds, without_kinds: kinds of masks that all occur, or none of which occurs. masks: whether any mask
+    is given. mask_dims, without_mask_dims: dimensions of the logits along which some mask array has several entries, or
+    one entry that is broadcast. outputs, without_outputs: outputs that are all requested, or none of which is
+    requested. fully_masked_row: whether some row has nothing to attend. scaled: whether a scale is given. requirements,
+    without_requirements: capabilities that are all requested, or none, named as in CAPABILITIES. layout: the layout in
+    memory. sizes: dimension -> exact value. sizes_equal, sizes_differ: pairs of dimensions. sizes_above, sizes_up_to:
+    dimension -> limit that it exceeds, or does not exceed. sizes_multiple, sizes_not_multiple: dimension -> number that
+    divides it, or does not divide it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -85,7 +86,7 @@ class Condition(BaseModel):
     without_mask_dims: list[Dimension] = Field(default_factory=list)
     outputs: Names = Field(default_factory=list)
     without_outputs: Names = Field(default_factory=list)
-    # `dead_row` is the old word, which lists of users may still have.
+    # `dead_row` is the old name of this field; existing lists may still use it.
     fully_masked_row: bool | None = Field(default=None, validation_alias=AliasChoices("fully_masked_row", "dead_row"))
     scaled: bool | None = None
     requirements: Names = Field(default_factory=list)
@@ -100,7 +101,7 @@ class Condition(BaseModel):
     sizes_not_multiple: dict[str, Block] = Field(default_factory=dict)
 
     def holds(self, facts: Facts, problem: Problem) -> bool:
-        """Whether the call that `facts` describe is one of those meant; only what is given is looked at."""
+        """Whether the condition holds for a call; only the fields that are given are checked."""
         given = self.model_fields_set
         return (
             (given.isdisjoint(OF_CALL) or self._about_call(facts))
@@ -110,7 +111,7 @@ class Condition(BaseModel):
         )
 
     def _about_call(self, facts: Facts) -> bool:
-        asked = {GRADIENTS if name.startswith(GRADIENT) else name for name in facts.outputs}
+        outputs = {GRADIENTS if name.startswith(GRADIENT) else name for name in facts.outputs}
         return (
             self.operator in (None, facts.operator)
             and _among(self.dtype, facts.dtype)
@@ -119,8 +120,8 @@ class Condition(BaseModel):
             and _among(self.layout, facts.layout)
             and set(facts.requirements).issuperset(self.requirements)
             and set(facts.requirements).isdisjoint(self.without_requirements)
-            and asked.issuperset(self.outputs)
-            and asked.isdisjoint(self.without_outputs)
+            and outputs.issuperset(self.outputs)
+            and outputs.isdisjoint(self.without_outputs)
         )
 
     def _about_masks(self, facts: Facts) -> bool:
@@ -160,25 +161,25 @@ class Condition(BaseModel):
         )
 
     def and_also(self, other: "Condition") -> "Condition":
-        """Both together; a field that both give is joined where it is a list or a mapping, else taken from `other`."""
-        mine, theirs = self.model_dump(exclude_defaults=True), other.model_dump(exclude_defaults=True)
-        for name, value in theirs.items():
-            before = mine.get(name)
-            if isinstance(before, dict):
-                mine[name] = {**before, **value}
-            elif isinstance(before, list) and name not in ("dtype", "device", "alias", "layout"):
-                mine[name] = [*before, *value]
+        """Both conditions together; lists and mappings that both give are merged, other fields come from `other`."""
+        merged = self.model_dump(exclude_defaults=True)
+        for name, value in other.model_dump(exclude_defaults=True).items():
+            current = merged.get(name)
+            if isinstance(current, dict):
+                merged[name] = {**current, **value}
+            elif isinstance(current, list) and name not in ("dtype", "device", "alias", "layout"):
+                merged[name] = [*current, *value]
             else:
-                mine[name] = value
-        return Condition(**mine)
+                merged[name] = value
+        return Condition(**merged)
 
     def record(self) -> dict[str, Any]:
-        """The fields that are given, as in a file of known deviations."""
+        """The given fields, as in a file of known deviations."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @property
     def words(self) -> str:
-        """The condition after "only", "" where nothing is asked."""
+        """The condition in words that follow "only"; "" if it always holds."""
         return " and ".join((*self._call_words(), *self._mask_words(), *self._size_words()))
 
     def _call_words(self) -> Iterator[str]:
@@ -191,7 +192,7 @@ class Condition(BaseModel):
         if self.alias:
             yield " or ".join(ALIASES[each] for each in self.alias)
         if self.outputs:
-            yield f"with {' and '.join(self.outputs)} asked for"
+            yield f"with {' and '.join(self.outputs)} requested"
         if self.requirements:
             yield f"with {' and '.join(self.requirements)}"
         for absent in filter(None, (self.without_outputs, self.without_requirements)):
@@ -231,13 +232,13 @@ def _among(allowed: Names | None, value: str) -> bool:
 
 
 def always() -> Condition:
-    """A condition that every call meets."""
+    """The condition that holds for every call."""
     return Condition(**dict[str, Any]())
 
 
 def condition_text(guards: Sequence[Condition]) -> str:
-    """The condition in words, and what it is not told from; of many that fit, what all calls have in common."""
+    """Equivalent conditions in words; if there are too many, what the calls have in common."""
     first, *rest = (guard.words for guard in guards)
     if len(guards) > MAX_CONDITIONS_SHOWN:
         return f"only in some calls, all of them {first}"
-    return f"only {', or '.join((first, *rest))}" + (": the cases do not tell which" if rest else "")
+    return f"only {', or '.join((first, *rest))}" + (": the cases do not distinguish them" if rest else "")

@@ -1,4 +1,4 @@
-"""What a set of cases can tell: the deviations that change an answer, and pairs of features that none combines."""
+"""The detectability of deviations by a set of cases, and the pairs of features that no case combines."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from conformance.spec.masks import KINDS
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import distance
 
-# Calls with more keys have more than one tile, as far as the smallest usual ones go.
+# Number of keys above which a call has more than one tile of the smallest usual size.
 LONG_SEQUENCE = 16
 
 Facet = Callable[[Problem], bool]
@@ -32,7 +32,7 @@ def _in(*dtypes: str) -> Facet:
     return lambda problem: problem.dtype in dtypes
 
 
-# Name of what an ordinary call has not -> whether a call has it.
+# Name of a feature that an ordinary call does not have -> whether a problem has it.
 FACETS: Mapping[str, Facet] = {
     "float64": _in("float64"),
     "half precision": _in("float16", "bfloat16"),
@@ -41,29 +41,29 @@ FACETS: Mapping[str, Facet] = {
     "a bias": _has("additive"),
     "a causal mask": _has("causal"),
     "a window": _has("window"),
-    "masks of heads": lambda problem: any(operand.values.shape[1] > 1 for operand in problem.mask_operands),
+    "a mask for each head": lambda problem: any(operand.values.shape[1] > 1 for operand in problem.mask_operands),
     "a fully masked row": lambda problem: not bool(problem.attended().any(axis=-1).all()),
     "a softcap": lambda problem: problem.softcap is not None,
     "a scale": lambda problem: problem.scale is not None,
     "grouped heads": lambda problem: 1 < problem.num_kv_heads < problem.num_heads,
     "weights": lambda problem: bool({"weights", "weights_mean"} & set(problem.outputs)),
-    "one item": lambda problem: problem.batch == 1,
+    "one batch element": lambda problem: problem.batch == 1,
     "one head": lambda problem: problem.num_heads == 1,
     "one query": lambda problem: problem.seq_len_q == 1,
     "more queries than keys": lambda problem: problem.seq_len_q > problem.seq_len_k,
     "even lengths": lambda problem: problem.seq_len_q % 2 == problem.seq_len_k % 2 == 0,
     "many keys": lambda problem: problem.seq_len_k > LONG_SEQUENCE,
-    "another layout": lambda problem: problem.layout != "contiguous",
+    "a non-contiguous layout": lambda problem: problem.layout != "contiguous",
     "one tensor": lambda problem: problem.alias == "qkv",
 }
 
-# Pairs that no call can have; one tensor for query, key and value has as many queries as keys, and as many heads.
+# Pairs that no call can have. With one tensor, the numbers of queries and keys are equal, and so are those of heads.
 NEVER = frozenset(
     frozenset(pair)
     for pair in (
         ("float64", "half precision"),
         ("one head", "grouped heads"),
-        ("one head", "masks of heads"),
+        ("one head", "a mask for each head"),
         ("one query", "more queries than keys"),
         ("one query", "even lengths"),
         ("one tensor", "more queries than keys"),
@@ -74,12 +74,12 @@ NEVER = frozenset(
 
 
 def missing_pairs(problems: Iterable[Problem]) -> dict[str, tuple[Pair, ...]]:
-    """Operator -> the pairs of FACETS that no problem of it has, though some have either."""
+    """Operator -> the pairs of FACETS that no problem combines, though each of the two occurs in some problem."""
     seen: dict[str, set[frozenset[str]]] = {}
     for problem in problems:
-        here = [name for name, facet in FACETS.items() if facet(problem)]
+        present = [name for name, facet in FACETS.items() if facet(problem)]
         seen.setdefault(problem.operator, set()).update(
-            map(frozenset, [*combinations(here, 2), *((name,) for name in here)])
+            map(frozenset, [*combinations(present, 2), *((name,) for name in present)])
         )
     return {
         operator: tuple(
@@ -91,22 +91,22 @@ def missing_pairs(problems: Iterable[Problem]) -> dict[str, tuple[Pair, ...]]:
     }
 
 
-# How many bounds away is told apart.
+# Minimum difference, in bounds, of a deviation that a case distinguishes.
 FACTOR = 10.0
 
-# The dtypes in which a deviation counts as pinned down.
+# The dtypes whose cases count for pinning down a deviation.
 SHARP = ("float64", "float32")
 
-# Deviations of the form of a reply: a shape or a dtype shows in every case.
+# Deviations of the shape or dtype of a reply; every case detects them.
 FORMS = frozenset(deviation.key for deviation in TABLE if deviation.stage == "reply")
 
 
 @dataclass(frozen=True)
 class Detection:
     """
-    One case that tells a deviation apart.
+    A case that distinguishes a deviation from the canonical answer.
 
-    bounds: how far away it is, inf for another shape, dtype or pattern. size: how many logits the case has.
+    bounds: the difference in bounds; inf if shape, dtype or non-finite values differ. size: the number of logits.
     """
 
     case: str
@@ -119,34 +119,34 @@ class Detection:
 @dataclass(frozen=True)
 class Detectability:
     """
-    What a set of cases tells apart.
+    The deviations that a set of cases detects.
 
-    sights: deviation -> every case that tells it apart, in any dtype; every deviation that there is has a key.
-    powerless: cases that tell nothing apart but the form of the reply, which every case tells.
+    sights: deviation -> every case that detects it, in any dtype; has a key for every deviation. powerless: cases that
+    detect only deviations of the shape or dtype of a reply, which every case detects.
     """
 
     sights: Mapping[str, tuple[Detection, ...]]
     powerless: tuple[str, ...]
 
     def sharp(self, key: str) -> tuple[Detection, ...]:
-        """The cases in float64 or float32 that tell a deviation apart."""
-        return tuple(sight for sight in self.sights[key] if sight.dtype in SHARP)
+        """The detections of a deviation by cases in float64 or float32."""
+        return tuple(detection for detection in self.sights[key] if detection.dtype in SHARP)
 
     def simplest(self, key: str) -> Detection | None:
-        """The smallest of these cases, the first of equal ones; None if there is none."""
-        return min(self.sharp(key), key=lambda sight: sight.size, default=None)
+        """The detection by the smallest of these cases, the first of equal ones; None if there is none."""
+        return min(self.sharp(key), key=lambda detection: detection.size, default=None)
 
     @property
     def unpinned(self) -> tuple[str, ...]:
-        """Deviations that no case in float64 or float32 tells apart, though one could."""
+        """Deviations that a case could detect and that no case in float64 or float32 detects."""
         return tuple(key for key in self.sights if key not in INVISIBLE and not self.sharp(key))
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Decisions of which not a single deviation is pinned down, though one could be."""
-        could = dict.fromkeys(_decision(key) for key in self.sights if key not in INVISIBLE)
+        """Decisions with detectable deviations of which none is pinned down."""
+        detectable = dict.fromkeys(_decision(key) for key in self.sights if key not in INVISIBLE)
         pinned = {_decision(key) for key in self.sights if self.sharp(key)}
-        return tuple(decision for decision in could if decision not in pinned)
+        return tuple(decision for decision in detectable if decision not in pinned)
 
 
 def _decision(key: str) -> str:
@@ -154,19 +154,19 @@ def _decision(key: str) -> str:
 
 
 def all_deviations() -> tuple[Deviation, ...]:
-    """Every deviation that there is, those of an argument once for each kind of mask."""
+    """All deviations; those of a mask argument once for each kind of mask."""
     return (*(deviation for kind in KINDS for deviation in slot_deviations(kind)), *TABLE)
 
 
 def by_kind(problem: Problem) -> Problem:
-    """Give each mask an argument of its own, called like its kind."""
+    """Give each mask its own argument, named after its kind."""
     return problem.but(
         mask_operands=tuple(replace(operand, slot=operand.kinds[0]) for operand in problem.mask_operands)
     )
 
 
 def detectability(problems: Iterable[tuple[str, Problem]]) -> Detectability:
-    """Look at every pair of a case (its id and problem, not routed) and a deviation."""
+    """Determine which cases detect which deviations. problems: case id and problem, not routed."""
     sights: dict[str, list[Detection]] = {deviation.key: [] for deviation in all_deviations()}
     powerless = []
     for case, problem in problems:
@@ -179,21 +179,21 @@ def detectability(problems: Iterable[tuple[str, Problem]]) -> Detectability:
 
 
 def distinguished(problem: Problem) -> dict[str, float]:
-    """Deviation -> how many bounds away it is, for those that are at least FACTOR away."""
+    """Deviation -> its difference in bounds, for those with a difference of at least FACTOR."""
     return dict(_distinguished(problem))
 
 
 def distinguishes_any(problem: Problem) -> bool:
-    """Whether a call, not routed, tells apart more than the form of its reply."""
+    """Whether a problem, not routed, detects a deviation other than of the shape or dtype of the reply."""
     return any(key not in FORMS for key, _ in _distinguished(by_kind(problem)))
 
 
 def _distinguished(problem: Problem) -> Iterator[tuple[str, float]]:
-    return ((key, away) for key, away in distances(problem) if away is not None and away >= FACTOR)
+    return ((key, bounds) for key, bounds in distances(problem) if bounds is not None and bounds >= FACTOR)
 
 
 def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
-    """How many bounds away each deviation is; None for one that leaves the problem as it is."""
+    """The difference of each deviation in bounds; None if the deviation does not change the problem."""
     profile = Profile.ordinary(problem.dtype)
     right = evaluate(problem, score=profile.score)
     bounds = bound_reply(right, profile)
@@ -206,10 +206,10 @@ def distances(problem: Problem) -> Iterator[tuple[str, float | None]]:
 
 
 def _reaches(deviation: Deviation, problem: Problem) -> bool:
-    """Whether the deviation can change anything: what leaves the problem as it is needs no oracle."""
+    """Whether the deviation can change anything; if it does not change the problem, no evaluation is needed."""
     return deviation.problem is None or deviation.posed(problem) is not problem
 
 
 def bounds_apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:
-    """How many bounds of an answer another reply is away from it; inf where shape, dtype or pattern differ."""
+    """The largest difference of a reply from an answer, in bounds; inf if shape, dtype or kinds differ."""
     return max(distance(right.reply[name], wrong[name], bounds[name]) for name in right.reply)

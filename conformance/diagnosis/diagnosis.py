@@ -1,4 +1,4 @@
-"""Why a subject fails, over all of its cells: as few causes as possible, that no conforming cell contradicts."""
+"""Diagnoses why a subject fails: the fewest causes, over all its cells, that no conforming cell contradicts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,16 @@ from conformance.diagnosis.explanation import explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.search import Search, fitted
 
-# A cause explains so much at least of what fails where it would show, and that nothing else explains.
+# Minimum share of the otherwise unexplained failures that a cause must explain where it would show.
 MIN_SHARE = 0.25
 
-# It explains so much at least of everything that fails without a cause, wherever it would show.
+# Minimum share of all failures without a cause that a cause must explain, wherever it would show.
 MIN_SHARE_ANYWHERE = 0.05
 
-# So much where its condition is vague: one is found for any few calls.
+# MIN_SHARE for a cause with a vague condition; some vague condition fits any few calls.
 MIN_SHARE_VAGUE = 0.5
 
-
-# A condition is vague where more than so many fit.
+# Maximum number of equivalent conditions; if more fit, the condition is vague.
 MAX_CONDITIONS = 3
 
 
@@ -32,40 +31,41 @@ def causes_that_stand(
     causes: Sequence[Cause], unexplained: Sequence[Evidence], non_reproducible: Sequence[Evidence] = ()
 ) -> tuple[list[Cause], list[Evidence]]:
     """
-    The causes that stand, in their order, and what is unexplained without the others, the simplest first.
+    Drop causes that fit by chance; return the other causes, in order, and the unexplained cells, the simplest first.
 
-    A function that is wrong in a way without a name is, in a call or two of hundreds, like one with a name: where a
-    dimension is 1, say, or a mask hides little. A condition that keeps all else out is then found as well. So it is
-    with one whose other replies are `unsteady`: what is left in a buffer can be NaN each time.
+    A function with an unnamed error can look like a named deviation in a call or two of hundreds: for example if a
+    dimension is 1, or a mask hides little. A condition that excludes all other calls is then found as well. The same
+    happens with a function whose other replies are non-reproducible: what is left in a buffer can be NaN each time.
     """
-    kept, left = list(causes), list(unexplained)
+    kept, remaining = list(causes), list(unexplained)
     for cause in sorted(causes, key=lambda cause: len(cause.cells)):
-        if _is_chance(cause, [*left, *non_reproducible]):
+        if _is_chance(cause, [*remaining, *non_reproducible]):
             kept.remove(cause)
-            left = sorted((*left, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
-    return kept, left
+            remaining = sorted((*remaining, *cause.cells), key=lambda cell: (cell.simplicity, cell.case))
+    return kept, remaining
 
 
-def _is_chance(cause: Cause, left: Sequence[Evidence]) -> bool:
+def _is_chance(cause: Cause, remaining: Sequence[Evidence]) -> bool:
     """
-    Whether many more of the cells that are left would show it than it explains, be its condition as it may.
+    Whether the cause explains too few of the remaining cells that would show it, under whatever condition.
 
-    One that needs a condition is contradicted somewhere: there all that is left counts.
+    A cause that needs a condition is contradicted somewhere, so for it all remaining cells count.
     """
-    if len(cause.cells) < MIN_SHARE_ANYWHERE * len(left):
+    if len(cause.cells) < MIN_SHARE_ANYWHERE * len(remaining):
         return True
     share = MIN_SHARE_VAGUE if _is_vague(cause) else MIN_SHARE
-    most = len(cause.cells) * (1.0 - share) / share
-    if len(left) <= most:
+    limit = len(cause.cells) * (1.0 - share) / share
+    if len(remaining) <= limit:
         return False
-    return bool(cause.guards[0].words) or sum(_shows(cause, cell) for cell in left) > most
+    return bool(cause.guards[0].words) or sum(_shows(cause, cell) for cell in remaining) > limit
 
 
 def _is_vague(cause: Cause) -> bool:
     """
-    Whether its condition could be another one, or it is one of hundreds and needs any: whatever fails has such.
+    Whether many conditions fit, or the cause needs a condition and is one of hundreds of similar candidates.
 
-    Of hundreds are a fitted loop, two decisions at once, and arithmetic: its errors look like any small ones.
+    Fitted loops, pairs of deviations and coarser arithmetic have hundreds of similar candidates, of which one fits
+    nearly any failure.
     """
     change = cause.candidate.change
     of_hundreds = len(change) != 1 or change[0][0] in FITTED
@@ -73,7 +73,7 @@ def _is_vague(cause: Cause) -> bool:
 
 
 def _shows(cause: Cause, cell: Evidence) -> bool:
-    """Whether the cause would be another answer, or arithmetic is coarser there: a wide bound covers something."""
+    """Whether a cell would show the cause: the answer differs, or the arithmetic is coarser than declared."""
     if (coarser := cause.candidate.arithmetic) is None:
         return cell.contradicts(cause.candidate.change)
     return coarser.of(cell.profile) is not None
@@ -81,7 +81,7 @@ def _shows(cause: Cause, cell: Evidence) -> bool:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Causes in the order in which they were found, the failing cells that nothing explains, and where those lie."""
+    """The causes in the order in which they were found, the unexplained failing cells, and their localisation."""
 
     causes: tuple[Cause, ...]
     unexplained: tuple[Evidence, ...]
@@ -92,10 +92,11 @@ def diagnose(
     cells: Sequence[Evidence], non_reproducible: Sequence[Evidence] = (), suspects: Sequence[Cause] = ()
 ) -> Diagnosis:
     """
-    Look for the causes of the failing cells among all judged cells of one subject.
+    Find the causes of the failing cells among all judged cells of one subject.
 
-    unsteady: cells with another reply each time, or of another form, which nothing explains. suspects: causes of the
-    same implementation, called in another form; where they do, none else is looked for.
+    non_reproducible: cells whose reply differs each time, or has a wrong form; no cause explains them. suspects: causes
+    of the same implementation, called in another form. They are tried first, and other causes only for the cells that
+    are left.
     """
     search = Search(cells)
     search.confirm(suspects)
@@ -115,44 +116,45 @@ def diagnose(
 
 
 def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
-    """The causes that people take every day, or frameworks: where `diagnose` begins."""
+    """The causes among everyday mistakes and deviations of frameworks: the first step of `diagnose`."""
     search = Search(cells)
     _take_plain(search, [])
     return tuple(search.causes)
 
 
 def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
-    """Take what cells were seen to be explained by, plain decisions, and those that are taken by a number."""
+    """Take causes among `seen`, everyday deviations and fitted numbers. seen: ways found when cells were judged."""
     simplest = search.open_cells()[:MAX_SEARCHED_CELLS]
     search.take([*seen, *singles(simplest, plain_ways), *numbers(search.open_cells())], alone=True)
 
 
 def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str, Any]:
     """
-    What the run log says.
+    The record for the run log.
 
-    others: cells that were not judged, the simplest first; of these the first that tells two ties apart is named.
+    others: cells that were not judged, the simplest first. The record names the first of them that distinguishes two
+    ties.
     """
-    asked = Later(others)
+    later = Later(others)
     record = {
-        "causes": [_cause(cause, asked) for cause in diagnosis.causes],
+        "causes": [_cause(cause, later) for cause in diagnosis.causes],
         "unexplained": [cell.case for cell in diagnosis.unexplained],
     }
     return record | ({"unexplained_where": diagnosis.where.words} if diagnosis.where.words else {})
 
 
 class Later:
-    """Cells that are made when they are wanted, and kept."""
+    """Cells that are created on demand and kept."""
 
     def __init__(self, cells: Iterable[Evidence]) -> None:
-        """Take the cells without making one."""
-        self._left = iter(cells)
+        """Take the iterable without creating a cell."""
+        self._pending = iter(cells)
         self._made: list[Evidence] = []
 
     def __iter__(self) -> Iterator[Evidence]:
-        """Go through the cells, as far as it takes."""
+        """Iterate over the cells, creating only those that are reached."""
         yield from self._made
-        for cell in self._left:
+        for cell in self._pending:
             self._made.append(cell)
             yield cell
 
@@ -175,11 +177,11 @@ def _tie(cause: Cause, tie: Cause, others: Iterable[Evidence]) -> dict[str, Any]
 
 
 def _distinguished(cell: Evidence, one: Cause, other: Cause) -> bool:
-    """Whether a cell would tell which of two causes it is."""
-    here, there = (_in(cell, each) for each in (one, other))
-    if here.change == there.change:
+    """Whether a cell would distinguish two causes."""
+    first, second = (_in(cell, each) for each in (one, other))
+    if first.change == second.change:
         return False
-    return cell.tells_apart(here.change, there.change)
+    return cell.distinguishes(first.change, second.change)
 
 
 def _in(cell: Evidence, cause: Cause) -> Candidate:
@@ -192,8 +194,9 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) 
         named = {"arithmetic": candidate.arithmetic.name, "profile": dict(candidate.arithmetic.fields)}
         sentence, remedy = f"would conform if it {candidate.arithmetic.sentence}", candidate.arithmetic.remedy
     else:
-        said = [explanation_of(way, cell.problem, cell.declared.dialect) for way in candidate.change]
-        sentence = ", and ".join(each.sentence for each in said if each is not None)
-        remedy = "; ".join(dict.fromkeys(each.remedy for each in said if each is not None and each.remedy))
+        explanations = [explanation_of(way, cell.problem, cell.declared.dialect) for way in candidate.change]
+        found = [each for each in explanations if each is not None]
+        sentence = ", and ".join(each.sentence for each in found)
+        remedy = "; ".join(dict.fromkeys(each.remedy for each in found if each.remedy))
     named |= {"sentence": sentence, "remedy": remedy, "when": guards[0].record()}
     return named | ({"condition": condition_text(guards)} if guards[0].words else {})

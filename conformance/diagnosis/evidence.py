@@ -1,4 +1,4 @@
-"""What one judged cell says for and against a cause, worked out once for subjects that answered the same."""
+"""The evidence of one judged cell for and against a cause; shared by subjects with the same reply."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,30 +22,30 @@ from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import distance
 from conformance.verdicts.expectation import Expectation, compare_all
 
-Found = TypeVar("Found")
+Answer = TypeVar("Answer")
 
 
 class Remembered:
-    """Answers by question: each is worked out once."""
+    """A cache of answers by question; each answer is computed once."""
 
     def __init__(self) -> None:
-        """Begin with nothing known."""
+        """Start empty."""
         self._known: dict[Hashable, Any] = {}
 
-    def once(self, question: Hashable, work_out: Callable[[], Found]) -> Found:
-        """The answer, worked out if it is not known yet."""
+    def once(self, question: Hashable, compute: Callable[[], Answer]) -> Answer:
+        """The answer to a question, computed if it is not known yet."""
         if question not in self._known:
-            self._known[question] = work_out()
-        found: Found = self._known[question]
-        return found
+            self._known[question] = compute()
+        answer: Answer = self._known[question]
+        return answer
 
 
-# By call, and by call and reply; a call is known by the object that says what is declared for it.
+# Caches by call, and by call and reply.
 Shared = dict[Hashable, Remembered]
 
 
 def call_key(case: str, problem: Problem, declared: Expectation, profile: Profile) -> Hashable:
-    """What makes two calls one: the case, its masks in arguments of the same names, and what is declared."""
+    """Equal for equal calls: case, masks with their arguments, outputs, and the declaration (by identity)."""
     mask_operands = tuple(
         tuple(digest(value) if name == "values" else value for name, value in vars(each).items())
         for each in problem.mask_operands
@@ -54,22 +54,22 @@ def call_key(case: str, problem: Problem, declared: Expectation, profile: Profil
 
 
 def reply_key(actual: Mapping[str, Tensor]) -> Hashable:
-    """What makes two replies one: every bit of every output."""
+    """Equal for equal replies: every bit of every output."""
     return tuple((name, each.dtype, each.shape, digest(each.bits)) for name, each in sorted(actual.items()))
 
 
 def digest(array: Array) -> Hashable:
-    """The shape of an array, and a digest of its values."""
+    """The shape of an array and a digest of its values."""
     return array.shape, blake2b(array.tobytes(), digest_size=16).digest()
 
 
-# So many bounds apart no reply lies within those of both: one that is as declared contradicts the other.
+# Minimum difference of two answers, in bounds, at which no reply is within the bounds of both.
 MIN_DISTANCE = 2.0
 
-# The decision of what stands for the logit of a masked key.
+# The decision about the value that replaces the logit of a masked key.
 OF_FILL = "mask_fill"
 
-# Decisions taken otherwise than declared, all at once.
+# Deviations from the declared dialect, all at once.
 Change = tuple[Way, ...]
 
 
@@ -78,8 +78,8 @@ class Evidence:
     """
     A judged cell of one subject.
 
-    actual: the reply of a failing cell; that of a conforming one lies within its bound, and no more is needed. found:
-    the single ways that were seen to explain it when it was judged. of_call, of_reply: what was worked out so far.
+    actual: the reply of a failing cell; None for a conforming cell, whose reply is not needed. found: the single ways
+    that explained the reply when it was judged. of_call, of_reply: cached answers about the call and about the reply.
     """
 
     case: str
@@ -93,11 +93,11 @@ class Evidence:
     of_reply: Remembered = field(default_factory=Remembered)
 
     def failing(self, actual: Mapping[str, Tensor], found: Change) -> "Evidence":
-        """The same call with a reply that fails, and the single ways that explain it by themselves."""
+        """The same call with a failing reply, and the single ways that explain it."""
         return replace(self, actual=actual, found=found, of_reply=Remembered())
 
     def sharing(self, shared: Shared) -> "Evidence":
-        """The same cell, which remembers together with those of subjects that were asked, and answered, the same."""
+        """The same cell with caches shared by subjects that had the same call, and the same reply."""
         call = call_key(self.case, self.problem, self.declared, self.profile)
         kept = replace(self, of_call=shared.setdefault(call, Remembered()))
         if self.actual is None:
@@ -107,33 +107,33 @@ class Evidence:
     @property
     def simplicity(self) -> tuple[bool, int]:
         """
-        Sorts the simplest call first: that with the fewest logits.
+        A sort key that puts the simplest call first: the one with the fewest logits.
 
-        Calls of which a dimension is 1 come last: there much is alike that is not alike elsewhere.
+        Calls with a dimension of size 1 come last, because dimensions of size 1 hide differences.
         """
         shape = self.problem.logits_shape
         return 1 in shape, prod(shape)
 
     @property
     def excess(self) -> float:
-        """How many times the allowed error a failing reply is off at most; inf where it is not a matter of numbers."""
+        """The largest error of a failing reply, in bounds; inf if a rule without a tolerance is broken."""
         if self.actual is None:
             return 0.0
         return max(each.budget for each in compare_all(self.declared, self.actual, self.profile))
 
     @property
     def is_about_nonfinite(self) -> bool:
-        """Whether numbers are missing that must be there, and a decision about such numbers explains it alone."""
+        """Whether the reply is unexpectedly not finite, and a single decision about non-finite values explains it."""
         if self.actual is None or not any(decision in OF_NONFINITE for decision, _ in self.found):
             return False
         return is_unexpectedly_infinite(self.declared, self.actual)
 
     def under(self, change: Change) -> dict[str, str]:
-        """The declared dialect with the change over it."""
+        """The declared dialect with the change applied."""
         return self._with(self.declared.dialect, change)
 
     def explained_by(self, change: Change) -> bool:
-        """Whether the failing reply lies within its bound under the change."""
+        """Whether the failing reply is within its bound under the change."""
         if len(change) == 1 and change[0] in self.found:
             return True
         return self.of_reply.once(("explained", change), lambda: self._explained_by(change))
@@ -145,17 +145,17 @@ class Evidence:
 
     def suspect(self) -> Suspect:
         """
-        The failing reply, to be held against dialects.
+        The failing reply, to be compared with dialects.
 
         Raises:
             ValueError: the cell conforms.
         """
         if self.actual is None:
-            raise ValueError(f"{self.case} conforms: there is no reply to be explained")
+            raise ValueError(f"{self.case} conforms, so it has no failing reply to explain")
         return Suspect(self.problem, self.declared, self.profile, self.actual)
 
     def held_by(self, change: Change) -> bool:
-        """Whether the failing reply lies within its bound under a change that is a cause already, be it by little."""
+        """Whether the failing reply is within its bound under a known cause, even if the answers hardly differ."""
         return self.of_reply.once(("held", change), lambda: self._held_by(change))
 
     def _held_by(self, change: Change) -> bool:
@@ -165,47 +165,48 @@ class Evidence:
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """
-        Whether the change would be another answer here, beyond any doubt, though the call was answered without it.
+        Whether the change would certainly give a different answer here, although the reply does not show it.
 
-        taken: what the reply was explained by, of a failing cell.
+        taken: for a failing cell, the change that explains the reply.
         """
         return self.of_call.once(("contradicts", change, taken), lambda: self._contradicts(change, taken))
 
     def _contradicts(self, change: Change, taken: Change) -> bool:
         if not any(_reaches(self.problem, way) for way in change) or self._is_lost_in_nan(change):
             return False
-        more = self._with(self.under(taken), change)
-        here = self._reply(self.under(taken)) if taken else self.declared.reply
-        there = self._reply(more)
+        both = self._with(self.under(taken), change)
+        without = self._reply(self.under(taken)) if taken else self.declared.reply
+        changed = self._reply(both)
         return any(
-            distance(here[name], there[name], bound) > MIN_DISTANCE
+            distance(without[name], changed[name], bound) > MIN_DISTANCE
             for name, bound in self.declared.bounds.items()
-            if taken == () or here[name].values.shape == bound.hard.shape
+            if taken == () or without[name].values.shape == bound.hard.shape
         )
 
     def _is_lost_in_nan(self, change: Change) -> bool:
         """
-        Whether the change is about the maximum of logits or the fill of masked ones, and some of these may be NaN.
+        Whether the change is about the maximum of the logits or the fill of masked ones, and some logits may be NaN.
 
-        Some take NaN for no maximum, and some replace that of a masked key by the fill: such a call says nothing of it.
+        Some implementations ignore NaN in the maximum, and some replace NaN at a masked key by the fill. So such a call
+        shows nothing about the change.
         """
         query, key = (np.isfinite(each).all() for each in (self.problem.query, self.problem.key))
-        lost = {OF_RANGE: not (query and key), OF_FILL: not key}
-        return any(lost.get(decision, False) for decision, _ in change)
+        is_hidden = {OF_RANGE: not (query and key), OF_FILL: not key}
+        return any(is_hidden.get(decision, False) for decision, _ in change)
 
-    def tells_apart(self, one: Change, other: Change) -> bool:
-        """Whether two changes are different answers here, beyond the bounds."""
-        return self.of_call.once(("apart", one, other), lambda: self._tells_apart(one, other))
+    def distinguishes(self, one: Change, other: Change) -> bool:
+        """Whether two changes give different answers here, beyond the bounds."""
+        return self.of_call.once(("distinguishes", one, other), lambda: self._distinguishes(one, other))
 
-    def _tells_apart(self, one: Change, other: Change) -> bool:
-        here, there = self._reply(self.under(one)), self._reply(self.under(other))
+    def _distinguishes(self, one: Change, other: Change) -> bool:
+        first, second = self._reply(self.under(one)), self._reply(self.under(other))
         return any(
-            here[name].values.shape != bound.hard.shape or distance(here[name], there[name], bound) > MIN_DISTANCE
+            first[name].values.shape != bound.hard.shape or distance(first[name], second[name], bound) > MIN_DISTANCE
             for name, bound in self.declared.bounds.items()
         )
 
     def _with(self, dialect: Dialect, change: Change) -> dict[str, str]:
-        """A dialect with a change over it, less what takes away a parameter that a gradient is asked by."""
+        """A dialect with a change applied, except ways that remove a parameter whose gradient is requested."""
         changed = dict(dialect)
         for way in change:
             if way[1] == CANONICAL or not self.problem.differentiated or _reaches(self.problem, way):
@@ -219,6 +220,7 @@ class Evidence:
 
 
 def _reaches(problem: Problem, way: Way) -> bool:
+    """Whether a way applies to a problem and can change it."""
     decision, name = way
     if name == CANONICAL:
         return True

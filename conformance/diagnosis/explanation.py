@@ -1,4 +1,4 @@
-"""The ways in which a call could be taken otherwise than declared, each as a dialect and as a sentence."""
+"""The single deviations from the declared dialect that a call could show, each as a dialect and as a sentence."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ from conformance.deviations.deviation import Deviation, Dialect
 from conformance.deviations.names import CANONICAL_NAMES, FRAMEWORK_BITS, SHORT, TOPICS, USUAL, prior, slot_of
 from conformance.spec.problem import Problem
 
-# What is told of the causal flag, and not of the argument that carries it.
+# Deviations that are reported for the causal mask instead of the argument that carries it.
 OF_CAUSAL_ARGUMENT = frozenset({"causal_mask=ignored", "causal_mask=ignored_beside_others"})
 
 CANONICAL = "canonical"
-# A decision and the way it is taken; `canonical` takes a declared one back.
+# A decision and the way in which it is taken; `canonical` undoes a declared way.
 Way = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Explanation:
     """
-    One decision that explains a reply.
+    One deviation that explains a reply.
 
-    declared: how the subject says it takes the decision. budget: what the reply uses of the bound under it.
+    declared: the declared way of the decision. budget: the share of the bound that the reply uses under the deviation.
     """
 
     decision: str
@@ -33,11 +33,11 @@ class Explanation:
 
     @property
     def way(self) -> Way:
-        """The decision as it was taken."""
+        """The decision and the way in which it was taken."""
         return way_of(self.decision, self.name)
 
     def record(self) -> dict[str, object]:
-        """For the run log."""
+        """The record for the run log."""
         return {
             "decision": self.decision,
             "name": self.name,
@@ -49,48 +49,48 @@ class Explanation:
 
 
 def way_of(decision: str, name: str) -> Way:
-    """A decision and the name that an explanation gives the way it is taken."""
+    """The way for a decision and a name; the decision's own canonical name becomes `canonical`."""
     return decision, CANONICAL if name == CANONICAL_NAMES.get(decision, CANONICAL) else name
 
 
 def taking(dialect: Dialect, way: Way) -> dict[str, str]:
-    """`dialect` with one decision taken in a certain way."""
+    """`dialect` with one decision taken in the given way."""
     decision, name = way
     rest = {each: taken for each, taken in dialect.items() if each != decision}
     return rest if name == CANONICAL else {**rest, decision: name}
 
 
 def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
-    """A way in words, for a call under a declared dialect; None where the call cannot take it."""
+    """A way as an explanation, for a call under a declared dialect; None if it does not apply to the call."""
     found = next((each for each, _ in alternatives(problem, declared) if each.way == way), None)
     return _fitted(way) if found is None and way[1] != CANONICAL and not has_row(*way) else found
 
 
 def _fitted(way: Way) -> Explanation:
-    """What the table does not have."""
+    """The explanation for a way with a fitted parameter, which has no row in the table."""
     row = find(*way)
     return Explanation(*way, CANONICAL_NAMES[way[0]], row.sentence, row.remedy, 0.0)
 
 
 def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
-    """Every single way in which a call could be taken otherwise than declared, and which changes something."""
+    """Every single deviation from the declared dialect that could change something in a call."""
     return tuple(explanation.way for explanation, _ in alternatives(problem, declared))
 
 
 def likely(problem: Problem) -> Iterator[Deviation]:
     """
-    Every deviation that the problem could show, each told once.
+    Every deviation that the problem could show, each once.
 
-    That a causal flag is ignored is told of the flag, whichever argument carries it: `causal_mask=ignored`.
+    That a causal argument is ignored is reported as `causal_mask=ignored`, whichever argument carries it.
     """
-    flags = {f"use[{operand.slot}]" for operand in problem.mask_operands if operand.offset is not None}
+    causal = {f"use[{operand.slot}]" for operand in problem.mask_operands if operand.offset is not None}
     for deviation in candidates(problem):
-        if deviation.decision not in flags or f"causal_mask={deviation.name}" not in OF_CAUSAL_ARGUMENT:
+        if deviation.decision not in causal or f"causal_mask={deviation.name}" not in OF_CAUSAL_ARGUMENT:
             yield deviation
 
 
 def plain_ways(problem: Problem, declared: Dialect) -> Collection[Way]:
-    """What takes a declared way back, then the ways that people take every day, or a framework takes."""
+    """The ways that undo a declared one, then those of everyday mistakes and of frameworks."""
     every = (way_of(each.decision, each.name) for each in likely(problem))
     plain = (way for way in every if prior(*way) <= FRAMEWORK_BITS)
     return dict.fromkeys((*((decision, CANONICAL) for decision in declared), *plain))
@@ -100,9 +100,9 @@ def alternatives(
     problem: Problem, declared: Dialect, among: Collection[Way] | None = None
 ) -> Iterator[tuple[Explanation, Dialect]]:
     """
-    Every single decision taken otherwise than declared, with the dialect: declared ones taken back first.
+    Every single deviation from the declared dialect, with its dialect; those that undo a declared way come first.
 
-    among: only these ways, if given.
+    among: if given, only these ways.
     """
     for decision, name in declared.items():
         if among is not None and (decision, CANONICAL) not in among:
@@ -118,14 +118,14 @@ def alternatives(
             continue
         if deviation.problem is not None and deviation.posed(problem) is problem:
             continue
-        before = declared.get(deviation.decision, CANONICAL_NAMES.get(deviation.decision, CANONICAL))
+        current = declared.get(deviation.decision, CANONICAL_NAMES.get(deviation.decision, CANONICAL))
         yield (
-            Explanation(deviation.decision, deviation.name, before, deviation.sentence, deviation.remedy, 0.0),
+            Explanation(deviation.decision, deviation.name, current, deviation.sentence, deviation.remedy, 0.0),
             {**declared, deviation.decision: deviation.name},
         )
 
 
-# What is told by repetition, by the class of a fail; no decision explains it.
+# Class of a fail that repetition shows -> sentence; no decision explains it.
 NON_REPRODUCIBLE = {
     "nondeterministic": "returns different results for the same call",
     "order_dependent": "returns a different result for a call after other calls",
@@ -134,7 +134,7 @@ NON_REPRODUCIBLE = {
 
 def sentence(decision: str, name: str) -> str:
     """
-    What a subject does that takes a decision in this way, to be read after "it".
+    What a subject does that takes a decision in this way; completes "it ...".
 
     Raises:
         KeyError: the table of deviations has no such row.
@@ -148,7 +148,7 @@ def sentence(decision: str, name: str) -> str:
 
 
 def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:
-    """What the decision was and is, short: ("a fully masked row is zero", "NaN"); None where there are no names."""
+    """A changed decision in short words, new and old: ("a fully masked row is zero", "NaN"); None if not named."""
     family, slot = slot_of(decision)
     names = [
         SHORT.get(f"{family}={CANONICAL if name == CANONICAL_NAMES.get(decision) else name}") for name in (now, before)
@@ -159,5 +159,5 @@ def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:
 
 
 def short(decision: str, name: str) -> str:
-    """A way in a few words, where there are any; else its name."""
+    """The short words for a way; if there are none, its name."""
     return SHORT.get(f"{slot_of(decision)[0]}={name}", name)

@@ -1,4 +1,4 @@
-"""One cell: the reply of a subject to one problem, judged under the dialect and the arithmetic that it declares."""
+"""Judges one cell: the reply of a subject to one problem, under the dialect and the arithmetic that it declares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from conformance.verdicts.compare import Comparison
 from conformance.verdicts.expectation import Expectation, compare_all, expect
 from conformance.verdicts.verdict import gravest
 
-# Features by device for which no false alarm was found; anything else is uncalibrated.
+# Features by device that were validated without a false alarm; all others are uncalibrated.
 CALIBRATED: dict[str, frozenset[str]] = {
     "cpu": frozenset(
         {
@@ -27,14 +27,14 @@ CALIBRATED: dict[str, frozenset[str]] = {
 }
 
 
-# Requirements that add operations, and so a term to the bound.
+# Requirements that add operations, and therefore a term to the bound.
 WITH_TERMS = frozenset({"softcap", "bias_kv", "zero_key", "relu", "residual", "no_output_projection"})
 
 
 def features(problem: Problem) -> frozenset[str]:
-    """What a problem asks for beyond plain attention, in the words of CALIBRATED."""
+    """The features that a problem uses beyond plain attention, named as in CALIBRATED."""
     found = {problem.operator, *(kind for operand in problem.mask_operands for kind in operand.kinds)}
-    uncounted = ("output", *PRESENTS)  # in what is handed back nothing is computed
+    uncounted = ("output", *PRESENTS)  # nothing is computed for outputs that are passed through
     found |= {name for name in problem.outputs if name not in uncounted and not name.startswith(GRADIENT)}
     if problem.differentiated:
         found.add(GRADIENTS)
@@ -45,17 +45,18 @@ def features(problem: Problem) -> frozenset[str]:
 
 
 def is_calibrated(problem: Problem, device: str) -> bool:
-    """Whether every feature of the problem was validated on that kind of device."""
+    """Whether every feature of the problem was validated on this kind of device."""
     return features(problem) <= CALIBRATED.get(device.split(":", maxsplit=1)[0], frozenset())
 
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """
-    A verdict with all that led to it.
+    A verdict with the results that led to it.
 
-    klass: of a fail, see `verdict.CLASSES`. budget: the largest of the outputs. explanation, ties: the single
-    deviations under which a failing reply lies within its bound. differs: declared and canonical replies differ.
+    klass: the class of a fail, see `verdict.CLASSES`. budget: the largest budget of the outputs. explanation, ties: the
+    single deviations under which a failing reply is within its bound. differs: declared and canonical replies differ.
+    searched: whether the reply was compared with every single deviation.
     """
 
     verdict: str
@@ -88,7 +89,7 @@ def judge_against(
     device: str = "cpu",
     likely: Likely | None = None,
 ) -> Judgement:
-    """As `judge`, with both expectations at hand (subjects share them), and what explained the subject so far."""
+    """As `judge`, with given expectations, which subjects share, and the ways that explained the subject so far."""
     outputs = compare_all(declared, actual, profile)
     budget = max(each.budget for each in outputs)
     verdict = gravest(each.verdict for each in outputs)

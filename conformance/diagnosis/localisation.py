@@ -1,7 +1,7 @@
 """
-Where the failures lie that nothing explains: in which calls, in which outputs, in which rows.
+Localisation of unexplained failures: in which calls, outputs, rows and columns they occur.
 
-A decision that has no name in the table still shows somewhere and not elsewhere; that is said in its place.
+A deviation without a name in the table still shows in some places and not in others; the report states these instead.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,24 +17,24 @@ from conformance.spec.problem import SCORES, Array
 from conformance.spec.texts import counted
 from conformance.verdicts.compare import beyond
 
-# What holds for a larger part of the calls that conform, or of the rows that are right, tells nothing.
+# Maximum share of the conforming calls, or of the correct rows, for which an informative statement may hold.
 INFORMATIVE = 0.5
 
-# Of rows: batch, num_heads, seq_len_q.
+# Number of axes of an array of rows: batch, num_heads, seq_len_q.
 AXES = 3
 
 # Outputs that have a row for each query.
 WITH_ROWS = ("output", "weights", "weights_mean", *SCORES)
 
-# Of fewer numbers a factor may be chance.
+# Minimum number of wrong elements for which a common factor is reported; with fewer it may be chance.
 MIN_NUMBERS = 8
-# A factor that is so near to a whole number, or to one over it, is meant to be that.
+# Maximum relative distance of a factor to an integer, or to one over it, for which it is rounded to that.
 NEAR = 1e-3
 
-# Of the elements that are wrong: what is expected, what was returned, the tolerance.
+# Expected values, actual values and tolerances of the wrong elements.
 PartOfReply = tuple[Array, Array, Array]
 
-# Which columns are meant (value_dim), by value_dim and head_dim.
+# Returns a mask of columns, (value_dim,). Arguments: value_dim, head_dim.
 Columns = Callable[[int, int], Array]
 
 
@@ -43,10 +43,10 @@ class Localisation:
     """
     What failing calls have in common.
 
-    conditions: each holds in all of them, the plainest first; conforming: in so many others as well that conform.
-    outputs: the only ones that are wrong, where others were asked for too. rows: where all that is wrong lies, in
-    words; exact: and nothing that is right. columns: the columns in which just everything is wrong, of outputs of
-    heads. amount: by what one factor all that is wrong is.
+    conditions: hold in all failing calls, the simplest first. conforming: the number of conforming calls in which they
+    hold as well. outputs: the only wrong outputs, if other outputs were requested too. rows: the rows that contain
+    everything wrong, in words. exact: whether these rows contain nothing right. columns: the columns that contain
+    exactly what is wrong, for outputs of heads. amount: the one factor that gives every wrong number.
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -59,7 +59,7 @@ class Localisation:
 
     @property
     def words(self) -> str:
-        """All of it, "" where nothing is known."""
+        """All findings in words; "" if there are none."""
         calls = condition_text(self.conditions) if self.conditions else ""
         if calls and self.conforming:
             calls += f" (where {counted(self.conforming, 'call')} conform{'s' if self.conforming == 1 else ''})"
@@ -71,24 +71,24 @@ class Localisation:
 
 
 def localise(cells: Sequence[Evidence], conditions: tuple[Condition, ...], conforming: int) -> Localisation:
-    """What these failing cells have in common, beside the conditions that hold in all of them."""
+    """Localise failing cells, given the conditions that hold in all of them."""
     wrong = [wrong_elements(cell) for cell in cells]
-    if not cells or any(each is None for each in wrong):  # of another shape: that says more than any place
+    if not cells or any(each is None for each in wrong):  # a wrong shape says more than any position
         return Localisation(conditions, conforming)
     found = [each for each in wrong if each is not None]
     rows, exact = _rows(cells, found)
-    numbers = [(cell, some) for cell, some in zip(cells, found, strict=True) if _is_finite(cell)]
-    columns, amount = _columns(numbers), proportion(_sides(numbers))
+    numbers = [(cell, bad) for cell, bad in zip(cells, found, strict=True) if _is_finite(cell)]
+    columns, amount = _columns(numbers), proportion(_wrong_parts(numbers))
     return Localisation(conditions, conforming, _outputs(found), rows, exact, columns, amount)
 
 
 def _is_finite(cell: Evidence) -> bool:
-    """NaN, which spread, have no place and no size."""
+    """Whether all outputs are finite; NaN spread, so their positions and sizes say nothing."""
     return all(np.isfinite(each.float64()).all() for each in (cell.actual or {}).values())
 
 
-def _sides(cells: Iterable[tuple[Evidence, dict[str, Array]]]) -> Iterator[PartOfReply]:
-    """What was expected and returned of everything that is wrong."""
+def _wrong_parts(cells: Iterable[tuple[Evidence, dict[str, Array]]]) -> Iterator[PartOfReply]:
+    """The expected values, actual values and tolerances of all wrong elements."""
     for cell, some in cells:
         for name, bad in some.items():
             expected, bound = cell.declared.reply[name].values, cell.declared.bounds[name]
@@ -97,7 +97,7 @@ def _sides(cells: Iterable[tuple[Evidence, dict[str, Array]]]) -> Iterator[PartO
 
 
 def _columns(cells: Sequence[tuple[Evidence, dict[str, Array]]]) -> str:
-    """The columns with a name in which everything that is wrong lies, and which are wrong in every cell."""
+    """The named columns that are exactly the wrong columns in every cell; "" if there are none."""
     if any(cell.problem.operator == "mha" or set(some) != {"output"} for cell, some in cells):
         return ""
     bad = [np.any(some["output"], axis=(0, 1, 2)) for _, some in cells]
@@ -111,14 +111,14 @@ def _columns(cells: Sequence[tuple[Evidence, dict[str, Array]]]) -> str:
 
 
 def _outputs(wrong: Iterable[dict[str, Array]]) -> tuple[str, ...]:
-    """The outputs that are wrong, if another is right wherever they are."""
+    """The wrong outputs, if every cell also has an output that is never wrong."""
     cells = [({name for name, each in cell.items() if each.any()}, set(cell)) for cell in wrong]
     ever = set().union(*(names for names, _ in cells))
-    return tuple(sorted(ever)) if all(asked - ever for _, asked in cells) else ()
+    return tuple(sorted(ever)) if all(requested - ever for _, requested in cells) else ()
 
 
 def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple[str, bool]:
-    """The fewest rows, of those that have a name, in which everything lies that is wrong; and if nothing else does."""
+    """The smallest named set of rows that contains everything wrong, and whether it contains nothing right."""
     if any(each.any() and name not in WITH_ROWS for some in wrong for name, each in some.items()):
         return "", False
     merged = [are_merged(cell) for cell in cells]
@@ -126,17 +126,17 @@ def _rows(cells: Sequence[Evidence], wrong: Sequence[dict[str, Array]]) -> tuple
     attended = [np.broadcast_to(cell.problem.attended(), cell.problem.logits_shape) for cell in cells]
     best, fewest = "", int(INFORMATIVE * sum(int(np.sum(~each)) for each in bad))
     for words, rows in named_rows():
-        meant = [joined(rows(there), merged=each) for there, each in zip(attended, merged, strict=True)]
-        if any(np.any(one & ~other) for one, other in zip(bad, meant, strict=True)):
+        named = [joined(rows(mask), merged=each) for mask, each in zip(attended, merged, strict=True)]
+        if any(np.any(one & ~other) for one, other in zip(bad, named, strict=True)):
             continue
-        others = sum(int(np.sum(other & ~one)) for one, other in zip(bad, meant, strict=True))
+        others = sum(int(np.sum(other & ~one)) for one, other in zip(bad, named, strict=True))
         if others < fewest:
             best, fewest = words, others
     return best, bool(best) and fewest == 0
 
 
 def wrong_elements(cell: Evidence) -> dict[str, Array] | None:
-    """Which elements of each output lie beyond the bound; None where one has another shape or dtype."""
+    """The elements of each output that are beyond the bound; None if an output has a wrong shape or dtype."""
     actual = cell.actual or {}
     found = {
         name: beyond(expected, actual[name], cell.declared.bounds[name])
@@ -147,46 +147,46 @@ def wrong_elements(cell: Evidence) -> dict[str, Array] | None:
 
 
 def are_merged(cell: Evidence) -> bool:
-    """Whether some output has merged the heads, so that rows are those of any head."""
+    """Whether some output merges the heads, so that rows are not distinguished by head."""
     return cell.problem.operator == "mha" or "weights_mean" in cell.declared.reply
 
 
 def wrong_rows(wrong: Mapping[str, Array], *, merged: bool) -> Array:
-    """Rows with an element that is wrong in any output, (batch, num_heads, seq_len_q), or without heads if merged."""
+    """Rows with a wrong element in any output, (batch, num_heads, seq_len_q), or (batch, seq_len_q) if merged."""
     rows = [np.any(each, axis=-1) for name, each in wrong.items() if name in WITH_ROWS]
     return np.asarray(np.logical_or.reduce([joined(each, merged=merged) for each in rows]))
 
 
 def joined(rows: Array, *, merged: bool) -> Array:
-    """Rows of heads as those of any head, where some output has merged the heads."""
+    """The rows, combined over the heads if some output merges the heads."""
     return np.asarray(np.any(rows, axis=1)) if merged and rows.ndim == AXES else rows
 
 
 def named_columns() -> Iterator[tuple[str, Columns]]:
-    """Every name with its columns, the plainest first."""
-    yield "at the first position", _placed(lambda place, *_: place == 0)
-    yield "at the last position", _placed(lambda place, count, _: place == count - 1)
-    yield "after head_dim", _placed(lambda place, _, head_dim: place >= head_dim)
+    """All named sets of columns, the simplest first."""
+    yield "at the first position", _placed(lambda index, *_: index == 0)
+    yield "at the last position", _placed(lambda index, count, _: index == count - 1)
+    yield "after head_dim", _placed(lambda index, _, head_dim: index >= head_dim)
     for block in BLOCKS:
-        yield f"after the first {block}", _placed(lambda place, *_, n=block: place >= n)
-        yield f"of the first {block}", _placed(lambda place, *_, n=block: place < n)
-        yield f"after the last full {block}", _placed(lambda place, count, _, n=block: place >= count // n * n)
+        yield f"after the first {block}", _placed(lambda index, *_, n=block: index >= n)
+        yield f"of the first {block}", _placed(lambda index, *_, n=block: index < n)
+        yield f"after the last full {block}", _placed(lambda index, count, _, n=block: index >= count // n * n)
         yield (
             f"of the last {block} that are also in a full {block}",
-            _placed(lambda place, count, _, n=block: (place >= count - n) & (place < count // n * n)),
+            _placed(lambda index, count, _, n=block: (index >= count - n) & (index < count // n * n)),
         )
-    yield "at every second position", _placed(lambda place, *_: place % 2 == 1)
-    yield "at every second position, starting with the first", _placed(lambda place, *_: place % 2 == 0)
+    yield "at every second position", _placed(lambda index, *_: index % 2 == 1)
+    yield "at every second position, starting with the first", _placed(lambda index, *_: index % 2 == 0)
 
 
 def _placed(chosen: Callable[..., Array]) -> Columns:
     return lambda value_dim, head_dim: chosen(np.arange(value_dim), value_dim, head_dim)
 
 
-def proportion(sides: Iterable[PartOfReply]) -> str:
-    """In words, "" where no one factor gives every number within its tolerance: "2 times the expected number"."""
-    every = [np.concatenate([np.ravel(side) for side in some]) for some in zip(*sides, strict=True)]
-    if not every or every[0].size < MIN_NUMBERS or not all(np.isfinite(side).all() for side in every):
+def proportion(parts: Iterable[PartOfReply]) -> str:
+    """The one factor that gives every wrong number, such as "2 times the expected number"; "" if there is none."""
+    every = [np.concatenate([np.ravel(array) for array in arrays]) for arrays in zip(*parts, strict=True)]
+    if not every or every[0].size < MIN_NUMBERS or not all(np.isfinite(array).all() for array in every):
         return ""
     expected, actual, tolerance = every
     largest = int(np.argmax(np.abs(expected)))
@@ -199,7 +199,7 @@ def proportion(sides: Iterable[PartOfReply]) -> str:
 
 
 def _plain(factor: float) -> float:
-    """The factor, or the whole number or one over it that it is near to."""
+    """The factor, rounded to an integer or to one over an integer if it is near to it."""
     if abs(factor) < NEAR:
         return 0.0
     whole = round(factor) if abs(factor) >= 1.0 else 1.0 / round(1.0 / factor)

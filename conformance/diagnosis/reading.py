@@ -1,8 +1,8 @@
 """
-One reply read for every decision at once: which ways of taking it agree with what came back.
+Reads one reply for every decision: which ways of taking the decision agree with the reply.
 
-What is not about one decision is held fixed: at what is declared where the reply lies within that bound, else with
-the one change that explains the reply. A way that gives the same answer here can be neither shown nor refuted.
+All other decisions are fixed: as declared if the reply is within that bound, otherwise with the one change that
+explains the reply. A way that gives the same answer in this call can be neither shown nor refuted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,17 +19,17 @@ from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation, expect
 
-# Decisions about what an array holds: a flag has none.
+# Decisions about the values of a mask array; causal and window arguments do not have them.
 OF_ARRAYS = ("polarity", "float_mask", "number_mask")
 
 
 @dataclass(frozen=True, eq=False)
 class Probe(Evidence):
     """
-    A call with its reply, whatever its verdict is.
+    A call with its reply, whatever its verdict.
 
-    accepted: whether a live known deviation accepts it. opposite: mask arguments that are documented as True = ignore
-    and were converted to that: reading them otherwise is reading them as attend.
+    accepted: whether a live known deviation accepts the reply. opposite: mask arguments that are documented as
+    True = ignore, to which the masks were converted. A subject that reads them the other way reads True as attend.
     """
 
     accepted: bool = False
@@ -44,11 +44,11 @@ class Probe(Evidence):
 @dataclass(frozen=True)
 class Reading:
     """
-    What one reply says.
+    What one reply shows.
 
-    dialect: under which the reply lies within its bound; None where nothing explains it. explained: of a reply that is
-    not as declared, every way that would explain it. open: decision -> ways that it leaves open. refuted: decision ->
-    ways that are another answer than the one that came back; a decision without one is not reached.
+    dialect: the dialect under which the reply is within its bound; None if nothing explains it. explained: for a reply
+    that contradicts the declaration, every way that would explain it. open: decision -> ways that the reply leaves
+    open. refuted: decision -> ways that would give a different reply; a decision without refuted ways is not reached.
     """
 
     probe: Probe
@@ -58,21 +58,21 @@ class Reading:
     refuted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def reaches(self, decision: str) -> bool:
-        """Whether some way of taking the decision is another answer than the one that came back."""
+        """Whether some way of taking the decision would give a different reply."""
         return bool(self.refuted.get(decision))
 
     def contradicts(self, decision: str) -> bool:
-        """Whether the decision was not taken as it is declared."""
+        """Whether the reply refutes the declared way of taking the decision."""
         return declared_way(self.probe, decision) in self.refuted.get(decision, ())
 
 
 def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
-    """Every decision that there is for this call, with the ways that can differ in it, canonical first."""
-    flags = {operand.slot for operand in problem.mask_operands if operand.element == "flag"}
+    """Every decision that applies to this call, with the ways that can differ in it, canonical first."""
+    without_array = {operand.slot for operand in problem.mask_operands if operand.element == "flag"}
     found: dict[str, dict[str, None]] = {}
     for deviation in candidates(problem):
         family, slot = slot_of(deviation.decision)
-        if slot in flags and family in OF_ARRAYS:
+        if slot in without_array and family in OF_ARRAYS:
             continue
         names = found.setdefault(deviation.decision, {CANONICAL: None})
         if deviation.name != problem.dtype and (deviation.problem is None or deviation.problem(problem) is not problem):
@@ -83,7 +83,7 @@ def ways(problem: Problem, declared: Dialect) -> dict[str, tuple[str, ...]]:
 
 
 def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -> Reading:
-    """Look which ways agree where everything else is as in `dialect`."""
+    """Find the ways of each decision that agree with the reply while all other decisions are as in `dialect`."""
     suspect = probe.suspect()
     base = None if dialect is None else suspect.expected(dialect)
     if dialect is None or base is None:
@@ -92,14 +92,14 @@ def read(probe: Probe, dialect: Dialect | None, explained: Iterable[Way] = ()) -
     refuted: dict[str, frozenset[str]] = {}
     for decision, names in ways(probe.problem, probe.dialect).items():
         wrong = [name for name in names if _refutes(suspect, base, (decision, name))]
-        left = [name for name in names if name not in wrong]
+        remaining = [name for name in names if name not in wrong]
         refuted[decision] = frozenset(_as_documented(probe, decision, name) for name in wrong)
-        open_[decision] = tuple(_as_documented(probe, decision, name) for name in left)
+        open_[decision] = tuple(_as_documented(probe, decision, name) for name in remaining)
     return Reading(probe, dialect, frozenset(explained), open_, refuted)
 
 
 def _refutes(suspect: Suspect, base: Expectation, way: Way) -> bool:
-    """Whether a way would be another answer here, and not the one that came back."""
+    """Whether a way would give a different answer here, and the reply is not that answer."""
     other = taking(base.dialect, way)
     if other == base.dialect or not _shows_as_declared(suspect, base.dialect, way):
         return False
@@ -107,15 +107,15 @@ def _refutes(suspect: Suspect, base: Expectation, way: Way) -> bool:
 
 
 def _reply(suspect: Suspect, dialect: Dialect) -> Reply:
-    """The oracle's answer to the call under `dialect`."""
+    """The oracle's reply to the call under `dialect`."""
     return evaluate(suspect.problem, dialect, suspect.profile.score).reply
 
 
 def _shows_as_declared(suspect: Suspect, dialect: Dialect, way: Way) -> bool:
     """
-    Whether a way is another answer under the declaration as well.
+    Whether a way gives a different answer under the declared dialect as well.
 
-    A row that is fully masked because another decision is taken otherwise says nothing about fully masked rows.
+    A row that is fully masked only because another decision deviates shows nothing about fully masked rows.
     """
     declared = suspect.declared.dialect
     if dialect == declared or dialect.get(way[0]) != declared.get(way[0]):
@@ -124,19 +124,19 @@ def _shows_as_declared(suspect: Suspect, dialect: Dialect, way: Way) -> bool:
 
 
 def declared_way(probe: Probe, decision: str) -> str:
-    """How the subject says it takes a decision in this call, in the words of its documentation."""
+    """The declared way of taking a decision in this call, in the words of the subject's documentation."""
     return _as_documented(probe, decision, probe.dialect.get(decision, CANONICAL))
 
 
 def _as_documented(probe: Probe, decision: str, name: str) -> str:
-    """Polarity of a converted mask is that of the argument, not that of our own reading."""
+    """The name of a way; for a converted mask, polarity is that of the argument, not that of the case."""
     family, slot = slot_of(decision)
-    turned = family == "polarity" and slot in probe.opposite
-    return {CANONICAL: "ignore", "ignore": CANONICAL}[name] if turned else name
+    is_inverted = family == "polarity" and slot in probe.opposite
+    return {CANONICAL: "ignore", "ignore": CANONICAL}[name] if is_inverted else name
 
 
 def hidden_by(probe: Probe, decision: str) -> Iterator[Way]:
-    """Declared ways without which this call would show the decision."""
+    """The declared ways that hide the decision in this call."""
     for declared in probe.dialect.items():
         if declared[0] == decision or decision not in ways(probe.problem, probe.dialect):
             continue

@@ -1,4 +1,4 @@
-"""The search for causes: what of the failing cells is explained so far, by which candidates, under which conditions."""
+"""Searches for causes: which candidates explain which failing cells, and under which conditions."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,36 +15,37 @@ from conformance.diagnosis.explanation import ways
 from conformance.diagnosis.localisation import INFORMATIVE, Localisation, localise
 from conformance.spec.problem import Problem
 
-# So many of the simplest cells and of the largest are tried.
+# Maximum number of the simplest cells, and of the largest cells, on which loops are tried.
 MAX_TRIED = 3
-# Logits of a cell that is not too large for that.
+# Maximum number of logits of such a cell.
 MAX_LOGITS = 2**15
-# So many of those that explain most are tried on all cells.
+# Maximum number of loops that are tried on all cells: those that explain most of the tried cells.
 MAX_KEPT = 6
-# In so many calls that conform it is seen what tells them apart.
+# Maximum number of conforming calls that are used to distinguish loops.
 MAX_CONTRASTS = 16
 
-# What a loop shows of several calls, each as bytes; empty where that is what the flag shows.
+# The keys that a loop attends in several calls, as bytes; empty where the causal argument gives the same.
 Outcomes = tuple[bytes, ...]
 
 
 def fitted(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> Iterator[Candidate]:
     """
-    The loops that explain most of some failing cells.
+    The loops over key tiles that explain most of some failing cells.
 
-    conforming: of what shows the same where calls fail, that comes first which shows in the fewest of these.
+    conforming: of loops with the same effect on the failing calls, those that change the fewest conforming calls come
+    first.
     """
-    flagged = [
+    causal = [
         cell for cell in cells if _has_causal_argument(cell.problem) and prod(cell.problem.logits_shape) <= MAX_LOGITS
     ]
-    found = _explained(_tried(flagged))
+    found = _explained(_tried(causal))
     most = max((count for _, count in found), default=0)
-    plainest: dict[tuple[str, Outcomes], KeyLoop] = {}
-    beside = _of_each_shape(conforming)
+    simplest: dict[tuple[str, Outcomes], KeyLoop] = {}
+    contrasts = _of_each_shape(conforming)
     for loop in (loop for loops, count in found if count == most > 0 for loop in loops):
-        plainest.setdefault((loop.kind, _outcomes(loop, beside)), loop)
-    fewest_first = sorted(plainest, key=lambda each: sum(map(bool, each[1])))
-    yield from (_candidate(plainest[each]) for each in fewest_first[:MAX_KEPT])
+        simplest.setdefault((loop.kind, _outcomes(loop, contrasts)), loop)
+    fewest_first = sorted(simplest, key=lambda each: sum(map(bool, each[1])))
+    yield from (_candidate(simplest[each]) for each in fewest_first[:MAX_KEPT])
 
 
 def _has_causal_argument(problem: Problem) -> bool:
@@ -57,13 +58,13 @@ def _tried(cells: Sequence[Evidence]) -> list[Evidence]:
 
 
 def _of_each_shape(cells: Sequence[Evidence]) -> list[Problem]:
-    """One call of each shape, of the simplest."""
+    """One call of each logits shape, the smallest first, at most MAX_CONTRASTS."""
     shapes = {cell.problem.logits_shape: cell.problem for cell in reversed(cells)}
     return sorted(shapes.values(), key=lambda problem: prod(problem.logits_shape))[:MAX_CONTRASTS]
 
 
 def _explained(cells: Sequence[Evidence]) -> list[tuple[list[KeyLoop], int]]:
-    """Loops that show the same in all cells, those of one kind, and how many of the cells they explain."""
+    """Loops of one kind with the same effect on all cells, and the number of cells that they explain."""
     same: dict[tuple[str, Outcomes], list[KeyLoop]] = {}
     problems = [cell.problem for cell in cells]
     for loop in key_loops() if cells else ():
@@ -71,14 +72,14 @@ def _explained(cells: Sequence[Evidence]) -> list[tuple[list[KeyLoop], int]]:
             same.setdefault((loop.kind, shown), []).append(loop)
     seen: dict[tuple[int, bytes], bool] = {}
     for (_, shown), (loop, *_) in same.items():
-        for place, what in enumerate(shown):
-            if (place, what) not in seen:
-                seen[place, what] = bool(what) and _candidate(loop).explains(cells[place])
+        for index, outcome in enumerate(shown):
+            if (index, outcome) not in seen:
+                seen[index, outcome] = bool(outcome) and _candidate(loop).explains(cells[index])
     return [(loops, sum(seen[each] for each in enumerate(shown))) for (_, shown), loops in same.items()]
 
 
 def _outcomes(loop: KeyLoop, problems: Sequence[Problem]) -> Outcomes:
-    """What every flag of each call shows under the loop."""
+    """The effect of the loop on each call: the keys attended under each causal argument."""
     return tuple(b"".join(_seen(loop, problem)) for problem in problems)
 
 
@@ -95,17 +96,17 @@ def _candidate(loop: KeyLoop) -> Candidate:
     return Candidate(((DECISION, loop.name),))
 
 
-# In so many of its simplest cells it is seen whether a candidate is half of a pair.
+# Maximum number of cells, the simplest first, in which a candidate is checked for being half of a pair.
 MAX_CELLS_FOR_PAIRS = 3
-# Arithmetic that explains a smaller part of the cells that fail where it shows is no cause.
+# Minimum share of the failing cells under its condition that an arithmetic must explain to be a cause.
 MIN_SHARE_OF_ARITHMETIC = 0.5
-# So many causes, of which some need a condition, may be one that needs none.
+# Minimum number of causes, some of them with a condition, that are merged into one without a condition.
 MIN_CAUSES_TO_MERGE = 2
 
 
 @dataclass(frozen=True)
 class _Rated:
-    """A candidate with the open cells that it explains, and the guards under which nothing contradicts it."""
+    """A candidate with the open cells that it explains, and the guards under which no cell contradicts it."""
 
     candidate: Candidate
     shows: tuple[int, ...]
@@ -113,25 +114,25 @@ class _Rated:
 
     @property
     def worth(self) -> float:
-        """By how many bits it makes the explanation of everything shorter."""
+        """The number of bits that it saves."""
         return saved(len(self.shows), self.candidate.bits + self.fit.bits)
 
     def like(self, best: "_Rated") -> bool:
-        """Whether it explains the same, is hardly dearer than the best, and no form of it."""
-        return self.shows == best.shows and best.worth - self.worth < MAX_EXTRA_COST and not self._is_form(best)
+        """Whether it explains the same cells as the best, costs hardly more, and is not a variant of it."""
+        return self.shows == best.shows and best.worth - self.worth < MAX_EXTRA_COST and not self._is_variant(best)
 
-    def _is_form(self, other: "_Rated") -> bool:
-        """Whether one of the two is the other under a condition of its own, as `ignored_beside_others`."""
-        mine, others = (each.candidate.change for each in (self, other))
-        if len(mine) != 1 or len(others) != 1 or mine[0][0] != others[0][0]:
+    def _is_variant(self, other: "_Rated") -> bool:
+        """Whether one of the two is a conditional variant of the other, such as `ignored_beside_others`."""
+        first, second = (each.candidate.change for each in (self, other))
+        if len(first) != 1 or len(second) != 1 or first[0][0] != second[0][0]:
             return False
-        (_, one), (_, two) = mine[0], others[0]
+        (_, one), (_, two) = first[0], second[0]
         return one.startswith(f"{two}_") or two.startswith(f"{one}_")
 
 
 @dataclass
 class Search:
-    """The cells of a subject, and what of the failing ones is explained so far."""
+    """The cells of a subject and the causes found so far."""
 
     cells: Sequence[Evidence]
     causes: list[Cause] = field(default_factory=list)
@@ -143,32 +144,32 @@ class Search:
         self._conforming = [n for n in by_size if self.cells[n].actual is None]
         self._taken: dict[int, Candidate] = {}
         self._against: dict[Candidate, list[int]] = {}
-        self._two_here: dict[tuple[int, int], bool] = {}
-        self._not_both: dict[tuple[int, Candidate, Candidate], bool] = {}
+        self._pair_shown: dict[tuple[int, int], bool] = {}
+        self._contradictions: dict[tuple[int, Candidate, Candidate], bool] = {}
 
     def open_cells(self) -> list[Evidence]:
         """Failing cells without a cause, the simplest first."""
         return [self.cells[n] for n in self._open]
 
     def conforming_cells(self) -> list[Evidence]:
-        """Cells that conform, the simplest first."""
+        """Conforming cells, the simplest first."""
         return [self.cells[n] for n in self._conforming]
 
     def can_pay(self, bits: float) -> bool:
-        """Whether a cause that costs so much could be shorter than the cells that are left."""
+        """Whether a cause that costs `bits` could save bits on the open cells."""
         return not self.causes or saved(len(self._open), bits) > 0.0
 
     def where(self, cells: Sequence[Evidence]) -> Localisation:
-        """What cells that nothing explains have in common, and the conforming ones have not."""
+        """The localisation of unexplained cells: what they have in common and conforming cells do not."""
         if not cells:
             return Localisation()
         shows = [n for n, cell in enumerate(self.cells) if cell in cells]
         conditions, conforming = self._guards.around(shows, self._conforming)
-        telling = conforming <= INFORMATIVE * len(self._conforming)
-        return localise(cells, conditions if telling else (), conforming if telling else 0)
+        is_informative = conforming <= INFORMATIVE * len(self._conforming)
+        return localise(cells, conditions if is_informative else (), conforming if is_informative else 0)
 
     def confirm(self, suspects: Iterable[Cause]) -> None:
-        """Take causes with their conditions as they are, where these fit here and no conforming cell contradicts."""
+        """Accept given causes with their conditions, if they explain open cells and no conforming cell contradicts."""
         for each in suspects:
             shows = [n for n in self._open if self._has(each, n)]
             against = (n for n in self._conforming if self._holds(each, n))
@@ -180,18 +181,18 @@ class Search:
 
     def extend(self, first: int = 0) -> None:
         """
-        Let causes have the cells that they bring within their bounds where their condition holds, be it by little.
+        Add to causes the open cells under their condition that are within the bound, even if the answers hardly differ.
 
-        first: the place of the first cause that is looked at.
+        first: index of the first cause that is extended.
         """
-        for place, cause in list(enumerate(self.causes))[first:]:
+        for index, cause in list(enumerate(self.causes))[first:]:
             more = [n for n in self._open if self._holds(cause, n) and self.cells[n].held_by(cause.candidate.change)]
-            self.causes[place] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
+            self.causes[index] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
             self._taken |= dict.fromkeys(more, cause.candidate)
             self._open = [n for n in self._open if n not in more]
 
     def merge(self) -> None:
-        """Let a cause have all cells of another one, the smallest first, where it explains them too."""
+        """Merge causes, the smallest first, into larger ones that explain all their cells too."""
         by_size = sorted(self.causes, key=lambda cause: len(cause.cells))
         for which in [(cause.candidate, cause.guards) for cause in by_size]:
             cause = next(each for each in self.causes if (each.candidate, each.guards) == which)
@@ -204,7 +205,7 @@ class Search:
                 self._taken |= dict.fromkeys(numbers, wide.candidate)
 
     def unite(self) -> None:
-        """Let one that is fitted, and needs no condition, stand for several causes of which some need one."""
+        """Replace several causes, some of which need a condition, by one fitted loop that needs none."""
         guarded = [cause for cause in self.causes if cause.guards[0].words]
         if len(guarded) >= MIN_CAUSES_TO_MERGE:
             self._unite(guarded)
@@ -236,12 +237,12 @@ class Search:
 
     def take(self, candidates: Iterable[Candidate], *, alone: bool = False) -> None:
         """
-        Take the best of the candidates as a cause, again and again, until none is shorter than the cells it explains.
+        Accept the best candidate as a cause, repeatedly, until none saves bits.
 
-        Causes before it that it explains as well are given up, which counts for it.
+        Earlier causes whose cells the candidate explains as well are dropped, and their cost is added to its gain.
 
-        alone: not where a cause before it shows as well and another decision beside that would do: a pair is looked
-        for there first.
+        alone: skip candidates whose cells also show an earlier cause combined with another deviation; such pairs are
+        searched first.
         """
         found = {each: self._explained(each) for each in different(candidates)}
         while rated := self._rated(found, alone=alone):
@@ -250,45 +251,45 @@ class Search:
             best = max(rated, key=lambda each: gains[each.candidate])
             if gains[best.candidate] <= 0.0 and not self._is_known(best):
                 break
-            alike = [each for each in rated if each is not best and each.like(best)]
-            self._accept(*whole[best.candidate], sorted(alike, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
+            ties = [each for each in rated if each is not best and each.like(best)]
+            self._accept(*whole[best.candidate], sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
 
     def _is_known(self, best: _Rated) -> bool:
-        """Whether it is a cause already, under another condition, or the first word, and one for all that fails."""
+        """Whether it is already a cause under another condition, or is the first and explains all failures."""
         if not self.causes:
             return len(best.shows) == len(self._open)
         return best.candidate in [cause.candidate for cause in self.causes]
 
     def _is_half(self, shows: Sequence[int]) -> bool:
-        """Whether the simplest cells that a candidate explains show a cause that was found, and one beside it."""
-        return bool(self.causes) and all(self._shows_beside(n) for n in shows[:MAX_CELLS_FOR_PAIRS])
+        """Whether the simplest cells that a candidate explains show an earlier cause with one more deviation."""
+        return bool(self.causes) and all(self._shows_pair(n) for n in shows[:MAX_CELLS_FOR_PAIRS])
 
-    def _shows_beside(self, number: int) -> bool:
-        """Whether a cause so far with one more decision explains a cell; looked at once for so many causes."""
-        known = (number, len(self.causes))
-        if known not in self._two_here:
-            self._two_here[known] = self._two_in(number)
-        return self._two_here[known]
+    def _shows_pair(self, number: int) -> bool:
+        """Whether an earlier cause with one more deviation explains a cell; cached by the number of causes."""
+        key = (number, len(self.causes))
+        if key not in self._pair_shown:
+            self._pair_shown[key] = self._explained_by_pair(number)
+        return self._pair_shown[key]
 
-    def _two_in(self, number: int) -> bool:
+    def _explained_by_pair(self, number: int) -> bool:
         cell = self.cells[number]
-        here = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
+        changes = [cause.candidate.change for cause in self.causes if self._holds(cause, number)]
         every = ways(cell.problem, cell.declared.dialect)
-        alone = (change[0] for change in here if len(change) == 1 and cell.tells_apart(change, ()))
+        alone = (change[0] for change in changes if len(change) == 1 and cell.distinguishes(change, ()))
         return any(True for one in alone for _ in combined_with(cell, one, every))
 
     def _explained(self, candidate: Candidate) -> frozenset[int]:
         return frozenset(n for n in self._open if candidate.explains(self.cells[n]))
 
     def _rated(self, found: dict[Candidate, frozenset[int]], *, alone: bool) -> list[_Rated]:
-        """The candidates that are causes, looked at from the one that explains most, as far as it takes."""
+        """The candidates that can be causes, rated; those that cannot reach the best are skipped."""
         shows = {each: tuple(n for n in self._open if n in cells) for each, cells in found.items()}
         rated: list[_Rated] = []
-        most = {each: saved(len(shows[each]), each.bits) for each in shows}
-        for each in sorted(shows, key=lambda each: -most[each]):
+        limit = {each: saved(len(shows[each]), each.bits) for each in shows}
+        for each in sorted(shows, key=lambda each: -limit[each]):
             best = max((one.worth for one in rated), default=-inf)
-            if not shows[each] or most[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows[each]):
+            if not shows[each] or limit[each] < best - MAX_EXTRA_COST or self._is_any_nan(each, shows[each]):
                 continue
             if alone and self._is_half(shows[each]):
                 continue
@@ -298,34 +299,36 @@ class Search:
         return rated
 
     def _is_any_nan(self, candidate: Candidate, shows: Sequence[int]) -> bool:
-        """Whether a candidate is about something else, and explains nothing but NaN: any NaN explains a NaN."""
-        about = any(decision in OF_NONFINITE for decision, _ in candidate.change)
-        return not about and all(self.cells[n].is_about_nonfinite for n in shows)
+        """Whether a candidate explains only NaN and is not about non-finite values; any source of NaN does that."""
+        is_about_nonfinite = any(decision in OF_NONFINITE for decision, _ in candidate.change)
+        return not is_about_nonfinite and all(self.cells[n].is_about_nonfinite for n in shows)
 
     def _explains_most(self, candidate: Candidate, shows: Sequence[int], guard: Condition) -> bool:
-        """Whether arithmetic explains most of what fails under its guard: a wide bound covers something anywhere."""
+        """Whether an arithmetic explains enough of the failures under its guard; a wide bound always covers some."""
         if candidate.arithmetic is None:
             return True
         cells = [self.cells[n] for n in self._open]
-        there = sum(guard.holds(cell.facts, cell.problem) for cell in cells if candidate.arithmetic.of(cell.profile))
-        return len(shows) >= MIN_SHARE_OF_ARITHMETIC * there
+        failing = sum(guard.holds(cell.facts, cell.problem) for cell in cells if candidate.arithmetic.of(cell.profile))
+        return len(shows) >= MIN_SHARE_OF_ARITHMETIC * failing
 
     def _contradicting(self, candidate: Candidate, explained: frozenset[int]) -> list[int]:
-        """The conforming cells that speak against a candidate, and those explained otherwise."""
+        """The cells that contradict a candidate: conforming ones and those explained by another cause."""
         if candidate not in self._against:
             self._against[candidate] = [n for n in self._conforming if candidate.contradicts(self.cells[n])]
         others = [
-            n for n, taken in self._taken.items() if n not in explained and self._speaks_against(n, taken, candidate)
+            n
+            for n, taken in self._taken.items()
+            if n not in explained and self._is_contradicted_by(n, taken, candidate)
         ]
         return self._against[candidate] + others
 
-    def _speaks_against(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
-        """Whether a cell that is explained by `taken` would be another answer under the candidate, and is not."""
-        known = (number, taken, candidate)
-        if known not in self._not_both:
+    def _is_contradicted_by(self, number: int, taken: Candidate, candidate: Candidate) -> bool:
+        """Whether a cell that is explained by `taken` contradicts the candidate."""
+        key = (number, taken, candidate)
+        if key not in self._contradictions:
             cell = self.cells[number]
-            self._not_both[known] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
-        return self._not_both[known]
+            self._contradictions[key] = candidate.contradicts(cell, taken) and not candidate.explains(cell)
+        return self._contradictions[key]
 
     def _accept(self, best: _Rated, absorbed: Sequence[Cause], ties: Sequence[_Rated]) -> None:
         cells = tuple(self.cells[n] for n in best.shows)
@@ -337,16 +340,16 @@ class Search:
 
     @staticmethod
     def _is_part(cause: Cause, whole: Candidate) -> bool:
-        """Whether a cause is one of a pair, or all its cells are explained by another one decision."""
+        """Whether a cause is part of the pair `whole`, or the single deviation `whole` explains all its cells."""
         if len(whole.change) == 1 and len(cause.candidate.change) == 1:
             return all(whole.explains(cell) for cell in cause.cells)
         return set(cause.candidate.change) < set(whole.change)
 
     def _with_parts(self, best: _Rated) -> tuple[_Rated, list[Cause]]:
         """
-        A cause, and those before it that are it: one of a pair, or whatever it explains as well.
+        The candidate extended by the cells of earlier causes that are part of it, and these causes.
 
-        Where only one of a pair shows, it is the pair still.
+        A cell that shows only one deviation of a pair counts as a cell of the pair.
         """
         parts = [cause for cause in self.causes if self._is_part(cause, best.candidate)]
         cells = {cell for cause in parts for cell in cause.cells}

@@ -1,7 +1,7 @@
 """
-A failing reply, held against other dialects: one explains it if the reply lies within the bound of its oracle.
+Compares a failing reply with other dialects; a dialect explains it if the reply is within the bound of its oracle.
 
-Dialects are screened by a cheap residual; only what is left gets a bound.
+Dialects are first screened by a cheap residual; a bound is derived only for the remaining ones.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,30 +19,29 @@ from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
 from conformance.verdicts.expectation import Expectation, flat, largest_tolerance
 
-# A candidate that is further off than this fraction of its own largest number is not looked at closer,
+# Maximum error of a reply, as a fraction of the candidate's largest number, that passes the screening.
 SCREEN = 0.05
 
-# in half precision than this one: a logit of 30 errs by a part of 1 there.
+# The same in half precision, where the rounding error of a logit of 30 is a fraction of 1.
 HALF_SCREEN = 0.5
 
-# A decision that shows by how far the numbers of the scores go, be they declared as coarse as they may be.
+# A decision that depends on the range of the dtype of the scores, however coarse the declared dtype is.
 OF_RANGE = "softmax_maximum"
 
-# A suspect may be off by so many roundings where what is declared is exact, as in a row of zeros.
+# Tolerance of a suspect, in roundings, where the declared answer is exact, as in a row of zeros.
 ROUNDINGS = 8.0
 
-
-# The largest error, in tolerances, falls by this factor at least,
+# A closer dialect reduces the largest error, in tolerances, by at least this factor,
 MIN_IMPROVEMENT = 1.25
-# or the root mean square of all errors by this one.
+# or the root mean square of all errors by at least this one.
 TOGETHER = 2.0
-# Where the declared answer is exact, errors count in this part of what the two answers are apart.
+# Unit of errors where the declared answer is exact, as a fraction of the difference of the two answers.
 EXACT = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """A failing reply with what was expected of it, ready to be held against other dialects."""
+    """A failing reply with its expectation, to be compared with other dialects."""
 
     problem: Problem
     declared: Expectation
@@ -51,9 +50,10 @@ class Suspect:
 
     def budget(self, dialect: Dialect) -> float | None:
         """
-        What the reply uses of the bound under `dialect`: at most 1 where that explains it.
+        The share of the bound under `dialect` that the reply uses; at most 1 if the dialect explains it.
 
-        None where a glance shows that it is far off, or no nearer, or where `dialect` is the declared answer again.
+        None if the screening rejects the dialect, if it is no closer than the declared one, or if it gives the same
+        answer.
         """
         answer = self._answer(dialect, self.profile.score)
         if answer is None or not separate(self.declared, answer.reply, self.profile):
@@ -64,23 +64,23 @@ class Suspect:
 
     def held_by(self, dialect: Dialect) -> bool:
         """
-        Whether the reply lies within the bound under `dialect`, be that hardly another answer here.
+        Whether the reply is within the bound under `dialect`, even if that hardly differs from the declared answer.
 
-        In half precision also within that of arithmetic that rounds every step to it: it is asked of a cause that other
-        replies have shown, which may make visible how coarse the arithmetic is.
+        In half precision, the bound of arithmetic that rounds every step is accepted too. This is used for causes that
+        other replies have shown, and such a cause may make the coarse arithmetic visible.
         """
-        return any(self._is_held(dialect, profile) for profile in self._profiles())
+        return any(self._is_within(dialect, profile) for profile in self._profiles())
 
     def holds(self, dialect: Dialect) -> bool:
-        """Whether the reply lies within the bound under `dialect`, in the arithmetic that is declared."""
-        return self._is_held(dialect, self.profile)
+        """Whether the reply is within the bound under `dialect` with the declared arithmetic."""
+        return self._is_within(dialect, self.profile)
 
-    def _is_held(self, dialect: Dialect, profile: Profile) -> bool:
+    def _is_within(self, dialect: Dialect, profile: Profile) -> bool:
         answer = self._answer(dialect, profile.score)
         return answer is not None and _budget(answer, self.declared, profile, self.actual) <= 1.0
 
     def expected(self, dialect: Dialect) -> Expectation | None:
-        """What is expected under `dialect`, and how far it may be off; None where the reply is far from it."""
+        """The expectation under `dialect`; None if the reply is far from it."""
         answer = self._answer(dialect, self.profile.score)
         return (
             None if answer is None else Expectation(dialect, answer.reply, _bounds(answer, self.declared, self.profile))
@@ -92,12 +92,12 @@ class Suspect:
             yield Profile.uniform(self.problem.dtype)
 
     def explained_by(self, dialect: Dialect) -> bool:
-        """Whether the reply lies within the bound under `dialect`, and not for being what is declared."""
+        """Whether the reply is within the bound under `dialect`, and that differs from the declared answer."""
         budget = self.budget(dialect)
         return budget is not None and budget <= 1.0
 
     def _answer(self, dialect: Dialect, score: str) -> Answer | None:
-        """The answer under `dialect`; None where a glance shows that the reply is far off."""
+        """The oracle's answer under `dialect`; None if the screening shows that the reply is far from it."""
         finer = "float32" if OF_RANGE in dialect and UNIT[score] > UNIT["float32"] else score
         answers = (evaluate(self.problem, dialect, each) for each in dict.fromkeys((score, finer)))
         return next((answer for answer in answers if self._near(answer.reply)), None)
@@ -124,17 +124,17 @@ def _near(actual: Tensor, expected: np.ndarray, dtype: str, bound: Bound) -> boo
 
 def separate(declared: Expectation, reply: Reply, profile: Profile) -> bool:
     """
-    Whether another reply is another answer here, beyond the bound, by an element or by the root mean square.
+    Whether another expected reply differs beyond the bound, in an element or in the root mean square.
 
-    What is not cannot explain anything.
+    A reply that does not differ cannot explain anything.
     """
     return declared.separates(reply) or (
-        has_rms_gate(profile) and any(_together(declared, reply, name) for name in reply)
+        has_rms_gate(profile) and any(_differs_in_rms(declared, reply, name) for name in reply)
     )
 
 
-def _together(declared: Expectation, reply: Reply, name: str) -> bool:
-    """Whether small differences of many elements amount to more than the second gate allows."""
+def _differs_in_rms(declared: Expectation, reply: Reply, name: str) -> bool:
+    """Whether small differences of many elements together exceed the RMS limit."""
     one, other, bound = declared.reply[name].values, reply[name].values, declared.bounds[name]
     if not averages(name, one.size):
         return False
@@ -143,7 +143,7 @@ def _together(declared: Expectation, reply: Reply, name: str) -> bool:
 
 
 def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
-    """What the reply uses of the bound under a candidate."""
+    """The share of the bound under a candidate that the reply uses."""
     bounds, used, gate = _bounds(answer, declared, profile), [0.0], has_rms_gate(profile)
     for name, expected in answer.reply.items():
         if bounds[name].hard.shape != expected.values.shape:
@@ -154,31 +154,31 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
 
 def _bounds(answer: Answer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
     """
-    How far a reply under a candidate may be off.
+    The bounds under a candidate.
 
-    Where no bound is derived for it (rows that do not sum to one), the declared one stands in, as much larger as the
-    numbers are: good enough to name a suspect, never to declare one.
+    If no bound can be derived (rows that do not sum to one), the declared bound is scaled with the numbers. This is
+    good enough to name a suspect, but not to declare a dialect.
     """
     try:
         return bound_reply(answer, profile)
     except UnderivedBound:
         attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
         rounded = UNIT[profile.score] * _largest(attended)
-        return {name: _standing_in(declared, name, other, rounded) for name, other in answer.reply.items()}
+        return {name: _substitute_bound(declared, name, other, rounded) for name, other in answer.reply.items()}
 
 
-def _standing_in(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:
+def _substitute_bound(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:
     """
-    The largest tolerance for all, times the growth of the largest number, at least some roundings of that.
+    A substitute bound: the largest declared tolerance, times the growth of the largest number, for all elements.
 
-    rounded: by what part of itself a weight may move since its logit is rounded, which does not show where the weights
-    that are declared are saturated, or since it is computed otherwise.
+    It is at least some roundings of the largest number. rounded: the relative change of a weight when its logit is
+    rounded; the declared bound does not contain it where the declared weights are saturated or computed in another way.
     """
     bound = declared.bounds[name]
-    one, most = _largest(declared.reply[name].values), _largest(other.values)
-    grown = max(1.0, most / one) if one else 1.0
-    least = max(ROUNDINGS * UNIT[other.dtype], rounded) * most
-    return flat(bound, other.values.shape, max(grown * largest_tolerance(bound), least))
+    before, after = _largest(declared.reply[name].values), _largest(other.values)
+    growth = max(1.0, after / before) if before else 1.0
+    least = max(ROUNDINGS * UNIT[other.dtype], rounded) * after
+    return flat(bound, other.values.shape, max(growth * largest_tolerance(bound), least))
 
 
 def _largest(values: Array) -> float:
@@ -187,9 +187,10 @@ def _largest(values: Array) -> float:
 
 def is_closer(actual: Mapping[str, Tensor], declared: Expectation, reply: Reply) -> bool:
     """
-    Whether `reply`, with which the finite numbers of `actual` agree, is nearer to them than what is declared.
+    Whether `reply` is closer to `actual` than the declared reply is; their finite positions agree.
 
-    A bound that is wider than the declared one can hold a reply that goes another way.
+    A reply that deviates in another direction can be within the bound of a candidate if that is wider than the declared
+    one.
     """
     return any(_closer(actual[name], declared, name, reply[name].values) for name in reply)
 
@@ -204,5 +205,5 @@ def _closer(actual: Tensor, declared: Expectation, name: str, other: Array) -> b
         far, near = (np.nan_to_num(np.abs(got - values), nan=0.0) for values in (first.values, other))
         unit = np.where(tolerance == 0.0, EXACT * np.abs(first.values - other), tolerance)
         most_far, most_near = (float(np.max(np.where(e == 0, 0, e / unit), initial=0.0)) for e in (far, near))
-    fallen = most_far > MIN_IMPROVEMENT * most_near
-    return fallen or float(np.sum(far**2)) > TOGETHER**2 * float(np.sum(near**2))
+    is_reduced = most_far > MIN_IMPROVEMENT * most_near
+    return is_reduced or float(np.sum(far**2)) > TOGETHER**2 * float(np.sum(near**2))

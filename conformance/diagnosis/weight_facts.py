@@ -1,4 +1,4 @@
-"""What is odd about weights that nothing explains, read off the effective attention matrix: only what is certain."""
+"""Certain facts about wrong weights that no candidate explains, read from the effective attention matrix."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice, product
@@ -13,28 +13,28 @@ from conformance.diagnosis.attention_matrix import FREEDOM, SLACK, Pattern
 from conformance.diagnosis.weight_proportions import wrong_proportions
 from conformance.spec.problem import AXES, Array, Problem
 
-# Axis of the pattern -> what lies along it, in the order in which they are asked.
+# Axis of the pattern -> name of one entry along it, in the order in which the axes are examined.
 NAMES = {"num_heads": "head", "batch": "batch element", "seq_len_q": "query", "seq_len_k": "key"}
 
-# Along a longer axis nothing is looked for.
+# Maximum length of an axis that is examined for index remaps.
 MAX_LENGTH = 64
 
 
 def remapped(pattern: Pattern) -> Iterator[str]:
-    """In words that follow "the weights are", all that is true; nothing where no exchange gives every weight."""
+    """Every index remap that gives all weights, as phrases that follow "the weights are"."""
     for name, what in NAMES.items():
         axis = list(AXES.values()).index(name)
         if 1 < pattern.expected.shape[axis] <= MAX_LENGTH:
-            yield from _exchanged_along(pattern, axis, what, name)
+            yield from _remapped_along(pattern, axis, what, name)
     if _is_mixture(pattern):
         yield "for each head a mixture of its own weights and those of the preceding heads"
 
 
 def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[str]:
     """
-    Which values the weights met, all that is true, in words: those of another item, head or key.
+    Every index remap of the values that gives the output: values of another batch element, head or key.
 
-    output, tolerance: what was returned (batch, num_heads, seq_len_q, value_dim), and how far it may be off.
+    output, tolerance: the actual output and its tolerance, (batch, num_heads, seq_len_q, value_dim).
     """
     value = pattern.state.value
     for axis, name in enumerate(("batch", "num_heads", "seq_len_k")):
@@ -42,31 +42,31 @@ def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[
         if not 1 < length <= MAX_LENGTH:
             continue
         for words, other in _orders(NAMES[name], name, length):
-            met = pattern.expected @ np.take(value, [other(place) for place in range(length)], axis=axis)
-            if np.all(np.abs(output - met) <= SLACK * tolerance):
+            product = pattern.expected @ np.take(value, [other(index) for index in range(length)], axis=axis)
+            if np.all(np.abs(output - product) <= SLACK * tolerance):
                 yield words
 
 
-def _exchanged_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:
+def _remapped_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:
     length = pattern.expected.shape[axis]
     expected, actual, tolerance = (
         np.moveaxis(each, axis, 0) for each in (pattern.expected, pattern.actual, pattern.tolerance)
     )
 
-    def has(place: int, other: int) -> bool:
-        allowed = SLACK * np.maximum(tolerance[place], tolerance[other])
-        return bool(np.all(np.abs(actual[place] - expected[other]) <= allowed))
+    def has(index: int, other: int) -> bool:
+        allowed = SLACK * np.maximum(tolerance[index], tolerance[other])
+        return bool(np.all(np.abs(actual[index] - expected[other]) <= allowed))
 
     for words, other in _orders(what, name, length):
-        if all(has(place, other(place)) for place in range(length)):
+        if all(has(index, other(index)) for index in range(length)):
             yield words
 
 
 def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[int], int]]]:
-    """Every order that has a name."""
+    """Every index remap that has a name, in words and as a function."""
     letter = what[0]
     yield f"those of the first {what} for every {what}", lambda _: 0
-    yield f"those of {what} {name} - 1 - {letter} for {what} {letter}", lambda place: length - 1 - place
+    yield f"those of {what} {name} - 1 - {letter} for {what} {letter}", lambda index: length - 1 - index
     for step in range(1, length):
         sign, by = ("+", step) if step <= length // 2 else ("-", length - step)
         words = f"those of {what} ({letter} {sign} {by}) mod {name} for {what} {letter}"
@@ -74,11 +74,11 @@ def _orders(what: str, name: str, length: int) -> Iterator[tuple[str, Callable[[
 
 
 def _moved(step: int, length: int) -> Callable[[int], int]:
-    return lambda place: (place + step) % length
+    return lambda index: (index + step) % length
 
 
 def _is_mixture(pattern: Pattern) -> bool:
-    """Whether each head has its own weights and those of the heads before it, in some proportion."""
+    """Whether the weights of each head are a mixture of its own and those of the preceding heads."""
     heads = pattern.expected.shape[1]
     enough = pattern.clear[:, 1:].sum(axis=-1) >= heads + FREEDOM
     if np.any(pattern.wrong[:, 0]) or not enough.any():
@@ -87,7 +87,7 @@ def _is_mixture(pattern: Pattern) -> bool:
 
 
 def _is_mixed(pattern: Pattern, head: int) -> bool:
-    """Row by row."""
+    """Whether the rows of one head are such a mixture, each with its own proportions."""
     parts = np.moveaxis(pattern.expected[:, : head + 1], 1, -1)  # (batch, seq_len_q, seq_len_k, heads)
     actual = pattern.actual[:, head]
     shares = np.asarray(np.linalg.pinv(parts) @ actual[..., None])
@@ -98,18 +98,18 @@ def _is_mixed(pattern: Pattern, head: int) -> bool:
     return bool(np.all(np.abs(found - actual) <= np.maximum(allowed, pattern.tolerance[:, head])))
 
 
-# So many keys are not there by mistake.
+# Maximum number of extra keys that is reported; more are not plausible.
 MAX_KEYS = 1e4
 
 
 def wrong_sums(pattern: Pattern) -> list[str]:
-    """What rows add up to, all that is true in words that follow "the weights", the plainest first."""
-    due, found = pattern.expected.sum(axis=-1), pattern.sums
+    """Facts about the sums of the rows, as phrases that follow "the weights", the simplest first."""
+    expected, actual = pattern.expected.sum(axis=-1), pattern.sums
     allowed = pattern.tolerance.sum(axis=-1)
-    off = np.abs(found - due) > allowed
-    if not off.any() or not np.all(np.abs(due[off] - 1.0) <= allowed[off]):
+    off = np.abs(actual - expected) > allowed
+    if not off.any() or not np.all(np.abs(expected[off] - 1.0) <= allowed[off]):
         return []
-    words = f"sum to {_amount(found[off], allowed[off])}"
+    words = f"sum to {_amount(actual[off], allowed[off])}"
     named = [f"{words}{where}" for where in _where(pattern, off)]
     if not pattern.follows(np.zeros(pattern.expected.shape)):
         return named
@@ -128,33 +128,35 @@ def _amount(sums: Array, allowed: Array) -> str:
 
 
 def _where(pattern: Pattern, off: Array) -> list[str]:
-    """The rows by every name, where not all are meant that attend something."""
+    """The rows, in all names that fit; "" if they are all rows that attend something."""
     attended = pattern.expected > 0.0
-    some = attended.any(axis=-1)
-    if np.array_equal(off, some):
+    attending = attended.any(axis=-1)
+    if np.array_equal(off, attending):
         return [""]
-    names = [f" in exactly the rows {words}" for words, rows in _rows() if np.array_equal(rows(attended) & some, off)]
-    return names or [f" in {np.sum(off)} of {np.sum(some)} rows"]
+    names = [
+        f" in exactly the rows {words}" for words, rows in _rows() if np.array_equal(rows(attended) & attending, off)
+    ]
+    return names or [f" in {np.sum(off)} of {np.sum(attending)} rows"]
 
 
 def _rows() -> Iterator[tuple[str, Rows]]:
     yield from named_rows()
     for block in BLOCKS:
-        yield f"in which a block of {block} keys is fully masked", _a_block_hidden(block)
+        yield f"in which a block of {block} keys is fully masked", _with_a_masked_block(block)
 
 
-def _a_block_hidden(block: int) -> Rows:
+def _with_a_masked_block(block: int) -> Rows:
     return lambda attended: hidden_blocks(attended, block) > 0
 
 
 def hidden_blocks(attended: Array, block: int) -> Array:
-    """How many blocks of keys a row attends nothing of, (batch, num_heads, seq_len_q)."""
+    """The number of fully masked blocks of keys in each row, (batch, num_heads, seq_len_q)."""
     starts = np.arange(0, attended.shape[-1], block)
     return np.asarray(np.sum(~np.logical_or.reduceat(attended, starts, axis=-1), axis=-1))
 
 
 def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
-    """As if the sum of the exponentials had so many further terms of one, in these rows."""
+    """The number of extra terms of 1 in the sum of exponentials that gives the sums of these rows."""
     total = _total(pattern)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = (1.0 / pattern.sums - 1.0) * total
@@ -165,28 +167,28 @@ def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
 
 
 def _blocks_as_keys(pattern: Pattern) -> Iterator[str]:
-    """The same, as many as there are blocks that are hidden."""
+    """The same, with one extra term for each fully masked block."""
     for block in BLOCKS:
         if _adds_up(pattern, _total(pattern), hidden_blocks(pattern.expected > 0.0, block)):
             yield f", as if each fully masked block of {block} keys were one more key of logit 0 and value 0"
 
 
 def _total(pattern: Pattern) -> Array:
-    """The sum of the exponentials of each row."""
+    """The sum of the exponentials of each row's logits."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(pattern.logits).sum(axis=-1))
 
 
 def _adds_up(pattern: Pattern, total: Array, terms: Array) -> bool:
-    """Whether every row with something to attend adds up to total / (total + terms)."""
-    some = total > 0.0
+    """Whether every row that attends something sums to total / (total + terms)."""
+    attending = total > 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
-        due = total / (total + terms)
-    near = np.abs(pattern.sums - due) <= SLACK * pattern.tolerance.sum(axis=-1)
-    return bool(np.all(near[some]))
+        expected = total / (total + terms)
+    near = np.abs(pattern.sums - expected) <= SLACK * pattern.tolerance.sum(axis=-1)
+    return bool(np.all(near[attending]))
 
 
-# Of small patterns very much is true: so many phrases are told.
+# Maximum number of facts that are reported; very many hold for a small pattern.
 MAX_FACTS = 60
 
 
@@ -199,11 +201,11 @@ def weight_facts(
     output: tuple[Array, Array] | None = None,
 ) -> tuple[str, ...]:
     """
-    What is odd about them: phrases that follow "the weights", each of them true, the plainest first.
+    Facts about wrong weights: phrases that follow "the weights", all of them true, the simplest first.
 
-    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). output: what the
-    call returned with values of its own (batch, num_heads, seq_len_q, value_dim), and its tolerance, if it is wrong.
-    Empty where nothing is certain.
+    expected, actual, tolerance: weights under the dialect, (batch, num_heads, seq_len_q, seq_len_k). output: if it is
+    wrong, the output of the call with its own values (batch, num_heads, seq_len_q, value_dim), and its tolerance. The
+    result is empty if nothing is certain.
     """
     if not np.isfinite(expected).all():
         return ()
@@ -211,63 +213,66 @@ def weight_facts(
         return _not_finite(expected, actual)
     pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
-        met = () if output is None else other_values(pattern, *output)
-        named = tuple(f"are right, but meet other values: {each}" for each in met)
+        remaps = () if output is None else other_values(pattern, *output)
+        named = tuple(f"are right, but are multiplied with the wrong values: {each}" for each in remaps)
         return named or ("are right; the error arises in or after the product with V",)
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # weights that are far off; a rule that gives no numbers gives none of them
+    # weights may be far off, and a rule may give no finite numbers
+    with np.errstate(over="ignore", invalid="ignore"):
         return tuple(f"are {each}" for each in remapped(pattern)) or tuple(islice(_facts(pattern), MAX_FACTS))
 
 
 def _facts(pattern: Pattern) -> Iterator[str]:
-    """Weights that are lost or leaked; else rows that do not add up, and wrong proportions."""
-    moved = [each for each in (_lost(pattern), _leaked(pattern)) if each]
-    kinds = moved or [each for each in (wrong_sums(pattern), wrong_proportions(pattern)) if each]
+    """Facts about lost and leaked weights; if there are none, about row sums and proportions."""
+    misplaced = [each for each in (_lost(pattern), _leaked(pattern)) if each]
+    kinds = misplaced or [each for each in (wrong_sums(pattern), wrong_proportions(pattern)) if each]
     if kinds:
         yield from (", and ".join(each) for each in product(*kinds))
 
 
 def _lost(pattern: Pattern) -> list[str]:
-    could = pattern.expected > pattern.tolerance
-    return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, could)]
+    possible = pattern.expected > pattern.tolerance
+    return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, possible)]
 
 
 def _leaked(pattern: Pattern) -> list[str]:
     return [f"are not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
-def _names(pattern: Pattern, meant: Array, could: Array) -> list[str]:
-    """Names that hold, of the places that could be meant, for exactly those that are; else how many these are."""
-    if not meant.any():
+def _names(pattern: Pattern, affected: Array, possible: Array) -> list[str]:
+    """Names that, among the possible positions, fit exactly the affected ones; else the number of these."""
+    if not affected.any():
         return []
     attended = pattern.expected > 0.0
-    names = [f"for {words}" for words, places in _all_positions() if np.array_equal(places(attended) & could, meant)]
-    return names[:MAX_FACTS] or [f"at {np.sum(meant)} of {np.sum(could)} positions"]
+    names = [
+        f"for {words}"
+        for words, positions in _all_positions()
+        if np.array_equal(positions(attended) & possible, affected)
+    ]
+    return names[:MAX_FACTS] or [f"at {np.sum(affected)} of {np.sum(possible)} positions"]
 
 
 def _all_positions() -> Iterator[tuple[str, PositionsOf]]:
-    """Places, places of some rows alone, tiles."""
+    """Named positions, named positions in some rows only, and tiles."""
     yield from named_positions()
-    for words, places in plain_positions():
+    for words, positions in plain_positions():
         for which, rows in named_rows():
-            yield f"{words} in rows {which}", _of_rows(places, rows)
+            yield f"{words} in rows {which}", _of_rows(positions, rows)
     yield from mask_tiles()
 
 
-def _of_rows(places: PositionsOf, rows: Rows) -> PositionsOf:
-    """These places in those rows alone."""
-    return lambda attended: places(attended) & rows(attended)[..., None]
+def _of_rows(positions: PositionsOf, rows: Rows) -> PositionsOf:
+    """The positions that lie in these rows."""
+    return lambda attended: positions(attended) & rows(attended)[..., None]
 
 
 def _not_finite(expected: Array, actual: Array) -> tuple[str, ...]:
-    """NaN or infinite, where they must be numbers."""
+    """Facts about weights that are NaN or infinite and must be finite."""
     rows = ~np.isfinite(actual).all(axis=-1)
     attended = expected > 0.0
     what = "NaN" if np.isnan(actual[~np.isfinite(actual)]).all() else "not finite"
     if rows.all():
         return (f"are {what} in every row",)
-    names = [words for words, places in named_rows() if np.array_equal(places(attended), rows)]
+    names = [words for words, named in named_rows() if np.array_equal(named(attended), rows)]
     return tuple(f"are {what} in exactly the rows {words}" for words in names) or (
         f"are {what} in {np.sum(rows)} of {rows.size} rows",
     )

@@ -1,4 +1,4 @@
-"""Rules by which weights are out of proportion, each of which must give every weight of the pattern."""
+"""Rules that explain weights in wrong proportions; a rule is reported only if it gives every weight."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -11,38 +11,38 @@ from conformance.deviations.tiles import BLOCKS
 from conformance.diagnosis.attention_matrix import FREEDOM, Pattern
 from conformance.spec.problem import Array
 
-# So near a number that has a name it is tried whether it is that.
+# Maximum relative distance to a number with a name for which that number is tried.
 NEAR = 1e-3
 
-# Nobody multiplies by more on purpose.
+# Maximum factor that is considered; larger ones are not plausible.
 MAX_FACTOR = 1e3
 
 
 def wrong_proportions(pattern: Pattern) -> list[str]:
-    """All that is true, in words after "the weights", the plainest first; none where no rule gives every weight."""
+    """Facts about wrong proportions, as phrases that follow "the weights"; empty if no rule gives every weight."""
     if pattern.follows(np.zeros(pattern.expected.shape)):
         return []
     return next((found for rule in RULES if (found := list(rule(pattern)))), [])
 
 
 def _multiplied(pattern: Pattern) -> Iterator[str]:
-    """Logits, products or the bias times one number, everywhere."""
+    """The logits, the logits without the bias, or the bias are multiplied by one number everywhere."""
     for what, values in _added(pattern):
         if (times := _times(pattern, values)) is not None:
             yield f"look as if {what} were multiplied by {times}" if times != "0" else f"look as if {what} were all 0"
 
 
 def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
-    """The logits of keys that have a name times one number, or those of each block once more."""
+    """The logits at named positions are multiplied by one number, or those of each block by a growing power."""
     (_, values), *_ = _added(pattern)
-    for names, places in _distinct_positions(pattern):
-        if (times := _times(pattern, np.where(places, values, 0.0))) is not None:
+    for names, positions in _distinct_positions(pattern):
+        if (times := _times(pattern, np.where(positions, values, 0.0))) is not None:
             yield from (f"look as if the logits of {name} were multiplied by {times}" for name in names)
     yield from _multiplied_by_block(pattern)
 
 
 def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
-    """The logits of each block of keys once more than those of the block before it."""
+    """The logits of each block of keys are multiplied once more than those of the preceding block."""
     (_, logits), *_ = _added(pattern)
     keys = np.arange(logits.shape[-1])
     for block in (each for each in BLOCKS if each < len(keys)):
@@ -58,9 +58,9 @@ def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
 
 
 def _counted(pattern: Pattern) -> Iterator[str]:
-    """Keys that have a name count so often."""
-    for names, places in _distinct_positions(pattern):
-        value = np.where(places, 1.0, 0.0)
+    """Named positions count several times in the softmax."""
+    for names, positions in _distinct_positions(pattern):
+        value = np.where(positions, 1.0, 0.0)
         slope = pattern.slope(value)
         if slope is None or not abs(slope) < math.log(MAX_FACTOR):
             continue
@@ -70,7 +70,7 @@ def _counted(pattern: Pattern) -> Iterator[str]:
 
 
 def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
-    """What the logits are made of, finite: all, then without the bias, then the bias."""
+    """The parts of the logits, with finite values: all, then without the bias, then the bias."""
     logits = np.where(np.isfinite(pattern.logits), pattern.logits, 0.0)
     yield "the logits", logits
     if (bias := pattern.problem.bias()) is not None:
@@ -80,7 +80,7 @@ def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
 
 
 def _times(pattern: Pattern, values: Array) -> str | None:
-    """The number by which these parts of the logits are multiplied, if every weight is as if they were."""
+    """The factor, in words, of this part of the logits that gives every weight; None if there is none."""
     slope = pattern.slope(values)
     if slope is None or not abs(slope) < MAX_FACTOR:
         return None
@@ -91,14 +91,14 @@ def _times(pattern: Pattern, values: Array) -> str | None:
 
 
 def _known(pattern: Pattern) -> dict[float, str]:
-    """Numbers by which logits may well be multiplied once too often."""
+    """Factors that implementations plausibly apply once too often."""
     scale = pattern.problem.applied_scale
     names = {scale: "the scale", 1.0 / scale if scale else 0.0: "one over the scale"}
     return names | {math.log(2.0): "ln 2", 1.0 / math.log(2.0): "log2(e)"}
 
 
 def _near(number: float, names: dict[float, str]) -> Iterator[tuple[str, float]]:
-    """A number in words: a whole one or one over a whole one, one with a name, else with its first digits."""
+    """Readings of a number: as an integer, a named number, one over an integer, then to three digits."""
     whole = float(round(number))
     if abs(number - whole) < NEAR * max(1.0, abs(number)):
         yield f"{whole:g}", whole
@@ -111,18 +111,18 @@ def _near(number: float, names: dict[float, str]) -> Iterator[tuple[str, float]]
 
 
 def _distinct_positions(pattern: Pattern) -> Iterable[tuple[list[str], Array]]:
-    """Places with all their names, each set of those that tell something once."""
+    """Named positions with all their names; each distinct set of informative positions once."""
     attended = pattern.expected > 0.0
     seen: dict[bytes, tuple[list[str], Array]] = {}
-    for name, places in named_positions():
-        found = np.broadcast_to(places(attended), attended.shape)
+    for name, positions in named_positions():
+        found = np.broadcast_to(positions(attended), attended.shape)
         names, _ = seen.setdefault(np.packbits(found & pattern.clear).tobytes(), ([], found))
         names.append(name)
     return seen.values()
 
 
 def _some_features(pattern: Pattern) -> Iterator[str]:
-    """Products over some features of query and key alone."""
+    """The product of query and key uses only some of the features."""
     query, key = pattern.state.query, pattern.state.key[..., : pattern.expected.shape[-1], :]
     if pattern.problem.softcap is not None or not (np.isfinite(query).all() and np.isfinite(key).all()):
         return
@@ -136,39 +136,39 @@ def _some_features(pattern: Pattern) -> Iterator[str]:
     if not (np.isfinite(columns).all() and np.isfinite(target).all()):
         return
     factors = 1.0 + np.linalg.lstsq(columns.T @ columns, columns.T @ target, rcond=None)[0]
-    counts = factors > 1 / 2  # a feature counts or does not
-    left_out = [each for each, here in zip(parts, counts, strict=True) if not here]
+    counts = factors > 1 / 2  # a feature is used or is ignored
+    left_out = [each for each, is_used in zip(parts, counts, strict=True) if not is_used]
     if left_out and pattern.follows(-np.sum(left_out, axis=0)):
         yield _features(counts)
 
 
 def _features(counts: Array) -> str:
-    """Which features do not count, head_dim of them."""
+    """Describe which features are ignored; counts: whether each of the head_dim features is used."""
     missing, total = int(np.sum(~counts)), len(counts)
-    for which, places in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
-        if places.all():
-            return f"look as if the {which} {missing} of {total} features of query and key did not count"
-    return f"look as if {missing} of {total} features of query and key did not count"
+    for which, ignored in (("last", ~counts[total - missing :]), ("first", ~counts[:missing])):
+        if ignored.all():
+            return f"look as if the {which} {missing} of {total} features of query and key were ignored"
+    return f"look as if {missing} of {total} features of query and key were ignored"
 
 
 def _within_blocks(pattern: Pattern) -> Iterator[str]:
-    """Right among the keys of a block, wrong from block to block."""
+    """The proportions are right within each block of keys and wrong between blocks."""
     keys = pattern.expected.shape[-1]
     for block in sorted((each for each in BLOCKS if each < keys), reverse=True):
         added = np.zeros(pattern.expected.shape)
         groups = 0
         for first in range(0, keys, block):
-            some = (..., slice(first, first + block))
-            trust = pattern.trust[some].sum(axis=-1, keepdims=True)
-            mean = (pattern.trust[some] * pattern.change[some]).sum(axis=-1, keepdims=True)
-            added[some] = mean / np.where(trust > 0.0, trust, 1.0)
+            keys_of_block = (..., slice(first, first + block))
+            trust = pattern.trust[keys_of_block].sum(axis=-1, keepdims=True)
+            mean = (pattern.trust[keys_of_block] * pattern.change[keys_of_block]).sum(axis=-1, keepdims=True)
+            added[keys_of_block] = mean / np.where(trust > 0.0, trust, 1.0)
             groups += int(np.sum(trust > 0.0))
         if np.sum(pattern.clear) >= 2 * groups + FREEDOM and pattern.follows(added):
             yield f"are in the right proportion within each block of {block} keys, but not between blocks"
 
 
 Rule = Callable[[Pattern], Iterator[str]]
-# The plainest first.
+# The rules in the order in which they are tried.
 RULES: tuple[Rule, ...] = (
     _multiplied,
     _counted,

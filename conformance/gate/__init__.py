@@ -1,1 +1,1 @@
-"""Deciding: known deviations, and what a run means for the exit code."""
+"""Decides whether a run is accepted: known deviations, baselines, comparisons, exit codes."""

@@ -1,4 +1,4 @@
-"""Baselines: what a run showed, in a small file that is committed beside the code; its format, reading and writing."""
+"""Baselines: the results of a run in a small file that is committed with the code; format, reading and writing."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ Budget = float | Literal["inf", "nan"]
 
 
 class CellKey(BaseModel):
-    """An environment: versions of distributions, what output bits depend on beside them, the judging code."""
+    """An environment: versions of distributions, the other properties that output bits depend on, the judging code."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,7 +32,7 @@ class CellKey(BaseModel):
 
 
 class Entry(BaseModel):
-    """One cell, see `Observed`; keys that do not apply are absent. environment: where it is not the subject's."""
+    """One cell, see `Observed`; keys that do not apply are absent. environment: if it is not the subject's."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -50,7 +50,7 @@ class Entry(BaseModel):
 
 
 class Subject(BaseModel):
-    """What one subject showed, by case."""
+    """The cells of one subject, by case."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -72,7 +72,7 @@ class BaselineFile(BaseModel):
 
 
 class BaselineError(ValueError):
-    """A file that is no baseline of this version: where, what is wrong, and what to do."""
+    """A file is not a baseline of this version; the message says where, what is wrong, and what to do."""
 
 
 def read_baseline(path: Path) -> BaselineFile:
@@ -80,7 +80,7 @@ def read_baseline(path: Path) -> BaselineFile:
     Read a baseline.
 
     Raises:
-        BaselineError: it is cut, of another schema, or no baseline. OSError: it cannot be read.
+        BaselineError: it is cut off, has another schema, or is not a baseline. OSError: it cannot be read.
     """
     again = f"write it again with conformance run --baseline {path} --update-baseline"
     try:
@@ -97,8 +97,8 @@ def read_baseline(path: Path) -> BaselineFile:
         found = BaselineFile.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        why = f"{path}: {place}: {first['msg']}"
+        location = ".".join(map(str, first["loc"]))
+        why = f"{path}: {location}: {first['msg']}"
         raise BaselineError(f"{why}: restore it from version control, or delete it and {again}") from None
     _check_environments(found, path, again)
     return found
@@ -115,7 +115,7 @@ def _check_environments(found: BaselineFile, path: Path, again: str) -> None:
 
 
 def text_of(content: Mapping[str, Any]) -> str:
-    """The file: a line for each cell, so that a change is a changed line."""
+    """The text of the file, with one line for each cell, so that a changed cell is a changed line."""
     lines = ["{", f' "type": "baseline", "schema": {content["schema"]},', ' "environments": {']
     lines += _lines(content["environments"], 2)
     lines += [" },", ' "cases": {', *_lines(content["cases"], 2), " },", ' "subjects": {']
@@ -136,29 +136,29 @@ def _lines(mapping: Mapping[str, Any], indent: int) -> list[str]:
 
 
 def write_baseline(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a baseline, whole or not at all."""
+    """Write a baseline atomically."""
     write_asked(path, text_of(content))
 
 
-# Significant digits of a budget: enough to see it drift, few enough to stay where it is.
+# Significant digits of a budget: enough to show drift, few enough to be stable.
 DIGITS = 3
 
 
 def side_of_baseline(baseline: BaselineFile, name: str) -> ComparedRun:
-    """What a baseline remembers, as a side of a comparison."""
+    """A baseline as a side of a comparison."""
     cells: dict[Key, Observed] = {}
     asked = {}
     for subject, about in baseline.subjects.items():
         asked[subject] = _circumstances(baseline.environments[about.environment], about.adapter)
         for case, entry in about.cells.items():
-            place = baseline.environments[entry.environment or about.environment]
-            where = _circumstances(place, about.adapter) if entry.environment else None
-            cells[case, subject] = _observed(entry, baseline.cases.get(case, ""), place.judge, where)
+            environment = baseline.environments[entry.environment or about.environment]
+            where = _circumstances(environment, about.adapter) if entry.environment else None
+            cells[case, subject] = _observed(entry, baseline.cases.get(case, ""), environment.judge, where)
     return ComparedRun(name, baseline.cases, asked, cells)
 
 
-def _circumstances(place: CellKey, adapter: str) -> Circumstances:
-    return Circumstances(place.versions, place.machine, adapter)
+def _circumstances(environment: CellKey, adapter: str) -> Circumstances:
+    return Circumstances(environment.versions, environment.machine, adapter)
 
 
 def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | None) -> Observed:
@@ -181,9 +181,9 @@ def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | Non
 
 def within(base: ComparedRun, candidate: ComparedRun, *, whole: bool, left_out: Collection[str] = ()) -> ComparedRun:
     """
-    What a run can be compared with: of a part of the cases or subjects, only what was asked for.
+    The part of a base that a run can be compared with: only the cases and subjects that were requested.
 
-    whole: every case was asked for but those that were left out, so that others that are absent have been deleted.
+    whole: all cases were requested except those in `left_out`, so other cases that are absent have been deleted.
     """
     subjects = candidate.asked.keys() | (candidate.not_offered.keys() if whole else set())
     kept = {
@@ -198,20 +198,20 @@ def updated(
     baseline: BaselineFile | None, run: ComparedRun, *, whole: bool, left_out: Collection[str] = ()
 ) -> dict[str, Any]:
     """
-    The content of a baseline after a run: cells that were judged replace what stood there, all others stay.
+    The content of a baseline after a run: judged cells replace earlier ones, all others are kept.
 
-    whole: every case was asked for but those that were left out, so that cells of the run's subjects on other cases are
-    of cases that are gone.
+    whole: all cases were requested except those in `left_out`, so cells of the run's subjects on other cases are
+    dropped: those cases no longer exist.
     """
     old = baseline.model_dump(by_alias=True, exclude_defaults=True) if baseline is not None else {}
-    places: dict[str, Any] = dict(old.get("environments", {}))
+    environments: dict[str, Any] = dict(old.get("environments", {}))
     subjects: dict[str, Any] = {}
     for name in sorted({*old.get("subjects", {}), *(subject for _, subject in run.cells)}):
         before = old.get("subjects", {}).get(name, {})
-        cells = {case: _by_place(cell, before) for case, cell in before.get("cells", {}).items()}
+        cells = {case: _with_environment(cell, before) for case, cell in before.get("cells", {}).items()}
         if whole and name in run.asked:
             cells = {case: cell for case, cell in cells.items() if case in run.cases or case in left_out}
-        cells |= _entries(run, name, places)
+        cells |= _entries(run, name, environments)
         subjects[name] = _subject(cells, run.asked[name].adapter if name in run.asked else before["adapter"])
     seen = {case for subject in subjects.values() for case in subject["cells"]}
     cases = {**old.get("cases", {}), **run.cases}
@@ -220,26 +220,26 @@ def updated(
     return {
         "type": "baseline",
         "schema": SCHEMA,
-        "environments": {name: places[name] for name in sorted(places) if name in used},
+        "environments": {name: environments[name] for name in sorted(environments) if name in used},
         "cases": {case: cases[case] for case in sorted(seen)},
         "subjects": subjects,
     }
 
 
-def _by_place(cell: Mapping[str, Any], subject: Mapping[str, Any]) -> dict[str, Any]:
+def _with_environment(cell: Mapping[str, Any], subject: Mapping[str, Any]) -> dict[str, Any]:
     return {"environment": subject["environment"], **cell}
 
 
-def _entries(run: ComparedRun, subject: str, places: dict[str, Any]) -> dict[str, Any]:
-    """The cells of one subject in a run; their environments are added to `places`."""
+def _entries(run: ComparedRun, subject: str, environments: dict[str, Any]) -> dict[str, Any]:
+    """The cells of one subject in a run; their environments are added to `environments`."""
     found = {}
     for (case, name), cell in run.cells.items():
         if name == subject:
             about = run.asked[subject]
             versions = dict(sorted(about.versions.items()))
-            place = {"versions": versions, "machine": dict(about.machine), "judge": cell.judge}
-            digest = sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:8]
-            places[digest] = place
+            environment = {"versions": versions, "machine": dict(about.machine), "judge": cell.judge}
+            digest = sha256(json.dumps(environment, sort_keys=True).encode()).hexdigest()[:8]
+            environments[digest] = environment
             found[case] = {"environment": digest, **_entry(cell)}
     return found
 
@@ -252,7 +252,7 @@ def _entry(cell: Observed) -> dict[str, Any]:
         "error": cell.error,
         "root": cell.root,
         "uncalibrated": cell.uncalibrated,
-        "looked": cell.looked and cell.conforms,  # which failures were looked at depends on where a run was cut
+        "looked": cell.looked and cell.conforms,  # which failures were checked depends on where a run was cut off
         "budget": _rounded(cell.budget),
         "bits": cell.bits,
     }
@@ -269,7 +269,7 @@ def _rounded(budget: float | None) -> Budget | None:
 
 
 def _subject(cells: Mapping[str, dict[str, Any]], adapter: str) -> dict[str, Any]:
-    """One subject: the environment of most of its cells is said once."""
+    """The record of one subject; the most common environment of its cells is stated once."""
     common = Counter(cell["environment"] for cell in cells.values()).most_common()
     usual = min((name for name, number in common if number == common[0][1]), default="")
     kept = {

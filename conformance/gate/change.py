@@ -1,4 +1,4 @@
-"""What changed between two observations of one cell: its kind, and in which way."""
+"""The kind of change between two observations of one cell."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,35 +7,35 @@ from pathlib import Path
 import numpy as np
 
 from conformance.gate.observations import INVARIANT, Observed
-from conformance.verdicts.repetition import CLASSES as UNSTEADY
+from conformance.verdicts.repetition import CLASSES as NON_REPRODUCIBLE
 from conformance.verdicts.verdict import LOST
 
-# Every kind of change, the gravest first, with what it says.
+# Every kind of change and its meaning, the most severe first.
 KINDS: dict[str, str] = {
-    "regressed": "conformed, and does no longer",
-    "fails_otherwise": "failed, and fails in another way",
-    "dialect_changed": "takes a decision in another way than before, whatever its verdict",
-    "support_lost": "was judged, and is declined now",
-    "accepted": "changed, as a known deviation says of these versions",
-    "fixed": "did not conform, and does now",
-    "support_gained": "was declined, and is judged now",
-    "drifted": "conforms as before, with other numbers",
-    "added": "was not there before",
-    "deleted": "is not there any more",
-    "case_changed": "another problem under the same id: not compared",
-    "judge_changed": "differs, and the judging code differs: not compared",
+    "regressed": "conformed before and does not conform any more",
+    "fails_otherwise": "failed before and now fails in another way",
+    "dialect_changed": "takes a decision in another way than before, whatever the verdict",
+    "support_lost": "was judged before and is declined now",
+    "accepted": "changed as a known deviation describes for these versions",
+    "fixed": "did not conform before and conforms now",
+    "support_gained": "was declined before and is judged now",
+    "drifted": "conforms as before, with different numbers",
+    "added": "is new",
+    "deleted": "no longer exists",
+    "case_changed": "the same id now names another problem: not compared",
+    "judge_changed": "the verdict differs, but the judging code differs too: not compared",
 }
 
 # Kinds that the gate rejects; the others are reported only.
 FAILING = ("regressed", "fails_otherwise", "dialect_changed", "support_lost")
 
-# The factor by which a budget has to move to be worth a line.
+# Minimum factor between two budgets that is reported as drift.
 DRIFT = 2.0
 
-# Budgets below this part of the bound are noise: they move by factors without meaning anything.
+# Budgets below this share of the bound are noise and are not reported as drift.
 FLOOR = 0.1
 
-# The factor by which errors differ where the reply was computed in another dtype: float16 to float32 is 8,192.
+# Minimum factor between errors that indicates another dtype; float16 to float32 is 8,192.
 PRECISION = 1000.0
 
 DECLINED = "unsupported"
@@ -46,7 +46,7 @@ class Change:
     """
     One cell that changed.
 
-    text: what changed where no way says it (of drifted cells: `coarser`, `finer`, `budget` or `bits`).
+    text: what changed if no way says it; for drifted cells `coarser`, `finer`, `budget` or `bits`.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Change:
 
 
 def change_of(base: Observed, candidate: Observed, *, same_machine: bool) -> tuple[str, str] | None:
-    """The kind of a change and, of a drift, what drifted; None where both show the same."""
+    """The kind of a change and, for a drift, what drifted; None if both observations show the same."""
     kind = _kind(base, candidate)
     if kind is not None:
         return kind, ""
@@ -71,20 +71,20 @@ def change_of(base: Observed, candidate: Observed, *, same_machine: bool) -> tup
 
 
 def moved(base: float | None, candidate: float | None) -> bool:
-    """Whether a budget moved by more than DRIFT, above FLOOR."""
+    """Whether two budgets differ by more than the factor DRIFT, above FLOOR."""
     low, high = sorted((base or 0.0, candidate or 0.0))
     return high > FLOOR and high > DRIFT * max(low, FLOOR / DRIFT)
 
 
 def _precision(base: float, candidate: float) -> str:
-    """What a budget that moved says: another dtype inside, or another order of the same operations."""
+    """What a drifted budget indicates: coarser or finer arithmetic, or only another order of operations."""
     if 0 < base * PRECISION < candidate:
         return "coarser"
     return "finer" if 0 < candidate * PRECISION < base else "budget"
 
 
 def _kind(base: Observed, candidate: Observed) -> str | None:
-    if _unlooked(base, candidate) or _unlooked(candidate, base):
+    if _is_unchecked(base, candidate) or _is_unchecked(candidate, base):
         return None
     if DECLINED in (base.verdict, candidate.verdict):
         return _support(base, candidate)
@@ -95,8 +95,8 @@ def _kind(base: Observed, candidate: Observed) -> str | None:
     return None if same_failure(base, candidate) else _another_failure(base, candidate)
 
 
-def _unlooked(one: Observed, other: Observed) -> bool:
-    """Whether one breaks a relation between replies that the other, which conforms, was not asked for."""
+def _is_unchecked(one: Observed, other: Observed) -> bool:
+    """Whether `one` breaks a relation between replies that was not checked for `other`, which conforms."""
     return one.klass == INVARIANT and other.conforms and not other.looked
 
 
@@ -110,10 +110,11 @@ def _support(base: Observed, candidate: Observed) -> str | None:
 
 def _another_failure(base: Observed, candidate: Observed) -> str:
     """
-    Where the gate accepts both as known deviations, nothing is red: another decision is taken, no more.
+    The kind of change between two different failures.
 
-    Where it accepts the candidate alone, what was wrong is gone, and what is left was known; unless both take the same
-    decision, in two ways. A call without a reply is no better than a wrong one, though it is known.
+    If the gate accepts both as known deviations, nothing is red: only the dialect changed. If it accepts only the
+    candidate, the unknown failure is fixed and a known one remains, unless both are about the same decision. A known
+    error, timeout or crash is no improvement over a wrong reply, so it is only `accepted`.
     """
     if candidate.known and not base.known and not _decisions(base) & _decisions(candidate):
         return "accepted" if candidate.verdict in LOST else "fixed"
@@ -126,12 +127,12 @@ def _decisions(observed: Observed) -> set[str]:
 
 
 def effective(observed: Observed) -> Mapping[str, str]:
-    """The decisions that a conforming reply was seen to take otherwise than canonical."""
+    """The decisions that a conforming reply takes otherwise than canonical."""
     return observed.declared if observed.verdict == "dialect" else {}
 
 
 def same_dialect(base: Observed, candidate: Observed) -> bool:
-    """Whether two conforming replies take the same decisions; where declarations differ, the arrays tell."""
+    """Whether two conforming replies take the same decisions; if the declarations differ, the arrays are compared."""
     if base.bits and base.bits == candidate.bits:
         return True
     if effective(base) == effective(candidate):
@@ -147,7 +148,7 @@ def same_failure(base: Observed, candidate: Observed) -> bool:
         return base.error == candidate.error or (bool(base.root) and base.root == candidate.root)
     if base.bits and base.bits == candidate.bits:
         return True
-    if base.klass == candidate.klass and base.klass in UNSTEADY:
+    if base.klass == candidate.klass and base.klass in NON_REPRODUCIBLE:
         return True
     if base.ways or candidate.ways:
         return bool(set(base.ways) & set(candidate.ways))
@@ -156,7 +157,7 @@ def same_failure(base: Observed, candidate: Observed) -> bool:
 
 
 def same_arrays(base: Observed, candidate: Observed) -> bool | None:
-    """Whether the candidate's arrays lie within the base's tolerance of the base's; None where they are not kept."""
+    """Whether the candidate's arrays are within the base's tolerance of the base's; None if they are not stored."""
     before, now = _actual(base.tensors), _actual(candidate.tensors)
     if not before or before.keys() != now.keys():
         return None
@@ -168,7 +169,7 @@ def _actual(path: Path | None) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         return {}
     with np.load(path) as arrays:
         names = [name.removesuffix(".actual") for name in arrays.files if name.endswith(".actual")]
-        names = [name for name in names if name != "pattern"]  # read of some cells only
+        names = [name for name in names if name != "pattern"]  # exists for some cells only
         return {name: (arrays[f"{name}.actual"], arrays[f"{name}.tolerance"]) for name in names}
 
 

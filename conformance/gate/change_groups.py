@@ -1,4 +1,4 @@
-"""Changes of one kind, one cause and one upgrade, with the sentence that reports them."""
+"""Groups changes of one kind, one cause and one upgrade, with the sentence that reports each group."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,17 +13,18 @@ from conformance.gate.observations import AND, INVARIANT, ComparedRun, Observed
 from conformance.spec.texts import counted
 from conformance.verdicts.invariants import INVARIANTS
 
-# Characters of a message.
+# Maximum number of characters of a message in a sentence.
 MAX_CHARACTERS_SHOWN = 160
 
 
 @dataclass(frozen=True)
 class ObservedWays:
     """
-    From what to what: keys that cells of one cause share (`fully_masked_row=nan`), and sentences after "it".
+    The old and the new behaviour of a changed cell.
 
-    short: "a fully masked row is zero", "NaN" where the decision is one and has short names. condition: under which the
-    new way shows, "" where none is known.
+    before, now: keys that cells with one cause share (`fully_masked_row=nan`). before_text, now_text: complete "it
+    ...". short: such as ("a fully masked row is zero", "NaN"), if a single decision changed that has short names.
+    condition: the condition under which the new way shows, "" if none is known.
     """
 
     before: str
@@ -36,9 +37,9 @@ class ObservedWays:
 
 def ways_of(changes: Iterable[Change]) -> dict[Key, ObservedWays]:
     """
-    The ways of every change, of as few causes as possible.
+    The ways of every change, with as few causes as possible.
 
-    A cell of which no diagnosis speaks goes to the way that explains most of the subject's other cells.
+    A cell without a diagnosis gets the way that explains most of the subject's other cells.
     """
     by_key = {(change.case, change.subject): change for change in _named_by_root(list(changes))}
     before = _chosen({key: _likely(change.base, change.candidate) for key, change in by_key.items()})
@@ -47,7 +48,7 @@ def ways_of(changes: Iterable[Change]) -> dict[Key, ObservedWays]:
 
 
 def _named_by_root(changes: list[Change]) -> Iterator[Change]:
-    """The changes, with one class for all exceptions of one root: releases raise the same under other classes."""
+    """The changes, with one class for all exceptions with the same root; releases may change the class."""
     sides = [side for change in changes for side in (change.base, change.candidate) if side is not None]
     classes = {side.root: side.error for side in reversed(sides) if side.root}
 
@@ -59,17 +60,17 @@ def _named_by_root(changes: list[Change]) -> Iterator[Change]:
 
 def _likely(cell: Observed | None, other: Observed | None) -> tuple[str, ...]:
     """
-    The ways of one side that are worth telling: what the diagnosis of its run says, if it speaks of the cell.
+    The ways of one side that are reported: the cause from the run's diagnosis, if there is one.
 
-    Else first those of a decision that the other side takes in another way, then those that a reply shows by itself: a
-    fill that would come to the same is only concluded.
+    Otherwise, ways of a decision that the other side takes in another way; then ways about non-finite values, which a
+    reply shows by itself, while a fill with the same effect is only an inference; then all ways.
     """
     if cell is not None and cell.cause:
         return (cell.cause,)
     ways = cell.ways if cell is not None else ()
     elsewhere = {_decision(way) for way in (other.ways if other is not None else ())}
-    for told in (elsewhere, OF_NONFINITE):
-        if chosen := tuple(way for way in ways if _decision(way) in told):
+    for decisions in (elsewhere, OF_NONFINITE):
+        if chosen := tuple(way for way in ways if _decision(way) in decisions):
             return chosen
     return ways
 
@@ -101,10 +102,10 @@ def _ways(change: Change, before: str, now: str) -> ObservedWays:
 
 
 DRIFTS = {
-    "coarser": f"computes in a narrower dtype, by its errors (over {PRECISION:,.0f} times larger, within the bound),",
-    "finer": f"computes in a wider dtype, by its errors (over {PRECISION:,.0f} times smaller),",
-    "budget": "uses another part of the bound",
-    "bits": "conforms with other bits",
+    "coarser": f"computes in a narrower dtype (errors over {PRECISION:,.0f} times larger, within the bound)",
+    "finer": f"computes in a wider dtype (errors over {PRECISION:,.0f} times smaller)",
+    "budget": "uses a different part of the bound",
+    "bits": "conforms with different bits",
 }
 
 
@@ -113,7 +114,7 @@ def _differing(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
 
 
 def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]:
-    """Key and sentence of one side."""
+    """The key and the sentence of one side."""
     if way:
         return way, _sentence(way)
     if observed.conforms and decisions:
@@ -126,7 +127,7 @@ def _side(observed: Observed, way: str, decisions: list[str]) -> tuple[str, str]
 
 
 def _sentence(way: str) -> str:
-    """What a way, or several together, come to."""
+    """The sentence for one way or several combined ways."""
     return " and ".join(map(_single, way.split(AND)))
 
 
@@ -138,7 +139,7 @@ def _single(way: str) -> str:
         return next((each.sentence for each in INVARIANTS if each.name == name), f"breaks the relation {name}")
     try:
         return sentence(decision, name)
-    except KeyError:  # written by another version of the table
+    except KeyError:  # from a version with another table
         return f"takes {decision} as {name}"
 
 
@@ -150,9 +151,9 @@ def _happened(observed: Observed) -> str:
         case "error":
             return f"raises {observed.error or 'an error'}{text}"
         case "crash":
-            return f"dies{text}"
+            return f"crashes{text}"
         case "timeout":
-            return "does not answer in time"
+            return "does not reply in time"
         case "inconclusive":
             return f"cannot be judged{text}"
     unexplained = f"is outside the bound, and no single decision explains it ({observed.klass or 'fail'})"
@@ -161,9 +162,9 @@ def _happened(observed: Observed) -> str:
 
 def _short(before: str, now: str) -> tuple[str, str] | None:
     decision, _, name = now.partition("=")
-    other, _, earlier = before.partition("=")
-    same = decision == other and name and earlier and not {",", "&"} & set(before + now)
-    return turned(decision, earlier, name) if same else None
+    other, _, previous = before.partition("=")
+    same = decision == other and name and previous and not {",", "&"} & set(before + now)
+    return turned(decision, previous, name) if same else None
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,7 @@ class ChangeGroup:
     """
     Cells that changed for one reason.
 
-    before, now: versions of the distributions that differ, or the subject where none does. sentence: the whole, in
-    words.
+    sentence: reports the whole group. before, now: versions of the distributions that differ.
     """
 
     kind: str
@@ -184,16 +184,16 @@ class ChangeGroup:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Who changed."""
+        """The subjects that changed."""
         return tuple(sorted({change.subject for change in self.changes}))
 
     @property
     def cases(self) -> int:
-        """How many cases changed."""
+        """The number of cases that changed."""
         return len({change.case for change in self.changes})
 
     def record(self, sources: Mapping[str, str]) -> dict[str, Any]:
-        """For comparison.json."""
+        """The record for comparison.json."""
         return {
             "kind": self.kind,
             "sentence": self.sentence,
@@ -228,7 +228,7 @@ def _observed(side: Observed) -> dict[str, Any]:
 
 
 def group_changes(changes: Iterable[Change], base: ComparedRun, candidate: ComparedRun) -> tuple[ChangeGroup, ...]:
-    """Group changes; the gravest kind first, then the largest group."""
+    """Group changes; the most severe kind first, then the largest group."""
     changes = list(changes)
     ways = ways_of(changes)
     gathered: dict[tuple[Any, ...], list[Change]] = {}
@@ -244,7 +244,7 @@ def group_changes(changes: Iterable[Change], base: ComparedRun, candidate: Compa
 
 
 def _upgrade(change: Change, base: ComparedRun, candidate: ComparedRun) -> tuple[dict[str, str], dict[str, str]]:
-    """The distributions of a subject that differ, as they were and as they are."""
+    """The old and the new versions of the distributions of a subject that differ."""
     subject = change.subject
     sides = (base.circumstances(subject, change.base), candidate.circumstances(subject, change.candidate))
     before, now = (side.versions if side else {} for side in sides)
@@ -262,8 +262,8 @@ def _change_group(
     if any(ways[change.case, change.subject].condition != found.condition for change in changes):
         found = replace(found, condition="")
     before, now = _upgrade(first, base, candidate)
-    said = _group_sentence(changes, found, before, now)
-    return ChangeGroup(first.kind, said, before, now, found, changes)
+    text = _group_sentence(changes, found, before, now)
+    return ChangeGroup(first.kind, text, before, now, found, changes)
 
 
 def _group_sentence(
@@ -277,7 +277,7 @@ def _group_sentence(
 
 
 def _was(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Where the other way was seen: the version where it is one distribution, else both by name."""
+    """Where the old way was seen: the version if one distribution differs, else all of them by name."""
     if not now:
         return "before"
     return f"in {next(iter(before.values()))}" if len(now) == 1 else f"in {', '.join(map(' '.join, before.items()))}"
@@ -299,5 +299,5 @@ def _past(text: str) -> str:
 
 def _number(changes: tuple[Change, ...]) -> str:
     cases, subjects = len({c.case for c in changes}), len({c.subject for c in changes})
-    told = counted(cases, "case")
-    return told if subjects == 1 else f"{told} on {subjects} subjects"
+    number = counted(cases, "case")
+    return number if subjects == 1 else f"{number} on {subjects} subjects"

@@ -1,4 +1,4 @@
-"""Comparing two sides: what changed, grouped and told, and what it means for the exit code."""
+"""Compares two sides: what changed, in groups with sentences, and the exit code that follows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,10 @@ from conformance.gate.known import versions_hold
 from conformance.gate.observations import Circumstances, ComparedRun, Observed
 from conformance.spec.texts import are, counted
 
-# Of comparison.json (docs/comparing.md).
+# Schema version of comparison.json (docs/comparing.md).
 SCHEMA = 1
 
-# Kinds of changes of which nothing was compared.
+# Kinds of changes where no verdicts were compared.
 ONE_SIDED = ("added", "deleted", "case_changed", "judge_changed")
 
 
@@ -25,10 +25,11 @@ class Comparison:
     """
     What changed from base to candidate.
 
-    groups: the gravest first. compared: cells that both sides have, of subjects that work on both. judged: of these,
-    those that were judged on both sides. unchanged: of the judged, those that show the same. red: of the compared,
-    those that the gate of neither side accepts, for the same reason. incomplete: what is missing for a verdict. notes:
-    what a reader has to know, each once. skip_budget: how many cells may lose their support.
+    groups: the most severe first. compared: number of cells that both sides have, of subjects that work on both.
+    judged: number of these that were judged on both sides. unchanged: number of the judged cells that show the same.
+    red: number of the compared cells that neither side's gate accepts, for the same reason. incomplete: what is missing
+    for a verdict. notes: what a reader has to know, each once. skip_budget: number of cells that may lose their
+    support.
     """
 
     base: ComparedRun
@@ -44,7 +45,7 @@ class Comparison:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many cells changed in each kind that occurs, the gravest first."""
+        """The number of changed cells of each kind that occurs, the most severe first."""
         tally = Counter(change.kind for found in self.groups for change in found.changes)
         return {kind: tally[kind] for kind in KINDS if tally[kind]}
 
@@ -56,7 +57,7 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """As in docs/exit-codes.md: 7 before 1 before 5 before 0."""
+        """The exit code, as in docs/exit-codes.md; precedence 7, 1, 5, 0."""
         if self.incomplete:
             return INCOMPLETE
         if self.rejected:
@@ -65,22 +66,22 @@ class Comparison:
 
     @property
     def _says_nothing(self) -> bool:
-        """Whether no cell was judged on both sides, and none changed."""
+        """Whether no cell was judged on both sides and none changed."""
         return not self.judged and not any(found.kind not in ONE_SIDED for found in self.groups)
 
     @property
     def headline(self) -> str:
-        """The first line: what changed, the gravest first."""
+        """The first line of the report: what changed, the most severe first."""
         if self.incomplete:
-            told = f"; so far: {self._told()}" if self.groups else ""
-            return f"Incomplete: {self.incomplete[0]}{told}"
+            so_far = f"; so far: {self._summary()}" if self.groups else ""
+            return f"Incomplete: {self.incomplete[0]}{so_far}"
         if not self.compared:
             return "Nothing was compared: the two sides have no case and subject in common"
         if self._says_nothing:
             return f"Nothing was compared: {counted(self.compared, 'verdict')}, none of them judged on both sides"
-        return f"{self._told()}; {are(self.red, 'verdict')} red on both sides" if self.red else self._told()
+        return f"{self._summary()}; {are(self.red, 'verdict')} red on both sides" if self.red else self._summary()
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         if not self.groups:
             subjects = len(_subjects(self.candidate))
             judged = f"{counted(self.unchanged, 'verdict')} on {counted(subjects, 'subject')}"
@@ -88,15 +89,15 @@ class Comparison:
         first = (self.rejected or self.groups)[0]
         others = len(self.groups) - 1
         more = f" (and {others} other {'group' if others == 1 else 'groups'})" if others else ""
-        said = f"{title(first.kind)}: {first.sentence}{more}"
-        return said if self.rejected else f"Nothing regressed. {said}"
+        change = f"{title(first.kind)}: {first.sentence}{more}"
+        return change if self.rejected else f"Nothing regressed. {change}"
 
     def still(self) -> Iterator[dict[str, Any]]:
-        """Cells that show the same on both sides, of which the record has the number alone."""
+        """The cells that show the same on both sides; the record has only their number."""
         changed = {(change.case, change.subject) for found in self.groups for change in found.changes}
         for key, now in self.candidate.cells.items():
-            worked = self.base.works(key[1]) and self.candidate.works(key[1])
-            if worked and key in self.base.cells and key not in changed:
+            works = self.base.works(key[1]) and self.candidate.works(key[1])
+            if works and key in self.base.cells and key not in changed:
                 source = self.candidate.sources.get(key[0], "")
                 about = {"case": key[0], "subject": key[1], "source": source, "verdict": now.verdict}
                 yield about | {"red": _red(now) and _red(self.base.cells[key])}
@@ -129,7 +130,7 @@ class Comparison:
 
 
 def title(kind: str) -> str:
-    """A kind as a heading."""
+    """A kind of change as a heading."""
     return {"fails_otherwise": "Fails in another way"}.get(kind, kind.replace("_", " ").capitalize())
 
 
@@ -177,9 +178,9 @@ def _red(observed: Observed) -> bool:
 
 
 def _announced(subject: str, before: Observed, now: Observed, base: ComparedRun) -> bool:
-    """Whether a known deviation accepts the candidate whose versions begin after the base: it says what changes."""
-    there = base.circumstances(subject, before)
-    return bool(now.since) and there is not None and not versions_hold(now.since, there.versions)
+    """Whether the change is announced: a known deviation accepts the candidate, and its versions exclude the base."""
+    circumstances = base.circumstances(subject, before)
+    return bool(now.since) and circumstances is not None and not versions_hold(now.since, circumstances.versions)
 
 
 def _compared(key: Key, before: Observed, now: Observed, *, same_machine: bool, announced: bool) -> list[Change]:
@@ -201,14 +202,14 @@ def _one_sided(
     key: Key, before: Observed | None, now: Observed | None, base: ComparedRun, candidate: ComparedRun
 ) -> Iterable[Change]:
     """
-    A cell that one side lacks: added or deleted.
+    The change for a cell that one side lacks: added or deleted.
 
-    Not if it was asked for there, which is reported as missing; and where its subject is not offered any more, its
-    support is lost.
+    If the cell was requested on that side, there is no change: it is reported as missing. If its subject is no longer
+    offered, its support is lost.
     """
     case, subject = key
     if now is None and subject in candidate.not_offered:
-        lost = Observed(DECLINED, text=f"not offered: it lacks {candidate.not_offered[subject]}")
+        lost = Observed(DECLINED, text=f"not offered, because it lacks {candidate.not_offered[subject]}")
         return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
     if case in other.cases and subject in other.asked:
@@ -217,38 +218,38 @@ def _one_sided(
 
 
 def _absent(side: ComparedRun, other: ComparedRun) -> list[str]:
-    """What `side` owes: cells that `other` has, and that were asked for here."""
-    owed = [key for key in other.cells if key not in side.cells and key[0] in side.cases and key[1] in side.asked]
-    owed = [key for key in owed if not key[1].removesuffix("]").endswith("dense")]  # these depend on the route
-    if not owed:
+    """Report cells that `other` has and `side` lacks although they were requested."""
+    absent = [key for key in other.cells if key not in side.cells and key[0] in side.cases and key[1] in side.asked]
+    absent = [key for key in absent if not key[1].removesuffix("]").endswith("dense")]  # these depend on the route
+    if not absent:
         return []
-    case, subject = owed[0]
-    return [f"{side.name}: {are(len(owed), 'verdict')} missing, first {case} on {subject}: run it again"]
+    case, subject = absent[0]
+    return [f"{side.name}: {are(len(absent), 'verdict')} missing, first {case} on {subject}: run it again"]
 
 
 def _same_machine(subject: str, before: Observed | None, base: ComparedRun, candidate: ComparedRun) -> bool:
-    there, here = base.circumstances(subject, before), candidate.asked.get(subject)
-    return there is not None and here is not None and there.machine == here.machine
+    first, second = base.circumstances(subject, before), candidate.asked.get(subject)
+    return first is not None and second is not None and first.machine == second.machine
 
 
 def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     both = base.cells.keys() & candidate.cells.keys()
     if any(base.cells[key].judge != candidate.cells[key].judge for key in both):
-        yield "the judging code differs: verdicts that differ are not compared; judge both sides with one version"
+        yield "the judging code differs, so changed verdicts are not compared; judge both sides with the same version"
     subjects = sorted({subject for _, subject in both})
     foreign = sorted({key[1] for key in both if not _same_machine(key[1], base.cells[key], base, candidate)})
     if foreign:
-        told = "every subject" if foreign == subjects else ", ".join(foreign)
-        yield f"bits not comparable: other CPU features, threads or devices for {told}"
+        which = "every subject" if foreign == subjects else ", ".join(foreign)
+        yield f"bits are not comparable for {which}: CPU features, threads or devices differ"
     yield from sorted({text for name in subjects for text in _settings(base.asked[name], candidate.asked[name])})
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
-            yield f"the adapter of {name} differs between the two: what changed may be the adapter's doing"
+            yield f"the adapter of {name} differs between the two sides: it may have caused the changes"
 
 
 def _settings(base: Circumstances, candidate: Circumstances) -> Iterator[str]:
-    """Which variables of the environment differ, where both sides know them."""
+    """Report environment variables that differ, if both sides recorded them."""
     if not (base.settings and candidate.settings):
         return
     for name in sorted({*base.settings, *candidate.settings}):

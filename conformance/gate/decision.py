@@ -1,4 +1,4 @@
-"""What a run means: which verdicts the gate does not accept, and the exit code."""
+"""Decides about a run: which verdicts the gate does not accept, and the exit code."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any, Self
 from conformance.verdicts.verdict import GRAVITY, is_green
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
-# Exit codes, the most telling first.
+# Exit codes in order of precedence.
 PRECEDENCE = (INTERNAL, INTERRUPTED, USAGE, INCOMPLETE, REJECTED, NOTHING, CONFORMS)
 
 JUDGED = ("pass", "dialect", "fail", "inconclusive", "error", "timeout", "crash")
@@ -17,11 +17,11 @@ JUDGED = ("pass", "dialect", "fail", "inconclusive", "error", "timeout", "crash"
 @dataclass(frozen=True)
 class Decision:
     """
-    The gate's answer.
+    The gate's decision about a run.
 
-    rejected: cells whose verdict is not accepted. problems: why the run does not conform, in sentences. incomplete:
-    what is missing. known: how the list of known deviations fared. not_working: subject -> the sentence that says that
-    no valid call of it had a reply; these sentences begin `incomplete`.
+    rejected: cells whose verdict is not accepted. problems: sentences that say why the run does not conform.
+    incomplete: sentences that say what is missing. known: the results of the list of known deviations. not_working:
+    subject -> the sentence that says that no valid call of it had a reply; these sentences come first in `incomplete`.
     """
 
     exit_code: int
@@ -34,7 +34,7 @@ class Decision:
 
     @classmethod
     def recorded(cls, footer: Mapping[str, Any]) -> Self:
-        """The decision that the footer of a run log holds."""
+        """The decision in the footer of a run log."""
         gate = footer["gate"]
         return cls(
             footer["exit_code"],
@@ -74,9 +74,10 @@ def decide(
     stopped: bool = False,
 ) -> Decision:
     """
-    Decide about a run from its cells and from what is missing; `stopped` says that -x ended it at a rejected cell.
+    Decide about a run from its cells and from what is missing.
 
-    not_working: subjects of which no valid call had a reply, with the sentence that says so.
+    not_working: subjects without a reply to any valid call -> the sentence that says so. stopped: -x ended the run at a
+    rejected cell.
 
     Precedence of exit codes: 3, 2, 4, 7, 1, 5, 0.
     """
@@ -95,7 +96,7 @@ def decide(
     }
     code = next((code for code in PRECEDENCE if codes.get(code)), CONFORMS)
     counts = {verdict: counts[verdict] for verdict in GRAVITY if verdict in counts}
-    rejected.sort()  # workers answer in any order
+    rejected.sort()  # workers reply in any order
     return Decision(code, counts, tuple(rejected), _problems(rejected, known_problems), incomplete, known, not_working)
 
 

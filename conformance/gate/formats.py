@@ -1,7 +1,7 @@
 """
-The files that machines read, as models: their JSON Schemas are made of these, and tests hold real output to them.
+Models of the machine-readable files; their JSON Schemas are generated from these, and tests validate real output.
 
-A version of a schema only ever gains optional keys; whatever else changes has another number.
+Within a schema version, only optional keys are added; any other change gets a new number.
 """
 
 import json
@@ -35,7 +35,7 @@ class _Object(BaseModel):
 
 
 class KnownList(_Object):
-    """How the list of known deviations fared; empty where the run was interrupted."""
+    """The results of the list of known deviations; empty if the run was interrupted."""
 
     live: int = 0
     dead: list[str] = []
@@ -46,7 +46,7 @@ class KnownList(_Object):
 
 class Gate(_Object):
     """
-    What the gate decided, and why.
+    The decision of the gate, with reasons.
 
     rejected: pairs of case and subject. not_working: subject -> the sentence that says that it had no reply.
     """
@@ -60,7 +60,7 @@ class Gate(_Object):
 
 
 class SubjectSum(_Object):
-    """One subject: how many cells have each verdict, and the largest budget of those that conform."""
+    """One subject: the number of cells with each verdict, and the largest budget of the conforming cells."""
 
     counts: dict[str, int]
     worst_budget: Number
@@ -94,7 +94,7 @@ class ObservedCell(_Object):
 
 
 class ChangedCell(_Object):
-    """A cell that changed; a side that does not have it is absent."""
+    """A cell that changed; a side without the cell is absent."""
 
     case: str
     subject: str
@@ -104,7 +104,7 @@ class ChangedCell(_Object):
 
 
 class Way(_Object):
-    """One side of a group: the distributions that differ, and what is done there."""
+    """One side of a group: the distributions that differ, and the behaviour there."""
 
     versions: dict[str, str]
     way: str
@@ -112,7 +112,7 @@ class Way(_Object):
 
 
 class ChangeGroup(_Object):
-    """Cells that changed for one reason, and the sentence that tells it."""
+    """Cells that changed for one reason, and the sentence that reports it."""
 
     kind: Kind
     meaning: str
@@ -126,14 +126,14 @@ class ChangeGroup(_Object):
 
 
 class ComparedSide(_Object):
-    """A side: where it was read, and the versions in each subject's environment."""
+    """A side: where it was read from, and the versions in each subject's environment."""
 
     name: str
     subjects: dict[str, dict[str, str]]
 
 
 class Settings(_Object):
-    """What counts as drift, and how much support may be lost."""
+    """What counts as drift, and the number of cells that may lose support."""
 
     drift: float
     floor: float
@@ -161,7 +161,7 @@ class ComparisonFile(_Object):
     groups: list[ChangeGroup]
 
 
-# The formats that `conformance schema` prints, beside that of case files.
+# The formats that `conformance schema` prints in addition to that of case files.
 FORMATS: dict[str, type[BaseModel]] = {
     "verdict": VerdictFile,
     "comparison": ComparisonFile,

@@ -1,9 +1,9 @@
 """
-Known deviations: what today's frameworks do otherwise than they declare, each with a reason and a link.
+Known deviations: behaviour of today's frameworks that differs from their declaration, with a reason and a link.
 
-The list is strict in both directions. An entry accepts a failing cell only if the reply lies within the bound under
-the declaration and the entry's delta; an entry that covers a conforming cell is too wide, one that covers
-cells and matches none is dead, one past its date is expired: all of these are red, and say what to do.
+The list is strict in both directions. An entry accepts a failing cell only if the reply is within the bound under the
+declaration and the entry's delta. An entry that covers a conforming cell is too wide. An entry that covers cells and
+matches none is dead. An entry whose date has passed is expired. All of these are red, and the message says what to do.
 """
 
 import datetime as dt
@@ -21,16 +21,17 @@ from conformance.engine.judging import Judged
 from conformance.gate.known_file import Accept, Entry
 from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
+from conformance.spec.texts import counted
 from conformance.verdicts.expectation import Expectation, compare_all, expect
 from conformance.verdicts.verdict import CONFORMING
 
-# Gives what is expected of a case's routed problem under a dialect and a profile.
+# Returns the expectation for a case's routed problem under a dialect and a profile.
 Expecting: TypeAlias = Callable[[str, Problem, Dialect, Profile], Expectation]
 
 
 @dataclass
 class Tally:
-    """How one entry fared in a run."""
+    """The results of one entry in a run."""
 
     entry: Entry
     origin: str
@@ -40,43 +41,43 @@ class Tally:
 
     @property
     def fixed(self) -> bool:
-        """Whether everything that it covers conforms without it."""
+        """Whether everything that the entry covers conforms without it."""
         return 0 < self.covered == len(self.conforming)
 
-    def told(self) -> dict[str, Any]:
-        """What the record of an accepted cell says of the entry; `versions` and `decisions` where it states some."""
+    def record(self) -> dict[str, Any]:
+        """The `known` part of an accepted cell's record; `versions` and `decisions` only if the entry states some."""
         entry = self.entry
-        told: dict[str, Any] = {"reason": entry.reason, "link": entry.link, "entry": self.origin}
-        told |= {"versions": dict(entry.versions)} if entry.versions else {}
+        record: dict[str, Any] = {"reason": entry.reason, "link": entry.link, "entry": self.origin}
+        record |= {"versions": dict(entry.versions)} if entry.versions else {}
         decisions = entry.delta.decisions if entry.delta else {}
-        return told | ({"decisions": [f"{each}={name}" for each, name in decisions.items()]} if decisions else {})
+        return record | ({"decisions": [f"{each}={name}" for each, name in decisions.items()]} if decisions else {})
 
     def __str__(self) -> str:
         return f"{self.origin} ({' or '.join(self.entry.subject)}): {self.entry.reason}"
 
 
 class Known:
-    """The entries of a run, and how each fares as cells are judged."""
+    """The entries of a run and their results, counted as cells are judged."""
 
     def __init__(
         self, entries: Sequence[tuple[Entry, str]], today: dt.date, expectation: Expecting | None = None
     ) -> None:
         """
-        Take entries with where they stand (`known.yaml:12`), and the date that expiry is measured by.
+        Take the entries with their origins (`known.yaml:12`), and the date for expiry.
 
-        expectation: `Judge.expectation` of the run, which remembers what many subjects share.
+        expectation: `Judge.expectation` of the run, which caches expectations that subjects share.
         """
         self.tallies = [Tally(entry, origin) for entry, origin in entries]
         self._today = today
-        self._expectation = expectation or _anew
+        self._expectation = expectation or _evaluate
         self._naming: dict[str, list[Tally]] = {}
 
     def review(self, cell: Judged) -> dict[str, Any]:
         """
-        Count what covers this cell, and say so for its record.
+        Count the entries that cover this cell, and return what belongs into its record.
 
-        `covered_by` maps the origin of each entry that covers it to how it fared; `known` is the reason, link,
-        origin and versions of the entry that accepts it.
+        `covered_by` maps the origin of each entry that covers the cell to the outcome. `known` describes the entry that
+        accepts it: reason, link, origin, versions and decisions.
         """
         record: dict[str, Any] = {}
         for tally in self._about(cell.subject):
@@ -88,26 +89,27 @@ class Known:
             record.setdefault("covered_by", {})[tally.origin] = outcome
             self._count(tally, outcome, (cell.case, cell.subject))
             if outcome == "matched" and "known" not in record and not self.expired(tally):
-                record["known"] = tally.told()
+                record["known"] = tally.record()
         return record
 
     def _about(self, subject: str) -> list[Tally]:
-        """The entries that name a subject: most name another one, and all are held against every cell."""
+        """The entries that name a subject; cached because every cell is checked against them."""
         if subject not in self._naming:
             self._naming[subject] = [tally for tally in self.tallies if tally.entry.names(subject)]
         return self._naming[subject]
 
     def accepts(self, cell: Judged) -> dict[str, Any]:
-        """What `review` would say, for a call that is no cell of its own: nothing is counted."""
+        """As `review`, for a call that is not a cell of its own: returns only `known` and counts nothing."""
         for tally in self._about(cell.subject):
             if self.expired(tally) or not _applies(tally.entry, cell):
                 continue
-            if _outcome(tally.entry, cell, _anew) == "matched":  # a changed call has the case's id, and other arrays
-                return {"known": tally.told()}
+            # not from the cache: a changed call has the case's id but different arrays
+            if _outcome(tally.entry, cell, _evaluate) == "matched":
+                return {"known": tally.record()}
         return {}
 
     def restore(self, record: Mapping[str, Any]) -> None:
-        """Count a cell of a run that is resumed, from what `review` put into its record."""
+        """Count a cell of a resumed run, from what `review` put into its record."""
         tallies = {tally.origin: tally for tally in self.tallies}
         for origin, outcome in record.get("covered_by", {}).items():
             self._count(tallies[origin], outcome, (record["case"], record["subject"]))
@@ -125,34 +127,36 @@ class Known:
         return tally.entry.expires is not None and tally.entry.expires < self._today
 
     def about(self) -> list[tuple[str, str, bool]]:
-        """What records depend on: of each entry its origin, its content, and whether it has expired."""
+        """The properties of the list that records depend on: for each entry its origin, content and expiry."""
         return [(tally.origin, repr(tally.entry), self.expired(tally)) for tally in self.tallies]
 
     def problems(self, *, whole: bool) -> list[str]:
         """
-        What is wrong with the list itself, each with its fix; `whole` says that no case was deselected.
+        The problems of the list itself, each with its remedy. whole: no case was deselected.
 
-        A dead entry is one that covered cells of a whole run and matched none.
+        Only in a whole run is an entry dead that covered cells and matched none.
         """
         return [text for tally in self.tallies for text in self._problems_of(tally, whole=whole)]
 
     def _problems_of(self, tally: Tally, *, whole: bool) -> list[str]:
         found = []
         if self.expired(tally) and tally.matched:
-            found.append(f"{tally.origin}: expired on {tally.entry.expires}: fix it, or extend the date with a reason")
+            remedy = "fix the deviation, or extend the date and give a reason"
+            found.append(f"{tally.origin}: expired on {tally.entry.expires}: {remedy}")
         if tally.conforming:
             case, subject = tally.conforming[0]
-            told = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
+            where = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
             if tally.fixed:
-                remedy = "remove the entry, or say under `machine` or `versions` where it holds"
-                return [*found, f"{tally.origin}: fixed here: all that it covers, {told}: {remedy}"]
-            found.append(f"{tally.origin}: too wide: {told}: narrow `when`, `cases` or `versions`")
+                remedy = "remove the entry, or state under `machine` or `versions` where it applies"
+                return [*found, f"{tally.origin}: fixed here: nothing that it covers fails ({where}): {remedy}"]
+            found.append(f"{tally.origin}: too wide: {where}: narrow `when`, `cases` or `versions`")
         if whole and tally.covered and not tally.matched:
-            found.append(f"{tally.origin}: dead: {tally.covered} covered and none fails in this way: remove the entry")
+            covered = f"it covers {counted(tally.covered, 'cell')}, and none fails in this way"
+            found.append(f"{tally.origin}: dead: {covered}: remove the entry")
         return found
 
     def record(self, *, whole: bool) -> dict[str, Any]:
-        """For the run log: how many entries are live, and which are dead, too wide, expired or not reached."""
+        """The record for the run log: the number of live entries; the dead, too wide, expired and unreached ones."""
         return {
             "live": sum(1 for t in self.tallies if t.matched and not t.conforming and not self.expired(t)),
             "dead": [str(t) for t in self.tallies if whole and t.covered and not t.matched],
@@ -167,7 +171,7 @@ def _cells(number: int) -> str:
 
 
 def versions_hold(conditions: Mapping[str, str], versions: Mapping[str, str]) -> bool:
-    """Whether every condition (distribution -> PEP 440 specifier) is met by what is installed."""
+    """Whether the installed versions meet every condition (distribution -> PEP 440 specifier)."""
     return all(
         package in versions and SpecifierSet(spec, prereleases=True).contains(versions[package])
         for package, spec in conditions.items()
@@ -184,12 +188,12 @@ def _applies(entry: Entry, cell: Judged) -> bool:
     )
 
 
-def _anew(_: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
+def _evaluate(_: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     return expect(problem, dialect, profile)
 
 
 def _outcome(entry: Entry, cell: Judged, expectation: Expecting) -> str:
-    """One of `not covered`, `conforms` (without the entry), `matched`, `other` (fails in another way)."""
+    """The outcome: `not covered`, `conforms` (without the entry), `matched`, or `other` (fails in another way)."""
     if entry.accept is not None:
         return _accepted(entry.accept, cell)
     if entry.delta is None or cell.declared is None or cell.profile is None:
@@ -198,12 +202,12 @@ def _outcome(entry: Entry, cell: Judged, expectation: Expecting) -> str:
     try:
         deviating = expectation(cell.case, cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
     except UnderivedBound:
-        return "not covered"  # where no bound holds under the delta, it accepts nothing
+        return "not covered"  # without a bound under the delta, the entry accepts nothing
     within = all(c.verdict != "fail" for c in compare_all(deviating, cell.actual, profile))
     if not entry.delta.profile and not cell.declared.separates(deviating.reply):
         return "not covered"
     if cell.verdict in CONFORMING:
-        # A wider arithmetic contains the declared one: conforming under both says nothing against the entry.
+        # Coarser arithmetic includes the declared one: a cell that conforms under both does not contradict the entry.
         return "not covered" if entry.delta.profile and within else "conforms"
     return "matched" if within and cell.verdict == "fail" else "other"
 
@@ -211,7 +215,7 @@ def _outcome(entry: Entry, cell: Judged, expectation: Expecting) -> str:
 def _accepted(accept: Accept, cell: Judged) -> str:
     mistaken = cell.problem.mistake is not None
     if accept.verdict != "inconclusive" and (accept.verdict == "fail") != mistaken:
-        return "not covered"  # an error is what a call with a mistake is there for, and its reply what fails
+        return "not covered"  # a call with a mistake must raise an error; its reply is the failure
     if cell.verdict in CONFORMING:
         return "conforms"
     if cell.verdict == accept.verdict and re.search(accept.message, cell.message):

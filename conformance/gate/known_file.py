@@ -1,4 +1,4 @@
-"""The format of a file of known deviations (docs/known-deviations.md), and reading it."""
+"""The format of files of known deviations (docs/known-deviations.md), and reading them."""
 
 import dataclasses
 import datetime as dt
@@ -19,14 +19,14 @@ from conformance.spec import yaml_syntax
 from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes, matches, nearest
 from conformance.spec.model_faults import faults
 
-# A name or glob, or a list of them, of which any may match.
+# One or several names or globs, of which any may match.
 Globs = Annotated[
     tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given), Field(min_length=1)
 ]
 
 
 class Delta(BaseModel):
-    """What is done otherwise than declared: decisions by name, and fields of the profile."""
+    """The difference from the declaration: decisions by name, and fields of the profile."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,24 +50,24 @@ class Delta(BaseModel):
         valid = [each.name for each in dataclasses.fields(Profile)]
         for name in fields:
             if name not in valid:
-                raise ValueError(f"no field {name!r} of a profile{nearest(name, valid)}")
+                raise ValueError(f"a profile has no field {name!r}{nearest(name, valid)}")
         try:
             Profile.uniform("float32").but(**fields)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"no such profile: {error}") from None
+            raise ValueError(f"not a valid profile: {error}") from None
         return fields
 
     def applied_to(self, dialect: Dialect) -> dict[str, str]:
-        """The declared dialect with the delta's decisions over it."""
+        """The declared dialect with the delta's decisions applied."""
         merged = {**dialect, **self.decisions}
         return {decision: name for decision, name in merged.items() if name != "canonical"}
 
 
 class Accept(BaseModel):
     """
-    A verdict that is not about numbers, accepted by its message (a regular expression, searched).
+    A verdict that is not about numbers, accepted if its message contains a match of a regular expression.
 
-    A fail is one where a call that must be refused has a reply.
+    `fail` means that a call that must be refused has a reply.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -81,17 +81,17 @@ class Accept(BaseModel):
         try:
             re.compile(message)
         except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"no regular expression: {error}") from None
+            raise ValueError(f"not a valid regular expression: {error}") from None
         return message
 
 
 class MachineCondition(BaseModel):
     """
-    What the machine must be like; every field that is given must hold.
+    A condition on the machine; every given field must hold.
 
-    cpu, without_cpu: instruction sets that the CPU has, or lacks, in the words of /proc/cpuinfo. libraries: what
-    computes, as the adapter reports it (`libraries` of its evidence). environment: variables of the worker as the
-    adapter reports them (`environment` of its evidence); null: not set.
+    cpu, without_cpu: instruction sets that the CPU has, or lacks, named as in /proc/cpuinfo. libraries: the libraries
+    that compute, as the adapter reports them (`libraries` of its evidence). environment: variables of the worker, as
+    the adapter reports them (`environment` of its evidence); null means not set.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -106,11 +106,11 @@ class MachineCondition(BaseModel):
     def _known_features(cls, names: list[str]) -> list[str]:
         for name in names:
             if name not in FEATURES:
-                raise ValueError(f"no instruction set {name!r} that is recorded{nearest(name, FEATURES)}")
+                raise ValueError(f"unknown instruction set {name!r}{nearest(name, FEATURES)}")
         return names
 
     def holds(self, machine: Machine) -> bool:
-        """Whether a cell was computed on such a machine; what is not known does not hold."""
+        """Whether a machine meets the condition; an unknown property does not."""
         return (
             set(machine.cpu).issuperset(self.cpu)
             and (not self.without_cpu or bool(machine.cpu))
@@ -147,13 +147,13 @@ class Entry(BaseModel):
             try:
                 SpecifierSet(text)
             except InvalidSpecifier:
-                raise ValueError(f"{package}: {text!r} is no version condition such as '>=3.14,<4'") from None
+                raise ValueError(f"{package}: {text!r} is not a version condition such as '>=3.14,<4'") from None
         return versions
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.delta is None) == (self.accept is None):
-            raise ValueError("an entry has either a delta or accept")
+            raise ValueError("an entry must have exactly one of delta and accept")
         return self
 
     def concerns(self, subject: str, case: str) -> bool:
@@ -188,10 +188,10 @@ _KEYS = {
 
 def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
     """
-    Entries of all files in order, each with its origin (`known.yaml:12`).
+    Read the entries of all files in order, each with its origin (`known.yaml:12`).
 
     Raises:
-        CaseFileErrors: with every mistake of every file.
+        CaseFileErrors: contains every mistake of every file.
     """
     entries: list[tuple[Entry, str]] = []
     mistakes: list[Mistake] = []
@@ -209,8 +209,8 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
         except ValidationError as error:
             found = Mistakes(name)
             for fault in faults(error, document.data, _names):
-                place = yaml_syntax.find([document.node], fault.path, at_key=fault.at_key)
-                found.note(*place, fault.message, fault.count)
+                position = yaml_syntax.find([document.node], fault.path, at_key=fault.at_key)
+                found.note(*position, fault.message, fault.count)
             mistakes += found.told(yaml_syntax.last_line(document.node))
             continue
         for number, entry in enumerate(checked.deviations):
@@ -222,7 +222,7 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
 
 
 def shown_entry(path: Path) -> str:
-    """A file's name in messages and origins: the packaged one by its name alone, others as they were given."""
+    """The name of a file in messages and origins: only the file name if it is packaged, else the path as given."""
     return path.name if path == PACKAGED else str(path)
 
 

@@ -1,4 +1,4 @@
-"""Edits of a list of known deviations that a run suggests."""
+"""Edits of a list of known deviations that follow from a run."""
 
 import json
 import re
@@ -12,29 +12,29 @@ Cell = Mapping[str, Any]
 
 def narrowing(matched: Sequence[Cell], conforming: Sequence[Cell], cases: Mapping[str, Cell]) -> dict[str, Any]:
     """
-    A field of `when`, or `subject`, that holds for every matched cell and for none that conforms; {} if none does.
+    A field of `when`, or `subject`, that holds for all matched and for no conforming cells; {} if there is none.
 
-    cases: the header's, by id.
+    cases: the cases of the log's header, by id.
     """
     if not matched or not conforming:
         return {}
-    mine, others = ([_facts(cell, cases) for cell in cells] for cells in (matched, conforming))
-    subjects = {facts["subject"] for facts in mine}
+    failing, others = ([_facts(cell, cases) for cell in cells] for cells in (matched, conforming))
+    subjects = {facts["subject"] for facts in failing}
     if len(subjects) == 1 and subjects.isdisjoint(facts["subject"] for facts in others):
         return {"subject": subjects.pop()}
     for name in ("operator", "dtype"):
-        values = sorted({facts[name] for facts in mine})
+        values = sorted({facts[name] for facts in failing})
         if all(facts[name] not in values for facts in others):
             return {name: values if name == "dtype" else values[0]}
-    return _of_sets(mine, others)
+    return _of_sets(failing, others)
 
 
-def _of_sets(mine: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _of_sets(failing: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for name in ("slots", "kinds", "outputs", "elements"):
-        here, there = ([set(facts[name]) for facts in cells] for cells in (mine, others))
-        if found := sorted(set.intersection(*here) - set.union(*there)):
+        inside, outside = ([set(facts[name]) for facts in cells] for cells in (failing, others))
+        if found := sorted(set.intersection(*inside) - set.union(*outside)):
             return {name: dict([found[0]]) if name == "elements" else [found[0]]}
-        if name != "elements" and (found := sorted(set.intersection(*there) - set.union(*here))):
+        if name != "elements" and (found := sorted(set.intersection(*outside) - set.union(*inside))):
             return {f"without_{name}": [found[0]]}
     return {}
 
@@ -54,7 +54,7 @@ def _facts(cell: Cell, cases: Mapping[str, Cell]) -> dict[str, Any]:
 
 ENTRY = re.compile(r"^  - ")
 WHEN = re.compile(r"    when: \{(?P<conditions>.*)\}(?P<rest>\s*(#.*)?)$")
-# Conditions of which any may hold: those that do take the place of more.
+# Lists of which any value may hold: a narrower list replaces the old one.
 ANY_OF = ("dtype",)
 
 ASIDE = re.compile(r"^\s*(#.*)?$")
@@ -62,7 +62,7 @@ ASIDE = re.compile(r"^\s*(#.*)?$")
 
 @dataclass
 class Seen:
-    """What a run says of one entry: cells of the run log by how they fared, and whether the gate calls it dead."""
+    """The results of one entry in a run: the cells by outcome, and whether the gate reports it as dead."""
 
     matched: list[Mapping[str, Any]] = field(default_factory=list)
     conforming: list[Mapping[str, Any]] = field(default_factory=list)
@@ -71,14 +71,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A new text of one file, and what cannot be edited, in sentences."""
+    """The new text of one file, and sentences about what cannot be edited."""
 
     text: str
     remarks: tuple[str, ...] = ()
 
 
 def seen_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Seen]:
-    """What the records of a run log say of each entry, by its origin (`known.yaml:12`)."""
+    """The results of each entry in the records of a run log, by origin (`known.yaml:12`)."""
     found: dict[str, Seen] = {}
     for record in records:
         covered = record.get("covered_by", {}) if record["type"] == "cell" else {}
@@ -93,17 +93,18 @@ def seen_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Seen]:
 
 def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mapping[str, Any]]) -> Proposal:
     """
-    Edit one file.
+    Propose edits of one file.
 
-    name: as it stands in origins. lines: where its entries begin, from 1. records: of a run log with a footer.
+    name: the name of the file in origins. lines: the first line of each entry, from 1. records: of a run log with a
+    footer.
 
     Raises:
-        ValueError: the run knew other entries of this file.
+        ValueError: the run used a version of this file with other entries.
     """
     seen = {origin: found for origin, found in seen_of(records).items() if origin.rpartition(":")[0] == name}
     known = {f"{name}:{line}" for line in lines}
     if strange := sorted(seen.keys() - known):
-        raise ValueError(f"{strange[0]} is no entry any more: the list has changed since the run; run again")
+        raise ValueError(f"{strange[0]} is not an entry any more: the list has changed since the run; run again")
     rows, remarks = text.splitlines(keepends=True), []
     for line in sorted(lines, reverse=True):
         found = seen.get(f"{name}:{line}")
@@ -123,16 +124,17 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
 
 def _too_wide(origin: str, seen: Seen, narrow: Mapping[str, Any]) -> str:
     case, subject = seen.conforming[0]["case"], seen.conforming[0]["subject"]
-    where = f"{len(seen.conforming)} cells conform without it, first {case} on {subject}"
+    cells = "1 cell conforms" if len(seen.conforming) == 1 else f"{len(seen.conforming):,} cells conform"
+    where = f"{cells} without it, first {case} on {subject}"
     if not seen.matched:
-        return f"{origin}: {where}, and none was seen that needs it: remove it if a run of everything says so"
+        return f"{origin}: {where}, and no cell of this run needs it: remove it if a complete run confirms this"
     if narrow:
         return f"{origin}: too wide: {where}; put {_flow(narrow)} into its `when` by hand"
-    return f"{origin}: too wide: {where}; no single condition tells them apart: narrow `cases` or `versions` by hand"
+    return f"{origin}: too wide: {where}; no single condition distinguishes them: narrow `cases` or `versions` by hand"
 
 
 def _end(rows: Sequence[str], first: int) -> int:
-    """Where an entry ends: before the next one, and before the comments that belong to that."""
+    """The row after an entry; comments that belong to the next entry are not part of it."""
     end = next((n for n in range(first + 1, len(rows)) if ENTRY.match(rows[n])), len(rows))
     while end > first + 1 and ASIDE.match(rows[end - 1]):
         end -= 1
@@ -140,7 +142,7 @@ def _end(rows: Sequence[str], first: int) -> int:
 
 
 def _narrowed(rows: Sequence[str], narrow: Mapping[str, Any]) -> list[str]:
-    """An entry with one more condition; `subject` replaces what stands there, a `when` of several lines stays."""
+    """An entry with one more condition. `subject` is replaced; a `when` of several lines is left unchanged."""
     ((name, value),) = narrow.items()
     shown = _flow(value)
     if name == "subject":
@@ -155,16 +157,16 @@ def _narrowed(rows: Sequence[str], narrow: Mapping[str, Any]) -> list[str]:
 
 
 def _with(conditions: str, name: str, shown: str) -> str:
-    """Conditions in flow style and one more; a list or mapping that stands there under its name gets what it has."""
-    there = re.search(rf"(?<!\w){name}: (?P<value>\[[^\]]*\]|{{[^}}]*}})", conditions)
-    if there is None:
+    """Conditions in flow style with one more; an existing list or mapping of that name is extended."""
+    existing = re.search(rf"(?<!\w){name}: (?P<value>\[[^\]]*\]|{{[^}}]*}})", conditions)
+    if existing is None:
         return f"{conditions}{', ' if conditions else ''}{name}: {shown}"
-    together = shown if name in ANY_OF else f"{there['value'][:-1]}, {shown[1:]}"
-    return f"{conditions[: there.start('value')]}{together}{conditions[there.end() :]}"
+    merged = shown if name in ANY_OF else f"{existing['value'][:-1]}, {shown[1:]}"
+    return f"{conditions[: existing.start('value')]}{merged}{conditions[existing.end() :]}"
 
 
 def _flow(value: Any) -> str:
-    """A value in YAML's flow style; what is no plain word is quoted."""
+    """A value in YAML's flow style; anything but a plain word is quoted."""
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
     if isinstance(value, dict):
@@ -173,7 +175,7 @@ def _flow(value: Any) -> str:
 
 
 def appended(text: str, entries: str) -> str:
-    """A file with entries at its end, also where its list is empty."""
+    """The text of a file with entries appended, also if its list is empty."""
     if not entries:
         return text
     opened = re.sub(r"^deviations: \[\]\s*\Z", "deviations:\n", text, flags=re.MULTILINE)
@@ -182,9 +184,9 @@ def appended(text: str, entries: str) -> str:
 
 def additions(records: Sequence[Mapping[str, Any]]) -> str:
     """
-    Entries for what the gate rejects, one for each subject and cause: reason and link are left to people.
+    Entries for the cells that the gate rejects, one for each subject and cause, with empty reason and link.
 
-    They do not load as they stand: an entry without a reason and a link accepts nothing.
+    They do not load until a person fills in reason and link.
     """
     rejected = {tuple(key) for key in records[-1].get("gate", {}).get("rejected", ())}
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -218,7 +220,7 @@ def _entry(subject: str, way: str, cells: Sequence[Mapping[str, Any]], versions:
     rows += [f"    versions: {_flow(seen)}"] if seen else []
     rows += [
         f"    {way}",
-        f'    reason: ""  # of {len(cells)} cells: why, so that a reader understands it',
+        f'    reason: ""  # {len(cells)} cells: explain why, so that a reader understands it',
         '    link: ""',
     ]
     return "\n".join(rows) + "\n"

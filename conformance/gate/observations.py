@@ -1,4 +1,4 @@
-"""One side of a comparison: what was observed of every case x subject, in which environment."""
+"""One side of a comparison: what was observed for each case and subject, and in which environment."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -12,10 +12,10 @@ from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import LOG
 from conformance.verdicts.verdict import CONFORMING, gist, root
 
-# Between the ways of a cause that is several.
+# Separator of the ways of a cause that consists of several.
 AND = " & "
 
-# Verdicts on a reply.
+# Verdicts on calls that were judged.
 JUDGED = (*CONFORMING, "fail", "inconclusive")
 
 # The class of a fail that breaks a relation between replies.
@@ -27,14 +27,14 @@ class Observed:
     """
     What one cell showed.
 
-    ways: the deviations (`decision=name`) that explain a fail, the preferred one first, or the relations between
-    replies that are broken (`invariant=name`). looked: whether such relations were asked for, as of some cells only.
-    declared: decisions that are declared otherwise than canonical. klass: of a fail. error: the type of an exception;
-    root: what its message shares with that of the same failure in another release. text: what happened, in one line.
-    bits, problem, judge: digests of the output bits, of what was asked, of the judging code. cause, condition: the way
-    that the joint diagnosis of the subject says, and when it shows, "only in float16". known: why the gate accepts
-    it, if it does by a known deviation; since: the version conditions of that. tensors: the file that holds its arrays.
-    where: its circumstances, if they are not those of the subject's other cells.
+    ways: the deviations (`decision=name`) that explain a fail, the preferred one first, or the broken relations between
+    replies (`invariant=name`). looked: whether such relations were checked, which is done for some cells only.
+    declared: decisions that are declared otherwise than canonical. klass: the class of a fail. error: the type of an
+    exception. root: the part of its message that is the same in other releases. text: what happened, in one line. bits,
+    problem, judge: digests of the output bits, of the problem and of the judging code. cause, condition: the way and
+    the condition, such as "only in float16", from the subject's joint diagnosis. known: why the gate accepts the cell,
+    if a known deviation does; since: the version conditions of that deviation. tensors: the file with its arrays.
+    where: its circumstances, if they differ from those of the subject's other cells.
     """
 
     verdict: str
@@ -60,21 +60,22 @@ class Observed:
 
     @property
     def judged(self) -> bool:
-        """Whether there was a reply, or a refusal that had to be."""
+        """Whether there was a reply, or a refusal that was required."""
         return self.verdict in JUDGED
 
     @property
     def conforms(self) -> bool:
-        """Whether it is as declared, as far as can be judged."""
+        """Whether it is as declared, as far as this can be judged."""
         return self.verdict in CONFORMING or (self.verdict == "inconclusive" and self.uncalibrated)
 
 
 @dataclass(frozen=True)
 class Circumstances:
     """
-    Where a subject was judged: versions of distributions, and what output bits depend on beside them.
+    Where a subject was judged.
 
-    settings: environment variables of the worker that choose threads, instruction sets or kernels.
+    versions: of distributions. machine: the other properties that output bits depend on. adapter: digest of the
+    adapter. settings: environment variables of the worker that choose threads, instruction sets or kernels.
     """
 
     versions: Mapping[str, str]
@@ -86,11 +87,11 @@ class Circumstances:
 @dataclass(frozen=True)
 class ComparedRun:
     """
-    A run, or what a baseline remembers of one.
+    A run, or the part of one that a baseline records.
 
-    cases: id -> digest of its problem, or "". asked: subjects that were to be judged. missing: why not everything was,
-    in sentences. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged, and what they
-    lack. not_working: subjects of which no valid call had a reply, with the sentence that says so.
+    cases: id -> digest of the problem, or "". asked: the subjects that were to be judged. missing: sentences that say
+    what was not judged and why. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged
+    -> what they lack. not_working: subjects without a reply to any valid call -> the sentence that says so.
     """
 
     name: str
@@ -103,16 +104,16 @@ class ComparedRun:
     not_working: Mapping[str, str] = field(default_factory=dict)
 
     def works(self, subject: str) -> bool:
-        """Whether a subject, or the subject whose dense form it is, had a reply to some valid call."""
+        """Whether a subject (for a dense form, its native subject) had a reply to some valid call."""
         return native(subject) not in self.not_working
 
     def circumstances(self, subject: str, cell: Observed | None) -> Circumstances | None:
-        """Where a cell was judged."""
+        """The circumstances in which a cell was judged."""
         return cell.where if cell is not None and cell.where is not None else self.asked.get(subject)
 
 
 class AmbiguousRunError(ValueError):
-    """A run that judged one subject in several environments: it is not clear which is meant."""
+    """A run judged one subject in several environments, so it is not clear which one to compare."""
 
 
 def read_side(folder: Path) -> ComparedRun:
@@ -120,25 +121,25 @@ def read_side(folder: Path) -> ComparedRun:
     Read a run folder.
 
     Raises:
-        RunLogError: its log is no run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
+        RunLogError: its log is not a run log of this schema. OSError: it cannot be read. AmbiguousRunError: see there.
     """
     run = load_run(folder, whole=False)
-    cut = f"{folder / LOG}: the run was cut before its end: {_remedy(run)}"
-    return side_of(run, () if run.footer else (cut,))
+    incomplete = f"{folder / LOG}: the run was cut off before its end: {_remedy(run)}"
+    return side_of(run, () if run.footer else (incomplete,))
 
 
 def _remedy(run: Run) -> str:
     command = " ".join(run.header.command) or "conformance run ..."
     given = f" --out {run.folder}" if "--out" not in command else ""
-    return f"go on with `{command}{given} --resume`, or run it again"
+    return f"resume it with `{command}{given} --resume`, or run it again"
 
 
 def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> ComparedRun:
     """
-    The side that a run tells; `plain` says that subjects are named without their environment.
+    Convert a run to a side of a comparison. plain: name subjects without their environment.
 
     Raises:
-        AmbiguousRunError: two subjects have one plain name.
+        AmbiguousRunError: two subjects have the same plain name.
     """
     name, header = str(run.folder), run.header
     names = _plain_names(header.subjects, name) if plain else {subject: subject for subject in header.subjects}
@@ -156,12 +157,12 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> C
         missing=(*missing, *(f"{name}: {text}" for text in incomplete)),
         sources={case: about.source for case, about in header.cases.items()},
         not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
-        not_working={names[subject]: said for subject, said in not_working.items()},
+        not_working={names[subject]: sentence for subject, sentence in not_working.items()},
     )
 
 
 def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
-    """Names without environments, so that `x@cpu:base` here and `x@cpu:candidate` there are one subject."""
+    """Names without environments, so that `x@cpu:base` and `x@cpu:candidate` are the same subject."""
     plain = {}
     for name, about in subjects.items():
         bare = name.removesuffix(f":{about.environment}")
@@ -169,21 +170,21 @@ def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
     if len(set(plain.values())) < len(plain):
         twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
         raise AmbiguousRunError(
-            f"{side}: {twice} was judged in several environments; run each into a folder of its own"
+            f"{side}: {twice} was judged in several environments; write each environment to its own run folder"
         )
     return plain
 
 
 def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstances]:
-    place = run.header.platform
+    platform = run.header.platform
     workers = {subject: each for each in run.workers if each.status == "ready" for subject in each.subjects}
     found = {}
     for name, about in run.header.subjects.items():
         worker = workers.get(name)
         evidence = worker.evidence if worker else {}
         machine = {
-            "platform": f"{place.get('system')}-{place.get('machine')}",
-            "cpu_features": " ".join(place.get("cpu_features", ())),
+            "platform": f"{platform.get('system')}-{platform.get('machine')}",
+            "cpu_features": " ".join(platform.get("cpu_features", ())),
             "device": evidence.get("device", about.device),
             "threads": evidence.get("threads"),
         }
@@ -201,9 +202,10 @@ def observed(
     cell: Cell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
 ) -> Observed:
     """
-    What a cell says; `joint` has the way and the condition that explain it among the subject's others.
+    Convert a cell of a run log.
 
-    Of a cell that a known deviation accepts, the deviation says it.
+    joint: the way and the condition from the subject's joint diagnosis, by cell. If a known deviation accepts the cell
+    and there is no diagnosis, the decisions of the known deviation are used.
     """
     cause, condition = joint.get(cell.key, ("", ""))
     way = cause or (AND.join(cell.known.decisions) if cell.known else "")
@@ -232,7 +234,7 @@ def observed(
 
 
 def _joint(diagnoses: Iterable[Diagnosis]) -> dict[Key, tuple[str, str]]:
-    """What the joint diagnosis of each subject says of its cells: `decision=name & decision=name`, and when."""
+    """The way (`decision=name & decision=name`) and condition of each cell, from the subjects' joint diagnoses."""
     found = {}
     for diagnosis in diagnoses:
         for cause in diagnosis.causes:
@@ -252,11 +254,11 @@ def _ways(cell: Cell) -> tuple[str, ...]:
 
 
 def short(digest: str) -> str:
-    """Enough of a digest to tell two apart."""
+    """The first 16 digits of a digest, enough to distinguish two."""
     return digest.removeprefix("sha256:")[:16]
 
 
 def _line(text: str) -> str:
-    """A text in one line, without colours and what changes from run to run (addresses): frameworks wrap exceptions."""
+    """A text on one line, without colours and without addresses, which change from run to run."""
     line = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
     return re.sub(r"0x[0-9a-fA-F]+", "0x…", line)[:300]

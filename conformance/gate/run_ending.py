@@ -1,4 +1,4 @@
-"""The end of a run: its last record, what it came to, what it took, and verdict.json."""
+"""The end of a run: the footer of its log, with decision and timing, and verdict.json."""
 
 import json
 import time
@@ -49,22 +49,22 @@ def write_verdict(folder: Path, decision: Decision, records: Iterable[Mapping[st
 
 @dataclass(frozen=True)
 class Clock:
-    """When a run began: one process may judge several, an upgrade two."""
+    """The start time of a run; one process may judge several runs, an upgrade two."""
 
     wall: float = field(default_factory=time.monotonic)
     cpu: float = field(default_factory=time.process_time)
 
     def timing(self) -> dict[str, float]:
-        """Seconds since, of the clock and of this process."""
+        """Seconds since the start: wall time and CPU time of this process."""
         return {"wall": time.monotonic() - self.wall, "cpu": time.process_time() - self.cpu}
 
 
 @contextmanager
 def ending(session: Session, incomplete: Sequence[str] = ()) -> Iterator[None]:
     """
-    Hold the log until everything is written; where it is interrupted before, verdict.json says so.
+    Keep the log open until everything is written; if the run is interrupted, verdict.json says so.
 
-    incomplete: what is missing besides, in sentences.
+    incomplete: sentences that say what else is missing.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def ending(session: Session, incomplete: Sequence[str] = ()) -> Iterator[None]:
 
 def finish(session: Session, decision: Decision, clock: Clock, *, stopped: bool = False) -> Record:
     """
-    End the log with its footer, write verdict.json beside it, and give the footer back; the log stays open.
+    Append the footer to the log, write verdict.json next to it, and return the footer; the log stays open.
 
     stopped: -x ended the run.
     """

@@ -1,1 +1,1 @@
-"""Whether one reply is right: comparison with the oracle, verdicts, and what holds between two replies."""
+"""Decides whether a reply is right: comparison with the oracle, verdicts, and relations between two replies."""

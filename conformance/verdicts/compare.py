@@ -1,7 +1,7 @@
 """
-One output against the oracle: shape, dtype, pattern of non-finite values, then values within the bound.
+Compares one output with the oracle: shape, dtype, positions of non-finite values, then values within the bound.
 
-The rules and their order are those of docs/tolerance.md, sections 1, 4 and 11.
+docs/tolerance.md, sections 1, 4 and 11, defines the rules and their order.
 """
 
 from dataclasses import dataclass, field
@@ -16,31 +16,32 @@ from conformance.deviations.deviation import Expected
 from conformance.spec.problem import GRADIENT, Array
 from conformance.spec.rounding import smallest_subnormal
 
-# The root mean square of error / standard deviation that no correct implementation exceeds (measured: 1.00).
+# Maximum root mean square of error / standard deviation of a correct implementation (largest measured: 1.00).
 RMS_LIMIT = 1.25
-# Below this many elements the root mean square is too noisy to judge by.
+# Minimum number of elements for which the root mean square is judged; with fewer it is too noisy.
 RMS_ELEMENTS = 64
-# A cell of which a smaller part has a meaningful tolerance is inconclusive.
+# Minimum share of the elements that need a meaningful tolerance; below it the cell is inconclusive.
 COVERAGE = 0.9
 
 
 def has_rms_gate(profile: Profile) -> bool:
-    """Whether the second gate holds: a half-precision accumulator stagnates, which no independent errors model."""
+    """Whether the RMS gate applies: errors of a half-precision accumulator, which stagnates, are not independent."""
     return profile.acc in ("float32", "float64")
 
 
 def averages(name: str, size: int) -> bool:
-    """Whether errors of an output average: a few do not, nor those of a gradient, which share recomputed weights."""
+    """Whether the errors of an output average out: not of a few elements, nor of gradients (shared weights)."""
     return size >= RMS_ELEMENTS and not name.startswith(GRADIENT)
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """
-    How one output stands; `numbers` goes into the run log as it is.
+    The result of comparing one output with the oracle.
 
-    verdict: pass, fail or inconclusive. budget: the one number people read, at most 1 conforms; inf where a
-    rule without a tolerance is broken. impossible: what no implementation of the declared arithmetic can produce.
+    verdict: pass, fail or inconclusive. budget: the share of the bound that is used; at most 1 conforms; inf if a rule
+    without a tolerance is broken. impossible: whether no implementation of the declared arithmetic can produce the
+    output. numbers: goes into the run log unchanged.
     """
 
     output: str
@@ -52,7 +53,7 @@ class Comparison:
 
 
 def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_gate: bool) -> Comparison:
-    """Judge the output `name`; rms_gate says whether the second gate holds for the declared accumulator."""
+    """Compare the output `name` with the oracle; rms_gate: whether the RMS gate applies to the declared profile."""
     if actual.shape != expected.values.shape:
         return _broken(name, f"shape {actual.shape}, expected {expected.values.shape}")
     if actual.dtype != expected.dtype:
@@ -63,31 +64,31 @@ def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_
     return _values(name, expected.values, values, bound, rms_gate=rms_gate)
 
 
-def _broken(name: str, what: str, **numbers: Any) -> Comparison:
-    return Comparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {what}", numbers=numbers)
+def _broken(name: str, message: str, **numbers: Any) -> Comparison:
+    return Comparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {message}", numbers=numbers)
 
 
 def _kind(values: Array) -> Array:
-    """0 for a finite number, 1 for NaN, 2 and 3 for the infinities."""
+    """The kind of each element: 0 for a finite number, 1 for NaN, 2 for +inf, 3 for -inf."""
     if np.isfinite(values).all():
         return np.zeros(values.shape, dtype=np.int8)
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
 
 
 def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Comparison | None:
-    """Non-finite values must stand exactly where the oracle has them (not asked where nothing is judged)."""
+    """Check that non-finite values are exactly where the oracle has them; elements that are not judged are skipped."""
     wrong = (_kind(expected) != _kind(actual)) & bound.judged
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
-    what = (
+    message = (
         f"{count} of {wrong.size} elements are of the wrong kind (NaN, infinite or finite): "
         f"{actual[at]:.6g} at {list(at)}, expected {expected[at]:.6g}"
     )
     return _broken(
         name,
-        what,
+        message,
         at=list(at),
         expected=float(expected[at]),
         actual=float(actual[at]),
@@ -98,7 +99,7 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Compari
 
 
 def beyond(expected: Expected, actual: Tensor, bound: Bound) -> Array | None:
-    """Which elements lie beyond the bound, or differ in being finite; None if shape or dtype is another."""
+    """Which elements are beyond the bound or of the wrong kind; None if shape or dtype differ."""
     if actual.shape != expected.values.shape or actual.dtype != expected.dtype:
         return None
     values = actual.float64()
@@ -108,18 +109,19 @@ def beyond(expected: Expected, actual: Tensor, bound: Bound) -> Array | None:
 
 
 def budgets(error: Array, tolerance: Array) -> Array:
-    """Error / tolerance by element; 0/0 is 0, anything else over 0 is infinite."""
+    """Error / tolerance of each element; 0/0 is 0, any other error over 0 is inf."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(error == 0, 0.0, error / tolerance)
 
 
 def counted_variance(bound: Bound) -> Array:
     """
-    What the square of an element's error is compared with; 0 where the element does not count.
+    The variance that the squared error of each element is compared with; 0 where the element does not count.
 
-    What is hard is uniform within its limits, at random from element to element; what is common may be attained by all.
+    The hard part of the bound is modelled as uniform and independent between elements. The common part may be attained
+    by all elements at once.
     """
-    with np.errstate(over="ignore"):  # of a suspect: numbers that are far off have bounds as wide
+    with np.errstate(over="ignore"):  # bounds of a suspect's far-off numbers may be huge
         variance = bound.sigma**2 + (bound.hard - bound.common) ** 2 / 3 + bound.common**2
     return np.where(bound.judged, variance, 0.0)
 
@@ -166,7 +168,7 @@ def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate
 
 
 def _worst_position(used: Array, error: Array) -> tuple[int, ...]:
-    """Where most of the tolerance is used; among places that have none, where the error is largest."""
+    """The index of the element that uses most of its tolerance; of equal ones, that with the largest error."""
     if not used.size:
         return ()
     candidates = np.where(used == used.max(), error, -1.0)
@@ -182,7 +184,8 @@ def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, c
         count = f"{numbers['beyond']} of {numbers['elements']} elements beyond the bound"
         return "fail", f"{name}: {count}; {where}"
     if budget > 1.0:
-        return "fail", f"{name}: root mean square {numbers['rms']:.3g} beyond {RMS_LIMIT}; largest {where}"
+        rms = f"root mean square of error / standard deviation is {numbers['rms']:.3g}, allowed {RMS_LIMIT}"
+        return "fail", f"{name}: {rms}; largest {where}"
     if coverage < COVERAGE:
         return "inconclusive", (
             f"{name}: only {coverage:.0%} of the elements have a meaningful tolerance ({COVERAGE:.0%} needed)"
@@ -191,7 +194,7 @@ def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, c
 
 
 def differs(one: Expected, other: Expected, bound: Bound) -> bool:
-    """Whether two oracles disagree beyond the bound of the first, or in shape, dtype or non-finite pattern."""
+    """Whether two oracle outputs differ beyond the bound of the first, or in shape, dtype or non-finite values."""
     if one.values.shape != other.values.shape or one.dtype != other.dtype:
         return True
     if bool(np.any(_kind(one.values) != _kind(other.values))):
@@ -203,9 +206,10 @@ def differs(one: Expected, other: Expected, bound: Bound) -> bool:
 
 def distance(one: Expected, other: Expected, bound: Bound) -> float:
     """
-    How many bounds of the first two oracles are apart; inf where shape, dtype or non-finite pattern differ.
+    The largest difference of two oracle outputs, in units of the first one's bound.
 
-    Numbers that are less apart than the smallest one of their dtype may be the same, rounded.
+    It is inf if shape, dtype or the positions of non-finite values differ. A difference below the smallest subnormal of
+    the dtype counts as 0: rounding can make such numbers equal.
     """
     if one.dtype != other.dtype or one.values.shape != other.values.shape:
         return float("inf")
@@ -214,7 +218,7 @@ def distance(one: Expected, other: Expected, bound: Bound) -> float:
     if not np.array_equal(_kind(one.values), _kind(other.values)):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        apart = np.abs(one.values - other.values)
-        used = np.where(apart < smallest_subnormal(one.dtype), 0.0, apart) / bound.tolerance
-    # NaN is 0/0, or where both are alike in not being finite
+        gap = np.abs(one.values - other.values)
+        used = np.where(gap < smallest_subnormal(one.dtype), 0.0, gap) / bound.tolerance
+    # NaN: 0/0, or both values are non-finite and of the same kind
     return float(np.fmax.reduce(used, axis=None, initial=0.0))

@@ -1,4 +1,4 @@
-"""What the oracle expects of a reply under one dialect, with the bound of every output, and the reply next to it."""
+"""The reply that the oracle expects under one dialect, with bounds, and the comparison of a reply with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from conformance.verdicts.compare import Comparison, compare, differs, has_rms_g
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """The expected reply under `dialect`, and how far each element may be from it."""
+    """The expected reply under `dialect`, with the bound of each output."""
 
     dialect: Dialect
     reply: Reply
@@ -33,7 +33,7 @@ class Expectation:
         return sum(array.nbytes for array in arrays)
 
     def separates(self, other: Reply) -> bool:
-        """Whether another reply is another answer: beyond the bounds, or of another shape, dtype or pattern."""
+        """Whether another expected reply differs: beyond the bounds, or in shape, dtype or non-finite values."""
         return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
 
 
@@ -42,30 +42,30 @@ def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     Evaluate the oracle and derive its bounds.
 
     Raises:
-        UnderivedBound: the dialect may be diagnosed but not declared: no bound is derived for it.
+        UnderivedBound: no bound is derived for this dialect; it can be diagnosed but not declared.
     """
     answer = evaluate(problem, dialect, profile.score)
     return Expectation(dialect, answer.reply, bound_reply(answer, profile))
 
 
 def flat(bound: Bound, shape: tuple[int, ...], tolerance: float) -> Bound:
-    """One tolerance for every element of a reply without a bound of its own, whose form need not be that of `bound`."""
+    """A bound with one tolerance for all elements, for a reply of `shape` that has no derived bound of its own."""
     every, nothing = np.full(shape, tolerance), np.zeros(shape)
     judged = bound.judged if bound.judged.shape == shape else np.ones(shape, dtype=bool)
     return Bound(every, nothing, every, judged, np.full(shape, np.max(bound.spread, initial=0.0)), nothing)
 
 
 def largest_tolerance(bound: Bound) -> float:
-    """Of all elements that are judged."""
+    """The largest finite tolerance of a bound."""
     return float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
 
 
 def compare_all(expectation: Expectation, actual: Mapping[str, Tensor], profile: Profile) -> tuple[Comparison, ...]:
     """
-    Every requested output against one expectation.
+    Compare every requested output with one expectation.
 
     Raises:
-        KeyError: an output that was requested is missing (the worker refuses such replies before).
+        KeyError: a requested output is missing (the worker refuses such replies earlier).
     """
     gate = has_rms_gate(profile)
     return tuple(

@@ -1,4 +1,4 @@
-"""What holds between two replies of one subject, whatever it computes, and whether it does."""
+"""Relations that must hold between two replies of one subject, and the check whether they hold."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,30 +26,31 @@ from conformance.verdicts.problem_changes import (
     with_visible_values_changed,
 )
 
-# The changed problem; None where a problem cannot be changed so.
+# Returns the changed problem, or None if the change does not apply to the problem.
 Change = Callable[[Problem], Problem | None]
 
-# What an output of the changed problem must be, made of the same output of the first: (problem, output, values).
+# Computes, from an output of the original problem, what the same output of the changed problem must be.
+# Arguments: original problem, output name, output values.
 Follow = Callable[[Problem, str, Array], Array]
 
 
-def _alike(_: Problem, __: str, values: Array) -> Array:
+def _unchanged(_: Problem, __: str, values: Array) -> Array:
     return values
 
 
 @dataclass(frozen=True)
 class Invariant:
     """
-    A change and the relation that follows.
+    A change of a problem and the relation between the two replies.
 
-    sentence: what an implementation does that breaks it, after "it". moves: the reply must be another one wherever the
-    oracle says so; else it must follow.
+    sentence: what an implementation that breaks the relation does; completes "it ...". moves: the reply must change
+    wherever the oracle's reply does. If false, the second reply must be what `follow` computes from the first.
     """
 
     name: str
     sentence: str
     change: Change
-    follow: Follow = _alike
+    follow: Follow = _unchanged
     moves: bool = False
 
 
@@ -64,39 +65,39 @@ def _permuted_keys(problem: Problem) -> Problem | None:
 
 
 def _is_ordered(problem: Problem) -> bool:
-    """Whether a mask says something about the order of the keys."""
+    """Whether a mask depends on the order of the keys."""
     return any(operand.ordered for operand in problem.mask_operands)
 
 
 def _with_keys_permuted(problem: Problem, output: str, values: Array) -> Array:
     axes, order = axes_of(output, problem.operator), _reversed(problem.seq_len_k)
-    last = range(problem.seq_len_k, problem.weights_shape[-1])  # keys that the layer appends stay where they are
-    moved = take(values, axes, "k", [*order, *last])
-    return take(moved, axes, "q", order) if problem.alias == "qkv" else moved
+    last = range(problem.seq_len_k, problem.weights_shape[-1])  # keys that the layer appends stay last
+    reordered = take(values, axes, "k", [*order, *last])
+    return take(reordered, axes, "q", order) if problem.alias == "qkv" else reordered
 
 
 def _permuted_heads(problem: Problem) -> Problem | None:
     if problem.num_kv_heads == 1 or not problem.params.keys() <= PARAMETERS:
         return None
-    if problem.residual and _side_by_side(problem):  # the query that is added stays where it is
+    if problem.residual and _has_head_blocks(problem):  # the query that is added is not reordered
         return None
     return take_heads(problem, _reversed(problem.num_kv_heads))
 
 
 def _with_heads_permuted(problem: Problem, output: str, values: Array) -> Array:
     heads = expanded(problem, _reversed(problem.num_kv_heads))
-    if output == "output" and _side_by_side(problem):
+    if output == "output" and _has_head_blocks(problem):
         return blocks(values, problem.value_dim, heads)
     return take(values, axes_of(output, problem.operator), "h", heads)
 
 
-def _side_by_side(problem: Problem) -> bool:
-    """Whether the output has a block of features for each head."""
+def _has_head_blocks(problem: Problem) -> bool:
+    """Whether the output has one block of features for each head."""
     return problem.operator == "mha" and "wo" not in problem.params
 
 
 def _last_batch_element(problem: Problem) -> Problem | None:
-    if problem.differentiated:  # a gradient by a parameter sums over the items
+    if problem.differentiated:  # the gradient of a parameter sums over the batch
         return None
     return take_batch_elements(problem, [problem.batch - 1]) if problem.batch > 1 else None
 
@@ -106,7 +107,7 @@ def _of_last_batch_element(problem: Problem, _: str, values: Array) -> Array:
 
 
 def _with_key_appended(problem: Problem, output: str, values: Array) -> Array:
-    """Weights get a zero for the appended key, before those that the layer appends."""
+    """Insert zero weights for the padded key, ahead of the keys that the layer appends."""
     if "k" not in axes_of(output, problem.operator):
         return values
     return np.insert(values, problem.seq_len_k, 0.0, axis=-1)
@@ -166,13 +167,13 @@ INVARIANTS: tuple[Invariant, ...] = (
 )
 
 
-# Where the oracle moves by so many bounds, the reply must move by more than one.
+# Minimum change of the oracle, in bounds, for which the reply must change by more than one bound.
 MATTERS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class RelatedReply:
-    """A problem, what is expected under the declaration, and what came back."""
+    """A problem, the reply expected under the declared dialect, and the actual reply."""
 
     problem: Problem
     expected: Expectation
@@ -182,9 +183,10 @@ class RelatedReply:
 @dataclass(frozen=True)
 class Relation:
     """
-    How a relation stood: holds, broken, or not asked (it does not hold under what is declared).
+    The result of checking one relation.
 
-    where: of a broken one, output, place, numbers, what was allowed.
+    found: `holds`, `broken`, or `not asked` if the relation does not hold under the declared dialect. where: for a
+    broken relation, the output, the position, the numbers and the allowed difference.
     """
 
     name: str
@@ -193,14 +195,14 @@ class Relation:
     where: str = ""
 
     def record(self) -> dict[str, Any]:
-        """For the run log."""
+        """The record for the run log."""
         record = {"name": self.name, "found": self.found}
         return record | ({"sentence": self.sentence, "where": self.where} if self.found == "broken" else {})
 
 
 def relate(invariant: Invariant, first: RelatedReply, second: RelatedReply) -> Relation:
-    """See whether the relation holds between the reply to a problem and the one to the changed problem."""
-    asked = False
+    """Check the relation between the reply to a problem and the reply to the changed problem."""
+    is_checked = False
     for name, expected in second.expected.reply.items():
         if invariant.moves and name != "output":
             continue
@@ -208,50 +210,55 @@ def relate(invariant: Invariant, first: RelatedReply, second: RelatedReply) -> R
         follows = follow(first.expected.reply[name].values)
         if follows.shape != expected.values.shape:
             continue
-        apart = _gap(follows, expected.values)
+        oracle_gap = _gap(follows, expected.values)
         allowed = follow(first.expected.bounds[name].tolerance) + second.expected.bounds[name].tolerance
-        places = np.isfinite(apart) & (apart > MATTERS * allowed) if invariant.moves else apart <= allowed
-        if not places.any():
+        if invariant.moves:
+            checked = np.isfinite(oracle_gap) & (oracle_gap > MATTERS * allowed)
+        else:
+            checked = oracle_gap <= allowed
+        if not checked.any():
             continue
-        asked = True
+        is_checked = True
         before, after = first.actual[name], second.actual[name]
-        if before.shape != first.expected.reply[name].values.shape or after.shape != places.shape:
+        if before.shape != first.expected.reply[name].values.shape or after.shape != checked.shape:
             where = f"{name}: shapes {list(before.shape)} and {list(after.shape)}"
         else:
-            where = _broken(invariant, name, (follow(before.float64()), after.float64()), (places, apart, allowed))
+            where = _broken(
+                invariant, name, (follow(before.float64()), after.float64()), (checked, oracle_gap, allowed)
+            )
         if where:
             return Relation(invariant.name, "broken", invariant.sentence, where)
-    return Relation(invariant.name, "holds" if asked else "not asked")
+    return Relation(invariant.name, "holds" if is_checked else "not asked")
 
 
 def _broken(invariant: Invariant, name: str, replies: tuple[Array, Array], oracle: tuple[Array, Array, Array]) -> str:
     """
-    Where and how much, of the place that is worst; "" where the relation holds.
+    Describe the worst violation of a relation; "" if the relation holds.
 
-    replies: what the first makes follow, and the second. oracle: where it has the relation, how far apart its own two
-    answers are, by which two replies that follow may differ beside their bounds, and the sum of these.
+    replies: what follows from the first reply, and the second reply. oracle: the elements where the oracle itself has
+    the relation, the difference of the oracle's two answers there (replies may differ by this in addition), and the sum
+    of the two bounds.
     """
-    (want, have), (places, apart, allowed) = replies, oracle
-    gap, allowed = _gap(want, have), allowed + (0.0 if invariant.moves else apart)
-    wrong = places & ((gap <= allowed) if invariant.moves else (gap > allowed))
+    (want, have), (checked, oracle_gap, allowed) = replies, oracle
+    gap, allowed = _gap(want, have), allowed + (0.0 if invariant.moves else oracle_gap)
+    wrong = checked & ((gap <= allowed) if invariant.moves else (gap > allowed))
     if not wrong.any():
         return ""
     excess = np.where(wrong, -gap if invariant.moves else gap, -np.inf)
     at = np.unravel_index(int(np.argmax(excess)), gap.shape)
-    place, number = [int(each) for each in at], f"{int(wrong.sum())} of {wrong.size}"
+    position, number = [int(each) for each in at], f"{int(wrong.sum())} of {wrong.size}"
     if invariant.moves:
         return (
-            f"{name}: {number} elements do not change, such as {have[at]:.6g} at {place}, "
-            f"which must change by {apart[at]:.3g}"
+            f"{name}: {number} elements do not change; {have[at]:.6g} at {position} must change by {oracle_gap[at]:.3g}"
         )
     return (
-        f"{name}: {number} elements differ; {have[at]:.6g} at {place}, before the change {want[at]:.6g}, "
+        f"{name}: {number} elements differ; {have[at]:.6g} at {position}, {want[at]:.6g} before the change, "
         f"allowed {allowed[at]:.3g}"
     )
 
 
 def _gap(one: Array, other: Array) -> Array:
-    """How far apart, infinite where only one is finite, zero where both are the same non-finite."""
+    """Absolute difference of each element; inf if only one is finite, 0 if both are the same non-finite value."""
     same = (one == other) | (np.isnan(one) & np.isnan(other))
     with np.errstate(invalid="ignore"):
         gap = np.where(same, 0.0, np.abs(one - other))

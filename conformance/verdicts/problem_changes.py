@@ -1,4 +1,4 @@
-"""Changes of a problem from which something follows (`invariants`): masks, padding, and items taken along an axis."""
+"""Changes of a problem that `invariants` uses: of masks, padding, values, and the order along an axis."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,17 +8,17 @@ import numpy as np
 from conformance.spec.masks import as_float
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-# The axes of masks: batch, num_heads, seq_len_q, seq_len_k.
+# The axes of masks, one letter each: batch, num_heads, seq_len_q, seq_len_k.
 AXES = "bhqk"
 
-# Parameters of which it is known how the heads stand in them.
+# Parameters whose layout by heads is known.
 PARAMETERS = frozenset(kind + letter for kind in "wb" for letter in "qkvo")
 
 Index = Sequence[int]
 
 
 def axes_of(output: str, operator: str) -> str:
-    """The axes of an output by their letters; e is the feature."""
+    """The axes of an output as letters of AXES, with e for the feature axis."""
     if output == "weights":
         return AXES
     if output == "weights_mean":
@@ -27,19 +27,19 @@ def axes_of(output: str, operator: str) -> str:
 
 
 def take(array: Array, axes: str, axis: str, index: Index) -> Array:
-    """Items of an array along an axis that it may not have."""
+    """Entries of an array along an axis; the array itself if it does not have that axis."""
     return np.take(array, index, axis=axes.index(axis)) if axis in axes else array
 
 
 def take_batch_elements(problem: Problem, index: Index) -> Problem:
-    """Some items of the batch."""
+    """The problem with some of its batch elements."""
     return _mapped(problem, lambda array: np.take(array, index, axis=0), ("query", "key", "value")).but(
         mask_operands=_mask_operands(problem, "b", index)
     )
 
 
 def take_keys(problem: Problem, index: Index) -> Problem:
-    """Keys and values in another order; where query and key are one tensor, the queries as well."""
+    """The problem with keys and values reordered; the queries as well if query and key are one tensor."""
     shared = problem.alias == "qkv"
     names = ("query", "key", "value") if shared else ("key", "value")
     mask_operands = _mask_operands(problem, "k", index)
@@ -50,7 +50,7 @@ def take_keys(problem: Problem, index: Index) -> Problem:
 
 
 def take_heads(problem: Problem, shared: Index) -> Problem:
-    """Heads in another order, `shared` being that of the key heads: those that share one stay together."""
+    """The problem with its heads reordered; `shared` is the order of the key heads, query heads move with theirs."""
     heads = expanded(problem, shared)
     mask_operands = _mask_operands(problem, "h", heads)
     if problem.operator == "sdpa":
@@ -70,30 +70,30 @@ def take_heads(problem: Problem, shared: Index) -> Problem:
 
 
 def expanded(problem: Problem, shared: Index) -> list[int]:
-    """The order of all heads that follows from one of the key heads."""
+    """The order of the query heads that follows from an order of the key heads."""
     times = problem.num_heads // problem.num_kv_heads
     return [head * times + each for head in shared for each in range(times)]
 
 
 def blocks(array: Array, width: int, order: Index) -> Array:
-    """The last axis in blocks of `width`, one for each head, in another order."""
+    """The array with the blocks of its last axis, each `width` wide and one for each head, reordered."""
     heads = array.reshape(*array.shape[:-1], -1, width)
     return np.take(heads, order, axis=-2).reshape(array.shape)
 
 
 def _mask_operands(problem: Problem, axis: str, index: Index) -> tuple[MaskOperand, ...]:
-    """The masks with items taken along an axis, where they span it."""
-    place = AXES.index(axis)
+    """The masks with entries taken along an axis; masks that broadcast along it are unchanged."""
+    dimension = AXES.index(axis)
     return tuple(
-        replace(operand, values=np.take(operand.values, index, axis=place))
-        if operand.values.shape[place] > 1
+        replace(operand, values=np.take(operand.values, index, axis=dimension))
+        if operand.values.shape[dimension] > 1
         else operand
         for operand in problem.mask_operands
     )
 
 
 def mapped(problem: Problem, change: Callable[[Array], Array], name: str) -> Problem:
-    """Change key or value, and whatever is the same tensor as it."""
+    """Change key or value, and every input that is the same tensor."""
     names = {"none": (name,), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[problem.alias]
     return _mapped(problem, change, names)
 
@@ -102,22 +102,22 @@ def _mapped(problem: Problem, change: Callable[[Array], Array], names: Sequence[
     return problem.but(**{name: change(getattr(problem, name)) for name in names})
 
 
-# What an appended key is larger by, so that a leak is visible.
+# Factor by which an appended key is larger, so that a leak is visible.
 LARGE = {"float64": 2.0**16, "float32": 2.0**16, "float16": 2.0**6, "bfloat16": 2.0**6}
 
-# Outputs of which it is known how they follow a change.
+# Outputs for which the effect of a change is known.
 RELATED = frozenset({"output", "weights", "weights_mean"})
 
 BOOLEAN = ("bool", "int")
 
 
 def is_changeable(problem: Problem) -> bool:
-    """Whether relations are asked: of output and weights, unless the items of a batch must be one and the same."""
+    """Whether relations are checked: only output and weights are requested, and the batch is not an expanded view."""
     return RELATED.issuperset(problem.outputs) and problem.layout != "expanded"
 
 
 def seen(problem: Problem) -> Array:
-    """Which rows of key and value anybody attends: (batch, seq_len_k), of sdpa (batch, num_kv_heads, seq_len_k)."""
+    """Which keys some query attends: (batch, seq_len_k), for sdpa (batch, num_kv_heads, seq_len_k)."""
     by_head = np.asarray(problem.attended().any(axis=2))
     if problem.operator == "mha":
         return np.asarray(by_head.any(axis=1))
@@ -126,20 +126,20 @@ def seen(problem: Problem) -> Array:
 
 
 def with_visible_values_changed(problem: Problem) -> Problem | None:
-    """Turn the sign of one attended value in every item and head, of another key in each."""
+    """Flip the sign of one attended value in every batch element and head, at a different key in each."""
     visible = seen(problem)
     chosen = np.zeros_like(visible)
     for number, row in enumerate(np.ndindex(visible.shape[:-1])):
-        places = np.flatnonzero(visible[row])
-        if places.size:
-            chosen[(*row, places[-1 - number % places.size])] = True
+        keys = np.flatnonzero(visible[row])
+        if keys.size:
+            chosen[(*row, keys[-1 - number % keys.size])] = True
     if not chosen.any():
         return None
     return mapped(problem, lambda array: np.where(chosen[..., None], -array, array), "value")
 
 
 def with_last_key_changed(problem: Problem) -> Problem | None:
-    """Turn the sign of the last key and value, where a causal mask or a window hides them from some query."""
+    """Flip the sign of the last key and value, if a causal mask or a window hides them from some query."""
     hidden = not problem.attended()[..., -1].all()
     if (
         not hidden
@@ -148,15 +148,15 @@ def with_last_key_changed(problem: Problem) -> Problem | None:
     ):
         return None
 
-    def turned(array: Array) -> Array:
+    def flipped(array: Array) -> Array:
         return np.concatenate([array[..., :-1, :], -array[..., -1:, :]], axis=-2)
 
-    changed = mapped(problem, turned, "value")
-    return changed if problem.alias == "kv" else mapped(changed, turned, "key")
+    changed = mapped(problem, flipped, "value")
+    return changed if problem.alias == "kv" else mapped(changed, flipped, "key")
 
 
 def with_mask_as_floats(problem: Problem) -> Problem | None:
-    """Write boolean masks as numbers that are added: 0 and minus infinity."""
+    """Convert boolean masks to additive masks of 0 and -inf."""
 
     def is_ordinary(operand: MaskOperand) -> bool:
         return operand.element in BOOLEAN and not operand.verbatim and not operand.ordered
@@ -169,7 +169,7 @@ def with_mask_as_floats(problem: Problem) -> Problem | None:
 
 
 def with_poison(problem: Problem, which: str) -> Problem | None:
-    """NaN in keys, or in values, that nobody attends; one mask hides them, since of two each may do it in its way."""
+    """Put NaN into the keys, or values, that no query attends; only if a single mask hides them."""
     hidden = ~seen(problem)
     if (
         not hidden.any()
@@ -182,9 +182,9 @@ def with_poison(problem: Problem, which: str) -> Problem | None:
 
 
 def with_padded_key(problem: Problem) -> Problem | None:
-    """Append a large key that a boolean mask hides, where no mask says anything about order and none is verbatim."""
+    """Append a large key that a boolean mask hides; only if no mask depends on order and none is verbatim."""
     mask_operands = problem.mask_operands
-    if problem.differentiated:  # gradients have the shape of what they are taken by
+    if problem.differentiated:  # gradients have the shape of the input
         return None
     if problem.alias == "qkv" or any(g.verbatim or g.ordered for g in mask_operands):
         return None
@@ -200,7 +200,7 @@ def with_padded_key(problem: Problem) -> Problem | None:
 
 
 def _with_key_hidden(operand: MaskOperand) -> MaskOperand:
-    """A mask over one key more: hidden where the mask is boolean, nothing added where it adds."""
+    """The mask extended by one key: hidden by a boolean mask, unchanged by an additive mask."""
     if operand.values.shape[-1] == 1:
         return operand
     more = np.zeros((*operand.values.shape[:-1], 1), dtype=operand.values.dtype)

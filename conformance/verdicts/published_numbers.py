@@ -1,8 +1,8 @@
 """
-The oracle beside numbers that somebody else printed: where they disagree, one of the two is wrong, and no subject.
+Compares the oracle with published numbers; if they disagree, one of the two is wrong, not a subject.
 
-What is allowed is what the printing says: half a unit of the last digit, or the tolerance that comes with the numbers;
-where they were computed in a narrower dtype, the bound of that arithmetic as well (docs/tolerance.md).
+The allowed difference is half a unit of the last printed digit, or the tolerance published with the numbers. If they
+were computed in a narrower dtype, it is at least the bound of that arithmetic (docs/tolerance.md).
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ from conformance.verdicts.expectation import Expectation, expect
 @dataclass(frozen=True)
 class Finding:
     """
-    How the published numbers of a case stand.
+    The result of comparing the published numbers of a case with the oracle.
 
-    budget: the largest part of what is allowed that an element uses; at most 1 agrees. problem: why the run cannot
-    conform, or "" where they agree, or differ as the case says.
+    budget: the largest error / allowed difference; at most 1 agrees. problem: why the run cannot conform; "" if the
+    numbers agree, or differ and the case states errata.
     """
 
     case: str
@@ -33,46 +33,46 @@ class Finding:
 
 
 def published_finding(case: Case, problem: Problem) -> Finding | None:
-    """Hold the published numbers of a case against the canonical oracle; None where it has none."""
-    said = case.published
-    if said is None:
+    """Compare the published numbers of a case with the canonical oracle; None if it has none."""
+    published = case.published
+    if published is None:
         return None
-    numbers = said.arrays()
-    profile = Profile.ordinary(case.dtype) if said.computed_in is None else _stepwise(said.computed_in)
+    numbers = published.arrays()
+    profile = Profile.ordinary(case.dtype) if published.computed_in is None else _stepwise(published.computed_in)
     expected = expect(problem.but(outputs=tuple(numbers)), {}, profile)
-    budget, words = max(
-        (_compare(name, array, expected, said) for name, array in numbers.items()), key=lambda found: found[0]
+    budget, difference = max(
+        (_compare(name, array, expected, published) for name, array in numbers.items()), key=lambda pair: pair[0]
     )
-    return Finding(case.id, budget, _problem(case, said, budget, words))
+    return Finding(case.id, budget, _problem(case, published, budget, difference))
 
 
 def _stepwise(dtype: str) -> Profile:
     return Profile.uniform(dtype) if dtype in ("float64", "float32") else Profile.naive(dtype)
 
 
-def _compare(name: str, numbers: Array, expected: Expectation, said: Published) -> tuple[float, str]:
+def _compare(name: str, numbers: Array, expected: Expectation, published: Published) -> tuple[float, str]:
     values = expected.reply[name].values
-    allowed = said.allowed(numbers)
-    if said.computed_in is not None:
+    allowed = published.allowed(numbers)
+    if published.computed_in is not None:
         allowed = np.maximum(allowed, expected.bounds[name].tolerance)
-    unlike = np.isfinite(numbers) != np.isfinite(values)
+    differ_in_kind = np.isfinite(numbers) != np.isfinite(values)
     with np.errstate(invalid="ignore"):
-        error = np.where(unlike, np.inf, np.nan_to_num(np.abs(numbers - values), nan=0.0))
+        error = np.where(differ_in_kind, np.inf, np.nan_to_num(np.abs(numbers - values), nan=0.0))
     used = budgets(error, allowed)
     at = tuple(int(i) for i in np.unravel_index(int(used.argmax()), used.shape))
-    where = f"{name} at {list(at)}: {numbers[at]:.9g} is printed, the oracle has {values[at]:.9g}"
-    return float(used[at]), f"{where}, allowed is {allowed[at]:.3g}"
+    where = f"{name} at {list(at)}: {numbers[at]:.9g} is published, the oracle computes {values[at]:.9g}"
+    return float(used[at]), f"{where}, allowed difference {allowed[at]:.3g}"
 
 
-def _problem(case: Case, said: Published, budget: float, words: str) -> str:
-    if (budget > 1.0) == (said.errata is not None):
+def _problem(case: Case, published: Published, budget: float, difference: str) -> str:
+    if (budget > 1.0) == (published.errata is not None):
         return ""
-    if said.errata is not None:
-        return f"{case.id}: the published numbers agree with the oracle; remove the errata ({said.errata})"
-    return f"{case.id}: the published numbers ({said.source}) disagree with the oracle: {words}"
+    if published.errata is not None:
+        return f"{case.id}: the published numbers agree with the oracle; remove the errata ({published.errata})"
+    return f"{case.id}: the published numbers ({published.source}) disagree with the oracle: {difference}"
 
 
 def published_findings(cases: Iterable[Case], problem_of: Callable[[Case], Problem]) -> tuple[Finding, ...]:
-    """The findings of all cases that have published numbers."""
+    """The findings for all cases that have published numbers."""
     found = (published_finding(case, problem_of(case)) for case in cases if case.published is not None)
     return tuple(finding for finding in found if finding is not None)

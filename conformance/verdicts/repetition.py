@@ -1,8 +1,9 @@
 """
-What a call that is asked again says about its first reply: the same, nondeterministic, or order dependent.
+Classifies repeated replies to one call: the same, nondeterministic, or order dependent.
 
-In the old worker it is asked three times in a row, so that two replies follow the very same call, and more often where
-another call of the subject had two; then once alone in a fresh one. ReplyCache are the same where all their bits are.
+The call is repeated three times in a row in the old worker, so that two of the replies follow the very same call. It is
+repeated more often if another call of the subject had two different replies. Then it is made once alone in a fresh
+worker. Two replies are the same if all their bits are equal.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,21 +14,22 @@ import numpy as np
 
 from conformance.bridge.tensor import Tensor
 
-# The gravest first.
+# The classes of non-reproducible replies, the most severe first.
 CLASSES = (NONDETERMINISTIC, ORDER_DEPENDENT) = ("nondeterministic", "order_dependent")
-# So often a call is asked again in the same worker.
+# Number of times that a call is repeated in the same worker.
 IN_A_ROW = 3
 
-# What came back, None for an exception.
+# The reply to a call; None if it raised an exception.
 Reply = Mapping[str, Tensor] | None
 
 
 @dataclass(frozen=True)
 class Repetition:
     """
-    What was found: same, or one of CLASSES, then with the reason in words.
+    The result of repeating one call.
 
-    again, alone: how often it was asked again in the same worker, and in a fresh one.
+    found: `same`, or one of CLASSES with the reason. again, alone: how many times the call was repeated in the same
+    worker and in a fresh one.
     """
 
     found: str
@@ -36,32 +38,32 @@ class Repetition:
     reason: str = ""
 
     def record(self) -> dict[str, object]:
-        """For the run log."""
+        """The record for the run log."""
         record: dict[str, object] = {"found": self.found, "again": self.again, "alone": self.alone}
         return record | ({"reason": self.reason} if self.reason else {})
 
 
 def repetition(first: Reply, again: Sequence[Reply], alone: Sequence[Reply]) -> Repetition:
-    """Compare the replies to one call: the first, those in the same worker in their order, those in a fresh one."""
-    asked = (len(again), len(alone))
-    # the first of a row follows another call
+    """Compare the replies to one call: the first, those in the same worker in order, and those in a fresh worker."""
+    counts = (len(again), len(alone))
+    # the first reply of a row is left out: it follows a different call
     in_a_row = (pair for row in (again[:IN_A_ROW], again[IN_A_ROW:]) for pair in pairwise(row[1:]))
     for one, other in in_a_row:
         if how := _spread(one, other):
             return Repetition(
-                NONDETERMINISTIC, *asked, f"the same call, made twice in a row, returns two results: {how}"
+                NONDETERMINISTIC, *counts, f"the same call, made twice in a row, returns two different results: {how}"
             )
     for where, others in (("after other calls", again), ("alone in a fresh worker", alone)):
         for other in others:
             if how := _spread(other, first):
-                return Repetition(ORDER_DEPENDENT, *asked, f"{where} the same call returns another result: {how}")
-    return Repetition("same", *asked)
+                return Repetition(ORDER_DEPENDENT, *counts, f"{where}, the same call returns a different result: {how}")
+    return Repetition("same", *counts)
 
 
 def _spread(one: Reply, other: Reply) -> str:
-    """How far two replies are from each other, in words; "" where they are the same."""
+    """Describe the first difference of two replies; "" if they are the same."""
     if one is None or other is None:
-        return "" if one is other else "one of the two raises an exception"
+        return "" if one is other else "one of the two calls raises an exception"
     return next((how for name, tensor in one.items() if (how := _difference(name, tensor, other[name]))), "")
 
 
@@ -70,9 +72,9 @@ def _difference(name: str, one: Tensor, other: Tensor) -> str:
         return f"{name} is {one.dtype} {list(one.shape)}, then {other.dtype} {list(other.shape)}"
     if one.bits.tobytes() == other.bits.tobytes():
         return ""
-    here, there = one.float64(), other.float64()
+    first, second = one.float64(), other.float64()
     with np.errstate(invalid="ignore"):
-        gap = np.where(here == there, 0.0, np.abs(here - there))
-    gap = np.where(np.isnan(gap) & ~(np.isnan(here) & np.isnan(there)), np.inf, np.nan_to_num(gap, nan=0.0))
+        gap = np.where(first == second, 0.0, np.abs(first - second))
+    gap = np.where(np.isnan(gap) & ~(np.isnan(first) & np.isnan(second)), np.inf, np.nan_to_num(gap, nan=0.0))
     at = np.unravel_index(int(gap.argmax()), gap.shape)
-    return f"{name} {here[at]:.9g}, then {there[at]:.9g} at {[int(each) for each in at]}"
+    return f"{name} {first[at]:.9g}, then {second[at]:.9g} at {[int(each) for each in at]}"

@@ -161,7 +161,9 @@ def test_a_run_log_that_was_cut_is_incomplete_and_says_how_to_go_on(runs: Path, 
     done = conformance("compare", *sides, "--out", "diff", cwd=tmp_path)
     assert done.returncode == 7
     first = done.stdout.splitlines()[0]
-    assert first.startswith("Incomplete: cut/run.jsonl: the run was cut before its end: go on with `conformance run")
+    assert first.startswith(
+        "Incomplete: cut/run.jsonl: the run was cut off before its end: resume it with `conformance run"
+    )
     assert "--resume`" in first
     assert list(said(tmp_path / "diff" / "junit.xml", "error")) == [f"i{first[1:].partition('; so far')[0]}"]
 
@@ -313,12 +315,12 @@ def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Pat
     done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
     assert done.returncode == 1
     assert (
-        "mine.yaml:3: fixed here: all that it covers, 1 cell conforms without it, first small/dead on mine.sdpa"
-        in done.stdout
+        "mine.yaml:3: fixed here: nothing that it covers fails (1 cell conforms without it, first small/dead on "
+        "mine.sdpa): remove the entry" in done.stdout
     )
     assert "Edits of the list: conformance known update --from out mine.yaml" in done.stdout
     update = ("known", "update", "--from", "out", "mine.yaml")
-    assert "mine.yaml:3: 1 cells conform without it" in conformance(*update, cwd=project).stderr
+    assert "mine.yaml:3: 1 cell conforms without it" in conformance(*update, cwd=project).stderr
     log = project / "out" / "run.jsonl"
     whole = log.read_text(encoding="utf-8").replace('"dead": []', '"dead": ["mine.yaml:3 (mine.sdpa): x"]')
     log.write_text(whole, encoding="utf-8")
@@ -346,7 +348,7 @@ def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(proj
         "mine.yaml:4:5: unknown key 'dleta'; did you mean 'delta'?",
         "mine.yaml:5:13: reason: expected a text of at least 10 letters, got 'short'",
         "mine.yaml:6:11: link: expected an address that begins with https://, got 'http://example.org/1'",
-        "mine.yaml:7:15: versions: torch: 'about 2' is no version condition such as '>=3.14,<4'",
+        "mine.yaml:7:15: versions: torch: 'about 2' is not a version condition such as '>=3.14,<4'",
         "mine.yaml:8:12: unknown key 'dead_rows'; did you mean 'dead_row'?",
         "mine.yaml:9:14: expires: expected a date such as 2027-06-01, got 'someday'",
         "6 mistakes; nothing was run",

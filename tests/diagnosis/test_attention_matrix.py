@@ -93,14 +93,14 @@ def test_an_output_of_another_shape_gives_no_pattern() -> None:
 @pytest.mark.parametrize(
     ("problem", "why"),
     [
-        (sdpa(alias="kv"), "key and value are one tensor: the values cannot be replaced"),
-        (sdpa(outputs=("weights",)), "the output is not asked for"),
+        (sdpa(alias="kv"), "key and value are one tensor, so the values cannot be replaced"),
+        (sdpa(outputs=("weights",)), "the output is not requested"),
         (
             sdpa(key=np.zeros((2, 3, 80, 5)), value=np.zeros((2, 3, 80, 3))),
-            f"it takes 27 calls, more than {MAX_CALLS}",
+            f"reading them takes 27 calls; the limit is {MAX_CALLS}",
         ),
-        (unprojected(), "there is no projection of the output that could be set"),
-        (mha(4).but(residual=True), "the query is added to the output"),
+        (unprojected(), "the layer has no output projection that could be set"),
+        (mha(4).but(residual=True), "the layer adds the query to the output"),
     ],
     ids=["alias", "weights", "calls", "no output projection", "residual"],
 )

@@ -43,7 +43,7 @@ def words(cells: list[Evidence], shows: list[int], others: list[int]) -> list[st
             call(outputs=("output", "weights_mean")),
             call(outputs=("output", "weights")),
             call(),
-            ["with weights_mean asked for", "without weights"],
+            ["with weights_mean requested", "without weights"],
         ),
         (call(), call(ATTENTION), call(PADDING, ATTENTION), ["without a mask"]),
     ],
@@ -68,7 +68,7 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
     denials = [each.count("without") for each in found]
     assert denials == sorted(denials)
     assert set(denials) == {0, 1}
-    assert found[0] == "with weights asked for and with a mask of kind causal"
+    assert found[0] == "with weights requested and with a mask of kind causal"
     monkeypatch.setattr(condition_fit, "MAX_GUARDS", 1)
     assert words(cells, [3, 4], [0, 1, 2]) == found[:1]
 

@@ -73,7 +73,7 @@ def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], 
     output = expected @ met(problem.value)
     tolerance = np.full(output.shape, 1e-9)
     told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
-    assert f"are right, but meet other values: {words}" in told
+    assert f"are right, but are multiplied with the wrong values: {words}" in told
     output[0, 1, 2, 3] += 1e-6
     told = weight_facts(problem, expected, expected, 1e-9 * expected, output=(output, tolerance))
     assert told == ("are right; the error arises in or after the product with V",)
@@ -235,7 +235,7 @@ def test_features_that_do_not_count() -> None:
     problem = sdpa()
     for kept, words in ((slice(4), "last 3"), (slice(3, None), "first 3")):
         products = problem.query[..., kept] @ problem.key[..., kept].swapaxes(-1, -2)
-        told = f"look as if the {words} of 7 features of query and key did not count"
+        told = f"look as if the {words} of 7 features of query and key were ignored"
         assert first(problem, softmax(products * problem.applied_scale)) == told
 
 

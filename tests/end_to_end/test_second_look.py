@@ -84,7 +84,7 @@ def test_a_reply_that_depends_on_a_counter_is_nondeterministic(looked: Any) -> N
     for case in (HIDDEN, FLOATS, OF_ONE, "masks/small/open[batch=2]"):
         record = of(looked, "counting", case)
         assert (record["verdict"], record["class"]) == ("fail", "nondeterministic")
-        assert record["reason"].startswith("the same call, made twice in a row, returns two results: output ")
+        assert record["reason"].startswith("the same call, made twice in a row, returns two different results: output ")
         assert "explanation" not in record
         assert record["repeats"]["found"] == "nondeterministic"
         assert record["repeats"]["again"] == 3
@@ -94,7 +94,7 @@ def test_a_reply_that_depends_on_the_call_before_is_order_dependent(looked: Any)
     smallest = of(looked, "remembering", OF_ONE)
     assert (smallest["verdict"], smallest["class"]) == ("fail", "order_dependent")
     assert (smallest["repeats"]["again"], smallest["repeats"]["alone"]) == (3, 1)
-    assert "the same call returns another result: output " in smallest["reason"]
+    assert "the same call returns a different result: output " in smallest["reason"]
 
 
 def test_where_one_failure_is_order_dependent_the_others_are_repeated_in_the_old_worker(run: Any) -> None:

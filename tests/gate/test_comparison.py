@@ -118,14 +118,14 @@ def test_what_no_decision_explains_is_told_by_its_class() -> None:
     assert re.search(r"it raises ValueError: a shape[\w ,]{100,150}wrong …; in 1.23.2 it conformed: 1 case$", said)
     bits = of({"a": PASS}, {"a": Observed("pass", budget=0.3, bits="b9")})
     assert [group.sentence for group in bits.groups] == [
-        "onnxruntime 1.24.4: conforms with other bits than in 1.23.2: 1 case"
+        "onnxruntime 1.24.4: conforms with different bits than in 1.23.2: 1 case"
     ]
 
 
 def test_a_reply_that_is_computed_in_another_dtype_is_told_by_its_errors() -> None:
     fine, coarse = Observed("pass", budget=2e-9), Observed("pass", budget=0.5)
     (group,) = of({"a": fine}, {"a": coarse}).groups
-    told = "computes in a narrower dtype, by its errors (over 1,000 times larger, within the bound), than in 1.23.2"
+    told = "computes in a narrower dtype (errors over 1,000 times larger, within the bound) than in 1.23.2"
     assert group.sentence == f"onnxruntime 1.24.4: {told}: 1 case"
     assert change_of(coarse, fine, same_machine=True) == ("drifted", "finer")
     assert change_of(Observed("pass", budget=0.0), coarse, same_machine=True) == ("drifted", "budget")
@@ -293,7 +293,7 @@ def test_another_problem_or_another_judge_is_no_regression() -> None:
     judged = of({"a": PASS}, {"a": nan_row(judge="another")})
     assert (judged.counts, judged.exit_code) == ({"judge_changed": 1}, CONFORMS)
     assert judged.notes == (
-        "the judging code differs: verdicts that differ are not compared; judge both sides with one version",
+        "the judging code differs, so changed verdicts are not compared; judge both sides with the same version",
     )
 
 
@@ -304,7 +304,7 @@ def test_bits_of_another_machine_are_told_once() -> None:
         side("candidate", {"a": Observed("pass", budget=0.3, bits="b9"), "b": PASS}, machine=other),
     )
     assert found.groups == ()
-    assert found.notes == ("bits not comparable: other CPU features, threads or devices for every subject",)
+    assert found.notes == ("bits are not comparable for every subject: CPU features, threads or devices differ",)
 
 
 def test_support_may_be_lost_within_the_skip_budget() -> None:
@@ -333,7 +333,7 @@ def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete() -> No
 def test_a_subject_that_is_not_offered_any_more_has_lost_its_support() -> None:
     gone = side("candidate", {}, asked={}, not_offered={SUBJECT: "onnxruntime"})
     found = compare(side("base", {"a": PASS}), gone)
-    sentence = f"{SUBJECT}: it is declined: not offered: it lacks onnxruntime; before it conformed: 1 case"
+    sentence = f"{SUBJECT}: it is declined: not offered, because it lacks onnxruntime; before it conformed: 1 case"
     assert [(group.kind, group.sentence) for group in found.groups] == [("support_lost", sentence)]
     assert found.exit_code == REJECTED
 

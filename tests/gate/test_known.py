@@ -78,7 +78,9 @@ def test_a_failure_within_bound_and_delta_is_accepted_with_its_reason() -> None:
 def test_another_failure_of_the_same_call_is_not_accepted() -> None:
     listed = known(entry())
     assert "known" not in listed.review(cell({"fully_masked_row": "uniform"}))
-    assert listed.problems(whole=True) == ["known.yaml:3: dead: 1 covered and none fails in this way: remove the entry"]
+    assert listed.problems(whole=True) == [
+        "known.yaml:3: dead: it covers 1 cell, and none fails in this way: remove the entry"
+    ]
 
 
 def test_a_cell_in_which_the_delta_changes_nothing_is_not_covered() -> None:
@@ -110,8 +112,8 @@ def test_a_fixed_entry_prints_its_removal_and_is_dead() -> None:
     listed.review(cell({}))
     assert listed.problems(whole=True) == [
         (
-            "known.yaml:3: fixed here: all that it covers, 1 cell conforms without it, first a/b on torch.mha[eval]: "
-            "remove the entry, or say under `machine` or `versions` where it holds"
+            "known.yaml:3: fixed here: nothing that it covers fails (1 cell conforms without it, "
+            "first a/b on torch.mha[eval]): remove the entry, or state under `machine` or `versions` where it applies"
         )
     ]
     assert [len(listed.record(whole=True)[name]) for name in ("dead", "too_wide")] == [1, 0]
@@ -129,7 +131,7 @@ def test_an_expired_entry_accepts_nothing_and_says_so() -> None:
     listed = known(entry(expires=dt.date(2026, 11, 19)))
     assert "known" not in listed.review(cell(NAN))
     assert listed.problems(whole=True) == [
-        "known.yaml:3: expired on 2026-11-19: fix it, or extend the date with a reason"
+        "known.yaml:3: expired on 2026-11-19: fix the deviation, or extend the date and give a reason"
     ]
     assert "known" in known(entry(expires=dt.date(2026, 11, 20))).review(cell(NAN))
 
@@ -255,5 +257,5 @@ def test_of_a_cpu_that_is_not_known_no_condition_holds() -> None:
 
 
 def test_an_instruction_set_that_is_not_recorded_is_refused() -> None:
-    with pytest.raises(ValueError, match="no instruction set 'avx2048' that is recorded; did you mean"):
+    with pytest.raises(ValueError, match="unknown instruction set 'avx2048'; did you mean"):
         entry(machine={"cpu": ["avx2048"]})

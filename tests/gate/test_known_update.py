@@ -80,8 +80,8 @@ def test_a_partial_run_takes_nothing_out() -> None:
     assert changed == []
     assert remarks == (
         (
-            "known.yaml:4: 1 cells conform without it, first x/1 on a.sdpa[x], and none was seen that needs it: "
-            "remove it if a run of everything says so"
+            "known.yaml:4: 1 cell conforms without it, first x/1 on a.sdpa[x], and no cell of this run needs it: "
+            "remove it if a complete run confirms this"
         ),
     )
 
@@ -151,7 +151,7 @@ def test_where_nothing_tells_them_apart_it_says_so() -> None:
     twice = [cell("x/1", "a.sdpa[x]", 4, outcome) for outcome in ("matched", "conforms")]
     changed, remarks = edited(*twice)
     assert changed == []
-    assert "no single condition tells them apart: narrow `cases` or `versions` by hand" in remarks[0]
+    assert "no single condition distinguishes them: narrow `cases` or `versions` by hand" in remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_element_types_can_tell() -> None:
 
 
 def test_a_run_that_knew_another_list_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"known.yaml:7 is no entry any more: the list has changed since the run"):
+    with pytest.raises(ValueError, match=r"known.yaml:7 is not an entry any more: the list has changed since the run"):
         propose(LIST, "known.yaml", LINES, run(cell("x/1", "a.sdpa[x]", 7, "matched")))
 
 
@@ -191,7 +191,7 @@ def test_what_is_rejected_is_put_up_without_a_reason_and_does_not_load() -> None
         '    cases: "x/*"\n'
         '    versions: {a: ">=2.1"}\n'
         '    delta: {decisions: {"use[mask]": ignored}}\n'
-        '    reason: ""  # of 2 cells: why, so that a reader understands it\n'
+        '    reason: ""  # 2 cells: explain why, so that a reader understands it\n'
         '    link: ""\n'
     )
     with pytest.raises(ValueError, match="reason"):

@@ -101,7 +101,7 @@ def test_a_device_stays_in_the_name(tmp_path: Path) -> None:
 
 
 def test_two_environments_in_one_run_are_ambiguous(tmp_path: Path) -> None:
-    with pytest.raises(AmbiguousRunError, match="x was judged in several environments; run each into a folder of its"):
+    with pytest.raises(AmbiguousRunError, match="x was judged in several environments; write each environment"):
         side(tmp_path / "both", log("x@cpu:base", "x@cpu:candidate"))
 
 

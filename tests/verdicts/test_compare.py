@@ -88,7 +88,7 @@ def test_many_small_errors_fail_by_their_root_mean_square() -> None:
     found = judged(np.zeros(100), errors, limit, rms=True)
     assert found.verdict == "fail"
     assert found.budget == pytest.approx(1.5 / 1.25)
-    assert "root mean square 1.5 beyond 1.25" in found.message
+    assert "root mean square of error / standard deviation is 1.5, allowed 1.25" in found.message
     assert judged(np.zeros(63), errors[:63], bound((63,), 0.0, 1.0, 1e9), rms=True).verdict == "pass"
 
 

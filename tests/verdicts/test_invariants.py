@@ -121,7 +121,7 @@ def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
 
     asked = problem(query=np.zeros((2, 3, 4, 5)), value=np.zeros((2, 3, 7, 5)))
     found = related("batch_of_one", asked.but(query=asked.query[::-1]), doubled)
-    assert found.where == "output: 1 of 60 elements differ; 0.5 at [0, 2, 1, 3], before the change 0, allowed 0"
+    assert found.where == "output: 1 of 60 elements differ; 0.5 at [0, 2, 1, 3], 0 before the change, allowed 0"
 
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
@@ -206,7 +206,7 @@ def test_heads_that_stay_side_by_side_move_in_the_output() -> None:
     np.testing.assert_array_equal(first, [[[3.0, 7.0]]])
     assert related("head_order", merged(), honest).found == "holds"
     fixed = related("head_order", merged(), lambda _: {"output": first})
-    assert fixed.where.startswith("output: 2 of 2 elements differ; 3 at [0, 0, 0], before the change 7, allowed ")
+    assert fixed.where.startswith("output: 2 of 2 elements differ; 3 at [0, 0, 0], 7 before the change, allowed ")
     assert BY_NAME["head_order"].change(merged(residual=True)) is None
 
 

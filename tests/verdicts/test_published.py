@@ -72,7 +72,9 @@ def test_numbers_disagree_beyond_it(tmp_path: Path, published: str) -> None:
 
 def test_the_worst_place_is_named(tmp_path: Path) -> None:
     found = problem_of(tmp_path, "output: [[[[12.6]]]], digits: 1")
-    assert found.endswith("output at [0, 0, 0, 0]: 12.6 is printed, the oracle has 12.6894142, allowed is 0.05")
+    assert found.endswith(
+        "output at [0, 0, 0, 0]: 12.6 is published, the oracle computes 12.6894142, allowed difference 0.05"
+    )
 
 
 def test_half_precision_is_held_to_its_own_bound(tmp_path: Path) -> None:

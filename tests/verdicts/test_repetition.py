@@ -37,7 +37,7 @@ def test_replies_are_told_apart(again: list[Reply], alone: list[Reply], found: s
 def test_exceptions_are_the_same_as_each_other_and_as_nothing_else() -> None:
     assert repetition(None, [None, None, None], [None]).found == "same"
     assert repetition(None, [None, None, None], [A]).reason == (
-        "alone in a fresh worker the same call returns another result: one of the two raises an exception"
+        "alone in a fresh worker, the same call returns a different result: one of the two calls raises an exception"
     )
 
 
@@ -47,7 +47,7 @@ def test_the_largest_difference_is_told() -> None:
         "nondeterministic",
         3,
         0,
-        "the same call, made twice in a row, returns two results: output 2, then 3 at [1]",
+        "the same call, made twice in a row, returns two different results: output 2, then 3 at [1]",
     )
     assert found.record() == {"found": "nondeterministic", "again": 3, "alone": 0, "reason": found.reason}
 
