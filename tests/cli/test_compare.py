@@ -340,7 +340,7 @@ def test_what_is_rejected_is_proposed_as_an_entry(project: Path) -> None:
 
 def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(project: Path) -> None:
     bad = KNOWN.replace("delta", "dleta").replace("A fully masked row is NaN here.", "short").replace("https", "http")
-    bad += '    versions: {torch: "about 2"}\n    when: {dead_rows: true}\n    expires: someday\n'
+    bad += '    versions: {torch: "about 2"}\n    when: {fully_masked_rows: true}\n    expires: someday\n'
     (project / "mine.yaml").write_text(bad, encoding="utf-8")
     done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
     assert done.returncode == 4
@@ -349,7 +349,7 @@ def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(proj
         "mine.yaml:5:13: reason: expected a text of at least 10 letters, got 'short'",
         "mine.yaml:6:11: link: expected an address that begins with https://, got 'http://example.org/1'",
         "mine.yaml:7:15: versions: torch: 'about 2' is not a version condition such as '>=3.14,<4'",
-        "mine.yaml:8:12: unknown key 'dead_rows'; did you mean 'dead_row'?",
+        "mine.yaml:8:12: unknown key 'fully_masked_rows'; did you mean 'fully_masked_row'?",
         "mine.yaml:9:14: expires: expected a date such as 2027-06-01, got 'someday'",
         "6 mistakes; nothing was run",
     ]
@@ -365,7 +365,7 @@ deviations:
     reason: A reason that is long enough.
     link: https://example.org
   - subject: mine.*
-    when: {dead_rows: true}
+    when: {fully_masked_rows: true}
     delta: {profile: {accumulator: float32}}
     reason: too short
     link: http://example.org
