@@ -35,7 +35,7 @@ def answer(adapter: ModuleType, request: Request) -> Answer:
     so_far = Answer(request.number, "unsupported")
     lacking = sorted(set(request.requirements) - {SECOND_CALL} - set(_fact(adapter, request, "CAPABILITIES")))
     if lacking:
-        return replace(so_far, reason=f"does not honour: {', '.join(lacking)}")
+        return replace(so_far, reason=f"does not support: {', '.join(lacking)}")
     begin_call()
     try:
         so_far = replace(so_far, declaration=_declared(adapter, request))

@@ -85,7 +85,7 @@ MEANINGS = {
 # Capabilities of adapters: whether arrays can be handed over in a memory layout of our choice.
 HARNESS_CAPABILITIES = frozenset({"layout"})
 
-HARNESS_REASONS = frozenset(f"does not honour: {name}" for name in HARNESS_CAPABILITIES)
+HARNESS_REASONS = frozenset(f"does not support: {name}" for name in HARNESS_CAPABILITIES)
 
 # Where one of two has nothing of the kind.
 NOTHING_SAID = "-"

@@ -48,8 +48,8 @@ def test_a_reply_carries_what_was_asked_for_and_what_it_rests_on() -> None:
 
 def test_requirements_are_those_of_the_variant() -> None:
     assert ask(adapter(), "scale").status == "reply"
-    assert ask(adapter(), "scale", variant="bare").reason == "does not honour: scale"
-    assert ask(adapter(), "no_bias", "kdim").reason == "does not honour: kdim, no_bias"
+    assert ask(adapter(), "scale", variant="bare").reason == "does not support: scale"
+    assert ask(adapter(), "no_bias", "kdim").reason == "does not support: kdim, no_bias"
 
 
 def test_a_refusal_keeps_its_reason_and_its_declaration() -> None:

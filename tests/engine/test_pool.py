@@ -241,7 +241,7 @@ def test_requirements_are_declined_before_the_adapter_is_called(plan_of: Plans, 
     with Pool([plan_of("liar.py", "exit")], 2) as pool:
         pool.run(Hooks(lambda _plan, _started: [job], run.judged, run.started.append))
     assert run.outcomes["case"].status == "unsupported"
-    assert run.outcomes["case"].reason == "does not honour: grouped_heads, kdim"
+    assert run.outcomes["case"].reason == "does not support: grouped_heads, kdim"
 
 
 def test_jobs_are_made_as_they_are_needed(make_run: Any, plan_of: Plans) -> None:
