@@ -24,7 +24,10 @@ SAID = {
         "polarity[attn_mask]": ["pass ~attn_mask as attention_mask"],
         "polarity[key_padding_mask]": ["pass ~key_padding_mask as value_mask"],
         "float_mask[attn_mask]": [
-            "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as attention_mask; no argument accepts other numbers"
+            (
+                "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as attention_mask; "
+                "no argument accepts other numbers"
+            )
         ],
         "nonfinite_key": ["nothing"],
         "fully_masked_row": [

@@ -115,7 +115,7 @@ def test_reports_are_not_written_through_links(ran: Path, tmp_path: Path) -> Non
     assert not any((folder / name).is_symlink() for name in ("index.html", "junit.xml", "summary.md"))
     (folder / "port.json").symlink_to(secret)
     done = conformance("report", str(folder))
-    assert (done.returncode, "port.json: a link, which is not followed" in done.stderr) == (4, True)
+    assert (done.returncode, "port.json is a symbolic link, which is not followed" in done.stderr) == (4, True)
 
 
 def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Path) -> None:

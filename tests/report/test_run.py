@@ -88,8 +88,8 @@ def test_of_a_cell_that_stands_twice_the_graver_verdict_counts(small: Path) -> N
     assert key in run.rejected
     (note,) = (text for kind, text in gate_notes(run) if kind == LOG_NOTE)
     assert note == (
-        "two processes wrote this run at once: 1 cell is in the log more than once, first "
-        "masks/key_padding/trailing on torch.mha: the graver verdict counts"
+        "two processes wrote this run at the same time: 1 cell is in the log more than once (first: "
+        "masks/key_padding/trailing on torch.mha); the graver verdict counts"
     )
 
 

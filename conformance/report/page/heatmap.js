@@ -1,6 +1,6 @@
-// Maps of one output: expected, actual, error and budget, side by side, with one cursor for all.
+// Maps of one output, side by side: expected, actual, error and budget, with one shared cursor.
 
-// Numbers of a plane: bytes were grouped by significance before they were compressed.
+// The numbers of a plane; their bytes were grouped by significance before compression.
 function plane(bytes, from, { type, length }) {
   const size = Number(type.slice(1));
   const ordered = new Uint8Array(length * size);
@@ -28,15 +28,15 @@ function readAlone({ name, alone }, next) {
 function readPair(entry, next) {
   const got = Float64Array.from(next(entry.got));
   const error = Float64Array.from(next(entry.error));
-  const [odd, oddWant] = [next(entry.odd), next(entry.odd_want)];
+  const [nonfinite, nonfiniteWant] = [next(entry.odd), next(entry.odd_want)];
   const tolerance = entry.tolerance ? Float64Array.from(next(entry.tolerance)) : null;
   const want = got.map((value, place) => value - error[place]);
-  odd.forEach((place, item) => { want[place] = oddWant[item]; error[place] = got[place] - oddWant[item]; });
+  nonfinite.forEach((place, index) => { want[place] = nonfiniteWant[index]; error[place] = got[place] - nonfiniteWant[index]; });
   const budget = tolerance && got.map((_, place) => budgetAt(got[place], want[place], error[place], tolerance[place]));
   return { name: entry.name, shape: entry.shape, got, want, error, tolerance, budget };
 }
 
-// NaN stands for "not judged".
+// NaN means "not judged".
 function budgetAt(got, want, error, tolerance) {
   if (tolerance === Infinity || Number.isNaN(tolerance)) return NaN;
   if (Object.is(got, want) || got === want) return 0;
@@ -57,15 +57,15 @@ function axesOf(name, operator, rank) {
   return Array.from({ length: rank }, (_, axis) => `axis ${axis}`);
 }
 
-const LEAST = 66; // pixels on each side: what the name of an axis between its ticks needs
+const MIN_PIXELS = 66; // on each side, so that the axis name fits between its ticks
 
-// One canvas with its ticks and axis names.
+// One canvas with ticks and axis names.
 class HeatMap {
   constructor(title, rows, columns, axes, colourAt, signAt) {
     Object.assign(this, { rows, columns, colourAt, signAt });
     const size = Math.max(1, Math.min(22, Math.floor(Math.min(232 / columns, 240 / rows))));
-    this.width = Math.max(size, Math.ceil(LEAST / columns));
-    this.height = Math.max(size, Math.ceil(LEAST / rows));
+    this.width = Math.max(size, Math.ceil(MIN_PIXELS / columns));
+    this.height = Math.max(size, Math.ceil(MIN_PIXELS / rows));
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}, ${rows} by ${columns}; arrow keys move the cursor` });
     this.mark = el("div", { class: "mark", hidden: true });
     this.legend = el("div", { class: "scale" });
@@ -181,9 +181,9 @@ class Maps {
     return counts;
   }
 
-  move(axis, item) {
+  move(axis, value) {
     const index = this.indexOf(this.cursor);
-    index[axis] = item;
+    index[axis] = value;
     this.cursor = index.reduce((place, at, one) => place * this.shape[one] + at, 0);
     this.draw();
   }
@@ -223,7 +223,7 @@ class Maps {
       (place) => (kind(place) ? SPECIAL[kind(place)][mode()] : signedColour(array[from + place], range)),
       (place) => (kind(place) ? SPECIAL[kind(place)].sign : ""));
     const below = array.subarray(from, from + this.slice).some((value) => value < 0);
-    const stops = below ? SIGNED[mode()] : SIGNED[mode()].slice(2);  // weights have the warm half alone
+    const stops = below ? SIGNED[mode()] : SIGNED[mode()].slice(2);  // weights use only the warm half
     map.legend.append(el("span", {}, below ? short(-range) : "0"), bar(stops), el("span", {}, short(range)), ...this.present(kind));
     return map;
   }
@@ -272,7 +272,7 @@ class Maps {
     const { got, want, error, tolerance, budget } = this.data;
     const place = this.cursor;
     const index = this.indexOf(place).slice(-this.data.shape.length || undefined);
-    const named = this.axes.filter(Boolean).map((axis, item) => `${axis} ${index[item]}`).join(", ");
+    const named = this.axes.filter(Boolean).map((axis, number) => `${axis} ${index[number]}`).join(", ");
     const entries = [["index", `[${index.join(", ")}]`], ["", named]];
     if (this.data.alone) entries.push([this.data.alone.toLowerCase(), number(got[place])]);
     else entries.push(["expected", number(want[place])], ["actual", number(got[place])], ["error", number(error[place])]);
@@ -288,7 +288,7 @@ function bar(stops) {
   return node;
 }
 
-// Where shapes differ there is no difference to draw: both sides stand alone.
+// If the shapes differ, no error can be drawn: both sides are shown separately.
 function aloneMaps({ name, want, got }, operator) {
   const sides = [["Expected", want], ["Actual", got]].filter(([, side]) => side);
   return el("div", {}, sides.map(([alone, { shape, numbers }]) => el("div", { class: "alone" },
