@@ -122,7 +122,7 @@ def test_a_reproduction_is_refused_or_has_a_reply_where_an_error_was_due(
     assert told["strict"].returncode == 0
     assert "\nrefused, as it must be: ValueError: " in told["strict"].stdout
     assert told["lenient"].returncode == 1
-    assert "the call has a mistake, value_positions, and an error was due" in told["lenient"].stdout
+    assert "the call has a mistake (value_positions) and must be refused, but it has a reply" in told["lenient"].stdout
 
 
 def test_explain_says_that_the_call_is_to_be_refused() -> None:

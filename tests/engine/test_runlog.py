@@ -61,7 +61,7 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     ("record", "message"),
     [
         ({"type": "cell", "reason": object()}, "is not a JSON value"),
-        ({"type": "cell", "evidence": {1: 2}}, "1 is not a name"),
+        ({"type": "cell", "evidence": {1: 2}}, "1 is not a valid key"),
         ({"type": "comment"}, "a record of type 'comment'; a run log has header, worker, cell, diagnosis, footer"),
     ],
 )
@@ -109,7 +109,10 @@ def test_a_cut_log_is_not_complete(tmp_path: Path) -> None:
         ('{"type": "header", "schema": 2}\n', ":1: schema 2; this version reads schema 1"),
         ('{"type": "header", "schema": 1}\nnonsense\n{"type": "cell", "schema": 1}\n', ":2: not strict JSON"),
         ('{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "rms": NaN}\n', ":2: not strict JSON: NaN"),
-        ('{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "schema": 1}\n', "a key stands twice"),
+        (
+            '{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "schema": 1}\n',
+            "an object has a duplicate key",
+        ),
         ('{"type": "cell", "schema": 1}\n', ":1: a run log has one header, in its first line"),
         ('{"type": "header", "schema": 1}\n{"type": "header", "schema": 1}\n', ":2: a run log has one header"),
         ('{"type": "header", "schema": 1}\n{"type": "remark", "schema": 1}\n', ":2: not a record of a run log"),

@@ -461,7 +461,9 @@ def no_bytes(place: Place, whole: Whole) -> list[str]:
     """Where nothing at all can be written, nothing is run."""
     code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
     last = said.strip().splitlines()[-1:] or [""]
-    expected = "conformance: no folder for temporary files can be written: free space, or let TMPDIR name another"
+    expected = (
+        "conformance: no folder for temporary files is writable: free some space, or set TMPDIR to another folder"
+    )
     found = [] if code == 3 and last == [expected] else [f"exit code {code}: {said[-300:]}"]
     return [*found, *place.left_over(), *place.differs(whole, *place.go_on())]
 
