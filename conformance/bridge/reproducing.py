@@ -117,7 +117,8 @@ def _numbers(
     text = f"{name}: max error {error.max(initial=0.0):.3g}; {worst:.3g} of the allowed error used"
     if used.size:
         position = list(map(int, at))
-        text += f", {error[at]:.3g} at {position} ({values[at]:.9g}, expected {expected[at]:.9g}, allowed {tolerance[at]:.3g})"
+        numbers = f"{values[at]:.9g}, expected {expected[at]:.9g}, allowed {tolerance[at]:.3g}"
+        text += f", {error[at]:.3g} at {position} ({numbers})"
     if rms > 1.0:
         text += f"; root mean square {rms:.3g} of its limit"
     return worst > 1.0, text
