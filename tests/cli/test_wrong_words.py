@@ -40,7 +40,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("list cases -k mask/*", "no case matches mask/*; did you mean 'masks/*'? conformance list cases has"),
         ("list cases -k masks/* -k zzz", "no case matches zzz; conformance list cases has their ids"),
         ("run -a trch.*", "no subject matches 'trch.*'; the nearest name is 'torch.*'"),
-        ("port zzz numpy.mha", "no subject matches 'zzz'; conformance list adapters has their names"),
+        ("port zzz numpy.mha", "no subject matches 'zzz'; conformance list adapters prints all names"),
         ("report reports/lates", "there is no run folder reports/lates; did you mean reports/latest?"),
         ("repro reports/lates a b", "there is no run folder reports/lates; did you mean reports/latest?"),
         ("known update --from reports/lates", "there is no run folder reports/lates; did you mean reports/latest?"),
