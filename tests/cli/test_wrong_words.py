@@ -49,7 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "compare reports/lates reports/latest",
             "there is no run folder or baseline reports/lates; did you mean reports/latest?",
         ),
-        ("report reports/latest", "no run log here; a run folder is what `conformance run` writes"),
+        ("report reports/latest", "there is no run log here; expected a folder that `conformance run` wrote"),
         ("validate casse", "there is no case file or folder casse; did you mean cases?"),
         ("run --known konwn.yaml -a numpy.sdpa", "there is no file konwn.yaml; did you mean known.yaml?"),
     ],
