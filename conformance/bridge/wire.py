@@ -123,7 +123,7 @@ def _tensors(listing: list[Any], body: "bytes | memoryview[Any]") -> dict[str, T
         placed[name] = (dtype, shape, start)
     if end != len(body):
         raise WireError(f"the tensors in the header need {end} bytes, but the body has {len(body)}")
-    return {name: _tensor(body, *place) for name, place in placed.items()}
+    return {name: _tensor(body, *about) for name, about in placed.items()}
 
 
 def _announced(entry: Any) -> tuple[str, str, tuple[int, ...]]:

@@ -74,11 +74,11 @@ class Provisioned:
         return any("yanked version" in line for line in self.warnings)
 
 
-def provision(recipe: Recipe, cache: Path, tell: ReportLine) -> Provisioned:
+def provision(recipe: Recipe, cache: Path, report: ReportLine) -> Provisioned:
     """
     Create the environment in a folder of `cache`, or reuse it if it is there.
 
-    tell: called with each line of progress.
+    report: called with each line of progress.
 
     Raises:
         ProvisionError: pip or venv failed.
@@ -92,14 +92,14 @@ def provision(recipe: Recipe, cache: Path, tell: ReportLine) -> Provisioned:
         shutil.rmtree(folder, ignore_errors=True)
         base = recipe.over or Recipe(recipe.python, ())
         if base != recipe:
-            provision(base, cache, tell)
-            tell(f"installing {recipe}")
+            provision(base, cache, report)
+            report(f"installing {recipe}")
             shutil.copytree(cache / base.digest, folder, symlinks=True, copy_function=_link)
             (folder / _DONE).unlink()
         else:
-            tell(f"creating an environment for {recipe.python}")
-            _run([recipe.python, "-m", "venv", str(folder)], tell, f"{recipe.python} cannot create an environment")
-        warnings = _install(recipe, folder, tell) if recipe.requirements else ()
+            report(f"creating an environment for {recipe.python}")
+            _run([recipe.python, "-m", "venv", str(folder)], report, f"{recipe.python} cannot create an environment")
+        warnings = _install(recipe, folder, report) if recipe.requirements else ()
         about = {"requirements": recipe.requirements, "constraints": recipe.constraints, "warnings": warnings}
         (folder / _DONE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         return Provisioned(str(_python(folder)), warnings)
@@ -140,16 +140,16 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _install(recipe: Recipe, folder: Path, tell: ReportLine) -> tuple[str, ...]:
+def _install(recipe: Recipe, folder: Path, report: ReportLine) -> tuple[str, ...]:
     constraints = folder / "constraints.txt"
     constraints.unlink(missing_ok=True)
     constraints.write_text("".join(f"{line}\n" for line in recipe.constraints), encoding="utf-8")
     command = [str(_python(folder)), "-m", "pip", *_PIP, "--constraint", str(constraints), *recipe.requirements]
-    output = _run(command, tell, f"{recipe} cannot be installed")
+    output = _run(command, report, f"{recipe} cannot be installed")
     return tuple(line for line in output if "yanked version" in line or ", but you have " in line)
 
 
-def _run(command: list[str], tell: ReportLine, failure: str) -> list[str]:
+def _run(command: list[str], report: ReportLine, failure: str) -> list[str]:
     """
     Run a command and return the lines of its output.
 
@@ -164,7 +164,7 @@ def _run(command: list[str], tell: ReportLine, failure: str) -> list[str]:
         try:
             for line in process.stdout or ():
                 lines.append(line.rstrip())
-                tell(f"  {line.rstrip()}")
+                report(f"  {line.rstrip()}")
         except BaseException:
             process.kill()
             raise

@@ -52,7 +52,7 @@ class Run:
         red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
         return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
-    def asked(self, subject: Subject) -> tuple[Case, ...]:
+    def cases_of(self, subject: Subject) -> tuple[Case, ...]:
         """The cases of the subject's operators, in the order of the header."""
         return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
 
@@ -63,7 +63,7 @@ class Run:
             (case.name, subject.name)
             for subject in self.header.subjects.values()
             if subject.counted and subject.offered
-            for case in self.asked(subject)
+            for case in self.cases_of(subject)
         )
         return frozenset(key for key in expected if key not in self.cells)
 

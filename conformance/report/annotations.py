@@ -27,7 +27,7 @@ def run_annotations(run: Run, root: Path) -> Iterator[str]:
         cell = run.cells[finding.example]
         fix = f" Fix: {finding.remedy}." if finding.remedy else ""
         rerun = f"\n{cell.rerun}" if cell.rerun else ""
-        message = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.said}.{fix}{rerun}"
+        message = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.full_sentence}.{fix}{rerun}"
         yield command("error", message, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
         yield command("warning" if kind == LOG_NOTE else "error", text, kind)

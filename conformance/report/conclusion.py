@@ -46,7 +46,7 @@ class SubjectLine:
     counts: Mapping[str, int]
     rejected: int
     missing: int
-    asked: int
+    cases: int
     share: float | None
     worst: float | None
 
@@ -155,7 +155,7 @@ def subject_lines(run: Run) -> list[SubjectLine]:
 
 
 def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
-    asked = len(run.asked(subject)) if subject.counted else len(cells)
+    cases = len(run.cases_of(subject)) if subject.counted else len(cells)
     judged = sum(cell.verdict not in UNJUDGED for cell in cells)
     budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]
     return SubjectLine(
@@ -163,7 +163,7 @@ def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> Subjec
         counts=verdict_counts(cells),
         rejected=sum(cell.key in run.rejected for cell in cells),
         missing=missing,
-        asked=asked,
-        share=judged / asked if asked else None,
+        cases=cases,
+        share=judged / cases if cases else None,
         worst=max(budgets, default=None),
     )

@@ -47,7 +47,7 @@ class Finding:
         return self.cells[0]
 
     @property
-    def said(self) -> str:
+    def full_sentence(self) -> str:
         """The sentence, followed by what was seen in the example."""
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
@@ -58,7 +58,7 @@ def finding_text(finding: Finding) -> str:
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: {finding.said}{fix}"
+    return f"1 cause explains {verdicts}: {finding.full_sentence}{fix}"
 
 
 def unexplained_kind(finding: Finding) -> str:

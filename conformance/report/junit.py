@@ -104,7 +104,7 @@ def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findin
         link = f" ({cell.known.link})" if cell.known.link else ""
         say(test, "skipped", "known", f"known: {cell.known.reason}{link}")
     elif cell.verdict == "dialect":
-        declared = "\n".join(f"{item.decision}: {item.name} {item.source}".rstrip() for item in cell.dialect)
+        declared = "\n".join(f"{each.decision}: {each.name} {each.source}".rstrip() for each in cell.dialect)
         ET.SubElement(test, "system-out").text = legal(f"conforms to its declared dialect\n{declared}")
     elif cell.verdict != "pass":
         say(test, "skipped", kind_of(cell), f"{cell.verdict}: {what_happened(cell)}")
@@ -125,7 +125,7 @@ def _message(cell: Cell, finding: Finding | None) -> str:
 def _story(cell: Cell, finding: Finding | None = None) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
     ties = [f"ambiguous: {other}" for other in finding.ambiguous] if finding else []
-    outputs = [item.message for item in cell.outputs if item.message and item.message not in cell.reason]
+    outputs = [each.message for each in cell.outputs if each.message and each.message not in cell.reason]
     rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
     return "\n".join(part for part in (_message(cell, finding), *ties, cell.reason, *outputs, error, rerun) if part)
 

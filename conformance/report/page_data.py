@@ -311,12 +311,12 @@ def chunks(run: Run, tensors: Blobs) -> dict[str, str]:
 
 def joined(parts: Mapping[str, str]) -> tuple[str, dict[str, list[int]]]:
     """All packed parts as one text (one HTML element is cheaper than hundreds), and [start, length] of each part."""
-    places: dict[str, list[int]] = {}
+    positions: dict[str, list[int]] = {}
     start = 0
     for name, text in parts.items():
-        places[name] = [start, len(text)]
+        positions[name] = [start, len(text)]
         start += len(text)
-    return "".join(parts.values()), places
+    return "".join(parts.values()), positions
 
 
 def _chunk(case: Case, cells: Mapping[int, Any]) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:
 def _observed(here: PortedSubject, there: PortedSubject, old: str, new: str) -> ObservedDifference:
     """The cases in which no way is possible for both sides, those with the fewest elements first."""
     found, others = [], there.readings
-    for case, reading in sorted(here.readings.items(), key=lambda item: size(item[1].probe)):
+    for case, reading in sorted(here.readings.items(), key=lambda pair: size(pair[1].probe)):
         other = others.get(case)
         if other is None or not (reading.reaches(old) and other.reaches(new)):
             continue

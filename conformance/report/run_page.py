@@ -119,13 +119,13 @@ def page(run: Run) -> str:
     """The whole page as text."""
     style, script = asset("page.css"), script_of(SCRIPTS)
     tensors = blobs(run)
-    packed, places = joined(chunks(run, tensors) | tensors.packed)
+    packed, positions = joined(chunks(run, tensors) | tensors.packed)
     port = recorded(run, port_text.FILE)
     data = index(run) | {
         "port": port and {side: port[side] for side in ("from", "to")},
         "symbols": SYMBOLS,
         "meanings": MEANINGS,
-        "places": places,
+        "places": positions,
     }
     return (
         environment(_filters(run))

@@ -117,7 +117,7 @@ def _finding(finding: Finding) -> str:
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"
-    return f"1 cause explains {verdicts}: **{words(finding.said)}**{fix}"
+    return f"1 cause explains {verdicts}: **{words(finding.full_sentence)}**{fix}"
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:

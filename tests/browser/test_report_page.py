@@ -231,7 +231,7 @@ def test_two_subjects_are_compared(witness: Witness, folder: Path) -> None:
     page = witness.open(folder)
     page.select_option("#pair-a", "keras.mha[jax]")
     page.select_option("#pair-b", "keras.mha[torch]")
-    assert page.inner_text("#pair-said").startswith("28 cases judged on both sides: they agree on 24, disagree on 4")
+    assert page.inner_text("#pair-summary").startswith("28 cases judged on both sides: they agree on 24, disagree on 4")
     rows = page.locator("#pair-table tbody tr:not(.cause)")
     assert rows.count() == 4
     assert "declared dialect differs" in rows.nth(0).inner_text()
@@ -242,7 +242,7 @@ def test_two_subjects_are_compared(witness: Witness, folder: Path) -> None:
     page.click("[data-kind=alone]")
     assert "judged on one side only" in page.inner_text("#pair-table")
     page.select_option("#pair-b", "torch.sdpa[math]")
-    assert "share no case" in page.inner_text("#pair-said")
+    assert "share no case" in page.inner_text("#pair-summary")
     page.select_option("#pair-b", "torch.mha")
     page.click("#pair-table tbody a >> nth=1")
     page.wait_for_selector("dialog[open]")

@@ -236,7 +236,7 @@ def test_the_sums_of_a_subject(demonstration: Path) -> None:
     assert lines["torch.mha"].rejected == 0
     assert lines["torch.mha"].worst == pytest.approx(0.74, abs=0.01)
     assert lines["torch.sdpa[flash]"].share == pytest.approx(27 / 28)
-    assert lines["torch.sdpa[math,dense]"].asked == 10
+    assert lines["torch.sdpa[math,dense]"].cases == 10
 
 
 def test_the_cells_of_a_known_deviation_are_grouped(demonstration: Path) -> None:

@@ -6,12 +6,12 @@ const REJECTED = 1;
 const KNOWN = 2;
 
 // A cell as an object, from its row of numbers in the index.
-function cellOf([subject, verdict, budget, marks, said, way, dialect], row) {
+function cellOf([subject, verdict, budget, marks, text, way, dialect], row) {
   return {
     row, subject, budget,
     verdict: VERDICTS[verdict], gravity: verdict,
     rejected: (marks & REJECTED) !== 0, known: (marks & KNOWN) !== 0,
-    said: TEXTS[said], way, dialect,
+    text: TEXTS[text], way, dialect,
   };
 }
 

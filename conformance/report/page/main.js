@@ -63,7 +63,7 @@ function wireGrid() {
   body.addEventListener("keydown", moveInGrid);
   body.addEventListener("mouseover", (event) => {
     const td = event.target.closest("td[tabindex]");
-    if (td && !td.title) td.title = `${describe(td.cell)}${td.cell.said ? `\n${td.cell.said}` : ""}`;
+    if (td && !td.title) td.title = `${describe(td.cell)}${td.cell.text ? `\n${td.cell.text}` : ""}`;
   });
 }
 

@@ -21,7 +21,7 @@ const HAYSTACK = CASES.map((one) => `${one.name} ${one.summary}`.toLowerCase());
 function cellMatches(cell, words) {
   if (state.v.length && !state.v.some((one) => (one === "rejected" ? isBad(cell) : kindOf(cell) === one))) return false;
   if (!words.length) return true;
-  const text = `${HAYSTACK[cell.row]} ${SUBJECTS[cell.subject].name.toLowerCase()} ${cell.said.toLowerCase()}`;
+  const text = `${HAYSTACK[cell.row]} ${SUBJECTS[cell.subject].name.toLowerCase()} ${cell.text.toLowerCase()}`;
   return words.every((word) => text.includes(word));
 }
 

@@ -20,7 +20,7 @@ function disagreement(a, b) {
 
 // What one side does, in short: its declared dialect, how it fails, or why it was not judged.
 function manner(cell) {
-  if (!judged(cell)) return cell.said ? `${cell.verdict}: ${cell.said}` : cell.verdict;
+  if (!judged(cell)) return cell.text ? `${cell.verdict}: ${cell.text}` : cell.verdict;
   return conforms(cell) ? TEXTS[cell.dialect] || "canonical" : TEXTS[cell.way];
 }
 
@@ -50,7 +50,7 @@ function compared(a, b) {
 }
 
 function pairCell(cell) {
-  const text = cell.verdict === "dialect" ? TEXTS[cell.dialect] || cell.said : cell.said;
+  const text = cell.verdict === "dialect" ? TEXTS[cell.dialect] || cell.text : cell.text;
   return el("td", {}, el("a", { href: address({ ...state, cell: CASES[cell.row].name, of: SUBJECTS[cell.subject].name }), "data-state": true, class: "pair-cell", title: describe(cell) },
     chip(cell.verdict, cellClass(cell)), el("span", {}, el("b", {}, cell.verdict, cell.budget ? ` ${cell.budget}` : ""), text ? el("small", {}, text) : null)));
 }
@@ -62,7 +62,7 @@ function drawPair() {
   const counts = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, found.filter((one) => one.kind === kind).length]));
   drawKinds(counts);
   const differ = found.length - counts.alone;
-  $("pair-said").textContent = a === b ? "Choose two different subjects."
+  $("pair-summary").textContent = a === b ? "Choose two different subjects."
     : both + counts.alone === 0 ? "They share no case: their operators differ."
       : `${plural(both, "case")} judged on both sides: they agree on ${both - differ}, disagree on ${differ}; ${counts.alone} more judged on one side only.`;
   const rows = found.filter((one) => shownKinds.has(one.kind));

@@ -7,9 +7,9 @@ class Pattern extends Maps {
   }
 }
 
-function worstPlace({ budget }) {
+function worstPosition({ budget }) {
   let worst = 0;
-  budget.forEach((used, place) => { if (used > budget[worst]) worst = place; });
+  budget.forEach((used, position) => { if (used > budget[worst]) worst = position; });
   return worst;
 }
 
@@ -19,7 +19,7 @@ async function drawPicture(holder) {
   const data = bytes && readBlob(bytes).find((one) => one.name === "pattern" && one.shape);
   if (!data) return;
   const maps = new Pattern(data, CASES[row].operator, null);
-  maps.cursor = worstPlace(data);
+  maps.cursor = worstPosition(data);
   maps.draw();
   const [batch, head] = maps.indexOf(maps.cursor);
   holder.replaceChildren(maps.maps, el("p", { class: "muted" }, `Batch element ${batch}, head ${head} of `, el("span", { class: "mono" }, holder.dataset.case)));
