@@ -30,13 +30,13 @@ BLOCK = 8
 
 
 @dataclass(eq=False)
-class Heard:
+class CallCounts:
     """The outcomes of the valid calls of one subject: the number of replies, and the errors of the other calls."""
 
     replies: int = 0
     lost: list[str] = field(default_factory=list)
 
-    def hear(self, status: str, reason: str) -> None:
+    def count(self, status: str, reason: str) -> None:
         """Count one call."""
         if status in LOST:
             self.lost.append(reason)
@@ -101,23 +101,23 @@ class Controls:
         self._suite = suite
         self._begun = False
         self._outcomes: dict[tuple[str, str], Outcome] = {}
-        self._heard: dict[str, Heard] = {}
+        self._counts: dict[str, CallCounts] = {}
         self._forms = {subject.name: replace(subject, dense=False) for subject in subjects}
 
     def hear(self, cell: Cell, outcome: Outcome) -> None:
         """Record the outcome of a call; a call with a mistake does not count by itself."""
         if cell.case.mistake is None:
-            self._heard_of(cell.subject.name).hear(outcome.status, outcome.reason)
+            self._counts_of(cell.subject.name).count(outcome.status, outcome.reason)
             self._outcomes.setdefault(_call_of(cell), outcome)
 
     def recall(self, record: Mapping[str, Any]) -> None:
         """Record a cell from before the run was interrupted."""
         verdict = record["verdict"]
         if "mistake" not in record and verdict != "unsupported":
-            self._heard_of(record["subject"]).hear(verdict if verdict in LOST else "reply", record.get("reason", ""))
+            self._counts_of(record["subject"]).count(verdict if verdict in LOST else "reply", record.get("reason", ""))
 
-    def _heard_of(self, subject: str) -> Heard:
-        return self._heard.setdefault(self._forms[subject].name, Heard())
+    def _counts_of(self, subject: str) -> CallCounts:
+        return self._counts.setdefault(self._forms[subject].name, CallCounts())
 
     def take_refused(self) -> list[RefusedCall]:
         """Return the refused calls that waited for their valid calls, and forget them."""
@@ -135,7 +135,7 @@ class Controls:
         for twin, refused in self._twins().values():
             yield Question("controls", twin, self._takes(twin, refused))
         for form in dict.fromkeys(self._forms.values()):
-            if form.name in self._heard and not self._heard[form.name].works:
+            if form.name in self._counts and not self._counts[form.name].works:
                 yield from (Question("controls", cell, self._takes(cell, ())) for cell in self._plainest(form))
 
     def _takes(self, cell: Cell, refused: Iterable[RefusedCall]) -> Callable[[Outcome], None]:
@@ -173,4 +173,4 @@ class Controls:
     @property
     def not_working(self) -> dict[str, str]:
         """Subject -> sentence about it, for subjects without a reply to any valid call."""
-        return {name: f"{name} {heard.sentence}" for name, heard in self._heard.items() if not heard.works}
+        return {name: f"{name} {counts.sentence}" for name, counts in self._counts.items() if not counts.works}
