@@ -103,7 +103,7 @@ def test_the_call_and_the_parameters_are_told_for_both_sides(records: Mapping[st
     calls = {each["topic"]: each for each in told["calls"]}
     assert list(calls) == ["constructor", "call", "weights", "dropout", "gradients", "parameters"]
     assert "key_dim is embed_dim // num_heads" in calls["constructor"]["to"]
-    assert "(query, value, key), the value before the key" in calls["call"]["to"]
+    assert "(query, value, key) returns the output: the value comes before the key" in calls["call"]["to"]
     assert calls["weights"]["from"].startswith("need_weights=True")
     assert calls["weights"]["to"].startswith("return_attention_scores=False")
     assert "in_proj_weight" in calls["parameters"]["from"]
