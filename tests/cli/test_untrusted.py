@@ -58,7 +58,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "the platform has odd features": (
         lambda found: found[0]["platform"].update(cpu_features=5),
-        "cpu_features is a list of names",
+        "cpu_features must be a list of names",
     ),
     "an entry of the list covers a cell oddly": (
         lambda found: kind(found, "cell").update(covered_by=["known.yaml:3"]),
