@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and what processes that were killed have left behind."""
+"""Atomic writes of files, and the removal of temporary files that killed processes left behind."""
 
 import errno
 import glob
@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-# Which word of /proc/PID/stat, counted after the state, says when a process started (proc(5)).
-START = 19
+# Position of the start time in /proc/PID/stat, counted after the state (proc(5)).
+START_FIELD = 19
 
 
 @lru_cache(maxsize=1)
@@ -22,12 +22,12 @@ def _identity(pid: int) -> str:
 
 
 def identity() -> str:
-    """This process, told apart from every other that this machine runs, and from one that has its number later."""
+    """A name of this process that no other process on this machine has, not even a later one with the same id."""
     return _identity(os.getpid())
 
 
 def lives(name: str) -> bool:
-    """Whether the process with this `identity` lives; one that cannot be seen from here counts as alive."""
+    """Whether the process with this `identity` is alive; one in another process namespace counts as alive."""
     namespace, pid, started = name.split("-")
     if namespace != _namespace():
         return True
@@ -43,54 +43,55 @@ def lives(name: str) -> bool:
 
 
 def _namespace() -> str:
-    """Which processes can be seen from here: a container has numbers of its own (Linux)."""
+    """The process namespace: a container has its own process ids (Linux); "0" on other systems."""
     with suppress(OSError):
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     return "0"
 
 
 def _started(pid: int) -> int | None:
-    """When a process started, in ticks since the machine did; None where none lives, or the system does not say."""
+    """When a process started, in clock ticks since boot; None if it is not alive or the system does not say."""
     if sys.platform != "linux":
         return None
     with suppress(OSError):
         state, *words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return None if state in {b"Z", b"X"} else int(words[START - 1])
+        return None if state in {b"Z", b"X"} else int(words[START_FIELD - 1])
     return None
 
 
+# A regular expression for `identity()`.
 IDENTITY = r"(\d+-\d+-\d+)"
 
 
 def scratch() -> "tempfile.TemporaryDirectory[str]":
     """
-    A temporary folder of this process; those of processes that were killed go first.
+    Create a temporary folder for this process, after removing those of killed processes.
 
     Raises:
-        OSError: none can be written.
+        OSError: no temporary folder can be written.
     """
     try:
-        place = Path(tempfile.gettempdir())
+        parent = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
-        told = "no folder for temporary files can be written: free space, or let TMPDIR name another"
-        raise OSError(errno.ENOSPC, told) from error
-    for old in place.glob("conformance-*"):
+        message = "no folder for temporary files is writable: free some space, or set TMPDIR to another folder"
+        raise OSError(errno.ENOSPC, message) from error
+    for old in parent.glob("conformance-*"):
         owner = re.match(rf"conformance-{IDENTITY}-", old.name)
         with suppress(OSError):
-            about = old.lstat()
-            if owner and stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not lives(owner[1]):
+            status = old.lstat()
+            if owner and stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not lives(owner[1]):
                 shutil.rmtree(old, ignore_errors=True)
     return tempfile.TemporaryDirectory(prefix=f"conformance-{identity()}-", ignore_cleanup_errors=True)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """
-    Write a file beside its place and move it there: what stands there is whole, the old or the new, at any moment.
+    Write a file atomically: at any moment, `path` has either the complete old content or the complete new one.
 
-    A link at that place is replaced, not followed.
+    The content is written to a file next to `path`, which is then moved. A link at `path` is replaced, not followed.
 
     Raises:
-        OSError: it cannot be written; it names `path`, and nothing stays beside it.
+        OSError: the file cannot be written. The error names `path`; no partial file is left.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     part = _part(path, identity())
@@ -109,16 +110,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def _part(path: Path, name: str) -> Path:
-    """Where a file is written before it is moved; the folder may be a link."""
+    """The path that a file is written to before it is moved; the folder may be a link."""
     return path.parent / f".{path.name[:100]}.{name}.part"
 
 
 def write_asked(path: Path, content: str | bytes) -> None:
     """
-    Write a file that the user named: its folder is made, a link is followed, and a device or a pipe is written to.
+    Write a file that the user named: create its folder, follow links, and write to a device or a pipe directly.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     real = path.resolve()
     if real.exists() and not real.is_file():
@@ -134,7 +135,7 @@ def write_asked(path: Path, content: str | bytes) -> None:
 
 def see_writable(path: Path) -> None:
     """
-    See that `write_asked` could write there now.
+    Check that `write_asked` could write to `path` now.
 
     Raises:
         OSError: it could not.
@@ -153,7 +154,7 @@ def see_writable(path: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove what was being written in a folder, and in the folders in it, when its writer was killed."""
+    """Remove the partial files of killed writers in a folder and in its direct subfolders."""
     for old in [*folder.glob(".*.part"), *folder.glob("*/.*.part")]:
         if re.search(rf"\.{IDENTITY}\.part$", old.name) and stat.S_ISREG(old.lstat().st_mode):
             old.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Where adapters and cases lie: inside the installed package, or beside it in a checkout; and where the cache is."""
+"""Paths of adapters and cases (inside the installed package, or next to it in a checkout) and of the cache."""
 
 import os
 import sys
@@ -13,22 +13,22 @@ def _data(name: str) -> Path:
 
 
 def package() -> Path:
-    """The folder from which `conformance` is imported."""
+    """The folder that `conformance` is imported from."""
     return _PACKAGE.parent
 
 
 def adapters() -> Path:
-    """The folder of our adapters."""
+    """The folder of the adapters that ship with this package."""
     return _data("adapters")
 
 
 def cases() -> Path:
-    """The folder of our cases."""
+    """The folder of the cases that ship with this package."""
     return _data("cases")
 
 
 def cache() -> Path:
-    """The user's folder for what is dear to make and may be deleted; CONFORMANCE_CACHE names another."""
+    """The user's cache folder, which may be deleted at any time; CONFORMANCE_CACHE sets another one."""
     if chosen := os.environ.get("CONFORMANCE_CACHE"):
         return Path(chosen)
     if sys.platform == "darwin":

@@ -118,5 +118,5 @@ def test_where_no_temporary_folder_can_be_written_that_is_said(monkeypatch: pyte
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
 
     monkeypatch.setattr(tempfile, "gettempdir", none)
-    with pytest.raises(OSError, match="no folder for temporary files can be written: free space, or let TMPDIR name"):
+    with pytest.raises(OSError, match="no folder for temporary files is writable: free some space, or set TMPDIR to"):
         scratch()

@@ -1,8 +1,8 @@
 """
-What an adapter and a worker share with the coordinator: the only code of ours in a framework's process.
+The code that adapters and workers share with the coordinator: the only code of this package in a worker process.
 
-Standard library and NumPy only, on Python 3.10 and NumPy 1.26 and later, whatever else that
-environment pins. An adapter imports its names from here and nowhere else.
+It uses only the standard library and NumPy and supports Python 3.10 and NumPy 1.26 or later, whatever else the
+environment pins. An adapter imports names from here and from no other module of this package.
 """
 
 from conformance.bridge.contract import Call, Declaration, Deviation, Facts, MaskFacts, Unsupported, framework_call

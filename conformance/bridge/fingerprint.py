@@ -1,7 +1,7 @@
 """
-What is installed in an interpreter, as one digest: two environments with the same digest compute the same.
+A digest of what is installed in an interpreter: two environments with the same digest compute the same results.
 
-It runs as a script in interpreters that have nothing of ours: `python -I fingerprint.py` prints a JSON object.
+It also runs as a script, in interpreters without this package: `python -I fingerprint.py` prints a JSON object.
 """
 
 import hashlib
@@ -12,20 +12,20 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from typing import Any
 
-# Not counted: workers import a copy of the bridge and nothing else of ours.
+# Not part of the digest: workers import a copy of the bridge and nothing else of this package.
 PACKAGE = "attention-conformance"
 
-# Nanoseconds by which a file may be younger than the RECORD that an installer wrote after it.
+# Tolerance in nanoseconds for a file that is newer than its RECORD, which installers write last.
 _SLACK_NS = 2_000_000_000
 
 
 def main() -> None:
-    """Print what `listing` finds."""
-    print(json.dumps(listing()))  # noqa: T201 - its output is what it is for
+    """Print the result of `listing` as JSON."""
+    print(json.dumps(listing()))  # noqa: T201 - printing is the purpose of the script
 
 
 def listing() -> dict[str, Any]:
-    """The version of Python, every distribution with its version, and the digest with the reason if there is none."""
+    """The Python version, every distribution with its version, and the digest, or the reason why there is none."""
     found = [each for each in distributions() if each.metadata["Name"]]
     versions = {str(each.metadata["Name"]): str(each.version) for each in found}
     digest, reason = fingerprint(found)
@@ -34,10 +34,11 @@ def listing() -> dict[str, Any]:
 
 def fingerprint(found: list[Distribution]) -> tuple[str, str]:
     """
-    The digest of what is installed, or "" and the reason why it cannot be told.
+    The digest of all installed distributions and "", or "" and the reason why there is no digest.
 
     It covers the RECORD of every distribution, which has the hash of each file, and the size and time of each file that
-    was changed after it was installed. What is installed in editable mode, or without a RECORD, has no digest.
+    was changed after installation. There is no digest if a distribution is installed in editable mode or without a
+    RECORD.
     """
     total = hashlib.sha256(sys.version.encode())
     for each in sorted(found, key=lambda each: str(each.metadata["Name"])):
@@ -57,12 +58,12 @@ def fingerprint(found: list[Distribution]) -> tuple[str, str]:
 
 
 def _without_compiled(record: str) -> str:
-    """The lines with a hash, sorted: those without are what Python compiled, and the RECORD itself."""
+    """The lines with a hash, sorted; lines without one are compiled bytecode and the RECORD itself."""
     return "\n".join(sorted(line for line in record.splitlines() if ",sha256=" in line))
 
 
 def _changed(each: Distribution, record: str) -> Iterator[str]:
-    """Path, size and time of files that are younger than the RECORD, of another size, or gone."""
+    """Path, size and time of each file that is newer than the RECORD, has another size, or is gone."""
     root = Path(str(each.locate_file("")))
     lines = [line.rsplit(",", 2) for line in record.splitlines()]
     own = next((path for path, _, _ in lines if path.endswith(".dist-info/RECORD")), "")

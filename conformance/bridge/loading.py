@@ -1,8 +1,8 @@
 """
 Load an adapter by its path, under a private package.
 
-`from ._torch import ...` finds `_torch.py` beside the adapter, and only files whose names begin with `_`. The
-adapter's folder never enters `sys.path`, so no file in it can stand in for a real module of the same name.
+`from ._torch import ...` finds `_torch.py` next to the adapter; only files whose names begin with `_` are found. The
+adapter's folder is never added to `sys.path`, so no file in it can shadow a real module of the same name.
 """
 
 import ast
@@ -20,19 +20,19 @@ PACKAGE = "_conformance_adapter"
 
 class _FromSource(SourceFileLoader):
     """
-    Compiles the file as it is now, whatever bytecode lies beside it, and leaves none.
+    Compiles the source file every time; existing bytecode is ignored and none is written.
 
-    Bytecode counts as fresh by a modification time in seconds and a size: too coarse for a file that is edited and
-    judged again at once, as `digest` would not be.
+    Python validates bytecode by a modification time in seconds and a size. That is too coarse for a file that is edited
+    and judged again within a second; `digest` would see the edit.
     """
 
     def path_stats(self, path: "str | bytes") -> "Mapping[str, Any]":
-        """What says that bytecode is stale: none is looked for."""
+        """Raise OSError, so that no bytecode is looked for."""
         raise OSError(f"{path!r} is compiled each time")
 
 
 class _Helpers:
-    """Finds the files beside an adapter that begin with `_`, as modules of the private package."""
+    """Finds the files next to an adapter whose names begin with `_`, as modules of the private package."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,10 +49,10 @@ class _Helpers:
 
 def load(path: Path) -> ModuleType:
     """
-    Import the adapter at `path`; one adapter per process.
+    Import the adapter at `path`; a process may load only one adapter.
 
     Raises:
-        ImportError: the file is no Python source.
+        ImportError: the file is not a Python source file.
         Exception: whatever the adapter's own code raises.
     """
     package = ModuleType(PACKAGE)
@@ -70,7 +70,7 @@ def load(path: Path) -> ModuleType:
 
 
 def sources(path: Path) -> list[Path]:
-    """The adapter's file and the helpers beside it that it imports, directly or through one another."""
+    """The adapter's file and the helper files that it imports, directly or through other helpers."""
     found = [path]
     for file in found:
         found += [helper for helper in _imported(file) if helper not in found]
@@ -88,7 +88,7 @@ def _imported(file: Path) -> Iterator[Path]:
 
 
 def digest(path: Path) -> str:
-    """sha256 over the names and bytes of `sources`."""
+    """The sha256 of the names and contents of `sources`."""
     total = hashlib.sha256()
     for file in sources(path):
         content = file.read_bytes()

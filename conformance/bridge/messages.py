@@ -1,10 +1,10 @@
 """
-What coordinator and worker say to each other, as frames.
+The messages between coordinator and worker.
 
     worker       hello (or failed)                     began N, answer N, ...                    bye
     coordinator                      call N, call M, ...                       (closes its side)
 
-A request is a call with its number, the requirements of its case and how many bytes its answer may have.
+A request is a call with its number, the requirements of its case, and the maximum size of its answer in bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,16 +24,16 @@ PROTOCOL = 1
 ANSWERS = ("reply", "unsupported", "error")
 
 
-# Of a call, each a number or None.
+# Fields of a call that are a number or None.
 NUMBERS = ("scale", "softcap", "dropout_p")
 
-# Arrays that few calls have.
+# Arrays that only some calls have.
 OPTIONAL = ("past_key", "past_value", "grad_output")
 
 
 @dataclass(frozen=True)
 class Request:
-    """One call for a worker; `limit` is how many bytes of outputs its answer may have."""
+    """One call for a worker; `limit` is the maximum number of bytes of the outputs in its answer."""
 
     number: int
     call: Call
@@ -44,11 +44,11 @@ class Request:
 @dataclass(frozen=True)
 class Answer:
     """
-    What a worker says to a request.
+    The answer of a worker to a request.
 
     status: reply (with outputs), unsupported (with a reason) or error (type, message, traceback, and the stage that
-    raised it: declare, adapter or framework). declaration: what the adapter declares for the call, if it came so far.
-    seconds: wall and cpu of the operator function. peak: of the process's memory so far, in bytes.
+    raised it: declare, adapter or framework). declaration: what the adapter declares for the call, if `declare`
+    returned. seconds: wall and CPU time of the operator function. peak: peak memory of the process so far, in bytes.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Answer:
 
 
 def request_message(request: Request) -> Message:
-    """The frame of a request; arrays that are one object cross once."""
+    """The message of a request; query, key and value that are one object are sent once."""
     call = request.call
     tensors = {"query": call.query}
     if call.facts.alias != "qkv":
@@ -88,10 +88,10 @@ def request_message(request: Request) -> Message:
 
 def read_request(message: Message) -> Request:
     """
-    The request of a frame.
+    The request in a message.
 
     Raises:
-        WireError: the frame holds none.
+        WireError: the message is not a valid request.
     """
     with _form_of(message, "call"):
         fields = message.fields
@@ -129,7 +129,7 @@ def _facts(fields: Mapping[str, Any]) -> Facts:
 
 
 def answer_message(answer: Answer) -> Message:
-    """The frame of an answer."""
+    """The message of an answer."""
     fields = {
         "number": answer.number,
         "declaration": None if answer.declaration is None else declaration_record(answer.declaration),
@@ -144,10 +144,10 @@ def answer_message(answer: Answer) -> Message:
 
 def read_answer(message: Message) -> Answer:
     """
-    The answer of a frame.
+    The answer in a message.
 
     Raises:
-        WireError: the frame holds none.
+        WireError: the message is not a valid answer.
     """
     with _form_of(message, *ANSWERS):
         fields = message.fields
@@ -179,7 +179,7 @@ def read_declaration(record: Mapping[str, Any]) -> Declaration:
     The inverse of `declaration_record`.
 
     Raises:
-        KeyError, TypeError, ValueError: the record is none of a declaration.
+        KeyError, TypeError, ValueError: the record is not that of a declaration.
     """
     profile = _named(record["profile"])
     profile["exp_ulp"] = real(profile["exp_ulp"])
@@ -197,7 +197,7 @@ def _text(value: Any) -> str:
 
 def _whole(value: Any) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
-        raise TypeError(f"{value!r} is not a whole number of 64 bits")
+        raise TypeError(f"{value!r} is not a 64-bit integer")
     return value
 
 

@@ -1,8 +1,8 @@
 """
-The arithmetic that a subject declares: which rounding happens where.
+The arithmetic profile that a subject declares: what is rounded where.
 
-Every field names the dtype (a name with a unit roundoff in UNIT) to which a value is rounded at that place, or
-None where nothing is rounded. The bound of a cell is derived from these fields and nothing else.
+Each field names the dtype (a key of UNIT) that a value is rounded to at that step, or is None if nothing is rounded
+there. The bound of a cell is derived from these fields and nothing else (docs/tolerance.md section 2).
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -31,15 +31,15 @@ class Profile:
     Where an implementation rounds, and to what.
 
     store: inputs, results, and Q, K, V, O between projections. acc: accumulator of every dot product.
-    mm: operands of matrix products, if narrower than what holds them (tf32, bfloat16, ...). pre: query and
+    mm: operands of matrix products, if they are rounded more coarsely than stored (tf32, bfloat16, ...). pre: query and
     key after a multiplication by (the root of) the scale. score: logits, after the product, after the scale,
     in a softcap and after a bias. soft: x - max, exp and division. sum: accumulator of the denominator. prob:
     weights before they meet the values. scale: the constant 1/sqrt(head_dim) and those of a softcap. lse: the
     log-sum-exp from which a backward pass recomputes weights. bias_sum: the type in which the gradient of a bias is
-    summed over all positions, if narrower than `acc`. exp_ulp: relative error of exp is (exp_ulp + 2|x|) units
-    of `soft`, that of the tangent of a softcap exp_ulp.
+    summed over all positions, if coarser than `acc`. exp_ulp: the relative error of exp(x) is (exp_ulp + 2|x|) unit
+    roundoffs of `soft`, that of the tanh of a softcap is exp_ulp.
     ftz: float16 subnormals may be flushed to zero (those of wider types always may). truncated: results of matrix
-    products are cut off to `store` and `score`, towards zero, and not rounded to the nearest number.
+    products are truncated towards zero to `store` and `score` instead of rounded to nearest.
     """
 
     store: str
@@ -60,29 +60,29 @@ class Profile:
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
             if name in _FLAGS and not isinstance(value, bool):
-                raise ValueError(f"profile field {name}: {value!r} is neither True nor False")
+                raise ValueError(f"profile field {name}: {value!r} is not True or False")
             if name in _FLAGS or (name in _OPTIONAL and value is None):
                 continue
             if name == "exp_ulp":
                 if not _is_error(value):
-                    raise ValueError(f"profile field {name}: {value!r} is no number from 0")
+                    raise ValueError(f"profile field {name}: {value!r} is not a number of at least 0")
             elif not isinstance(value, str) or value not in UNIT:
-                raise ValueError(f"profile field {name}: {value!r} is none of {', '.join(UNIT)}")
+                raise ValueError(f"profile field {name}: {value!r} is not one of {', '.join(UNIT)}")
 
     @classmethod
     def uniform(cls, dtype: str) -> "Profile":
-        """Everything is rounded to `dtype`: the ordinary arithmetic of float32 and float64."""
+        """Every step rounds to `dtype`: the ordinary arithmetic of float32 and float64."""
         return cls(store=dtype, acc=dtype, score=dtype, soft=dtype, sum=dtype, prob=dtype, scale=dtype, lse=dtype)
 
     @classmethod
     def fused(cls, dtype: str) -> "Profile":
-        """Half precision in and out, float32 inside; the weights are rounded before they meet the values."""
+        """Half-precision inputs and outputs, float32 inside; the weights are rounded before the product with V."""
         inner = "float32"
         return cls(store=dtype, acc=inner, score=inner, soft=inner, sum=inner, prob=dtype, scale=inner, lse=inner)
 
     @classmethod
     def naive(cls, dtype: str) -> "Profile":
-        """Half precision after every operator of a graph; float32 only inside a dot product and a softmax."""
+        """Half precision after every operator of a graph; float32 only inside dot products and softmax."""
         inner = "float32"
         return cls(
             store=dtype,

@@ -1,7 +1,7 @@
 """
-Answer one request with a loaded adapter: decline, declare, call, or say what went wrong and where.
+Answers one request with a loaded adapter: checks requirements, declares, calls, and reports errors with their stage.
 
-Nothing an adapter or a framework raises leaves `answer`; what kills the process is the coordinator's to see.
+No exception of an adapter or framework leaves `answer`; the coordinator notices if the process dies.
 """
 
 import time
@@ -23,19 +23,19 @@ from conformance.bridge.messages import Answer, Request
 from conformance.bridge.strict_json import plain_data
 from conformance.bridge.tensor import Tensor
 
-# How many characters of a message or a traceback are kept: the end, where the cause stands.
+# Maximum number of characters of a message or traceback; the end is kept, which names the cause.
 _MAX_TEXT = 16_000
 
 _Answering = Callable[[ModuleType, Request, Answer], Answer]
 
 
 def answer(adapter: ModuleType, request: Request) -> Answer:
-    """Take the request through requirements, declaration, the call itself and its evidence."""
+    """Answer a request: check its requirements, get the declaration, make the call, collect the evidence."""
     stage = "declare"
     so_far = Answer(request.number, "unsupported")
     lacking = sorted(set(request.requirements) - {SECOND_CALL} - set(_fact(adapter, request, "CAPABILITIES")))
     if lacking:
-        return replace(so_far, reason=f"does not honour: {', '.join(lacking)}")
+        return replace(so_far, reason=f"does not support: {', '.join(lacking)}")
     begin_call()
     try:
         so_far = replace(so_far, declaration=_declared(adapter, request))
@@ -43,9 +43,9 @@ def answer(adapter: ModuleType, request: Request) -> Answer:
         return _called(adapter, request, so_far)
     except Unsupported as refusal:
         if not framework_was_entered():
-            return replace(so_far, reason=str(refusal) or "declined without a reason")
+            return replace(so_far, reason=str(refusal) or "declined without giving a reason")
         return _failed(so_far, refusal, stage)
-    except BaseException as error:  # noqa: BLE001 - also SystemExit: everything an adapter raises is an answer
+    except BaseException as error:  # noqa: BLE001 - including SystemExit: whatever an adapter raises is its answer
         return _failed(so_far, error, "framework" if left_from_framework() else stage)
 
 
@@ -57,50 +57,50 @@ def _fact(adapter: ModuleType, request: Request, name: str) -> Any:
 def _declared(adapter: ModuleType, request: Request) -> Declaration:
     declaration = adapter.declare(request.call.facts)
     if not isinstance(declaration, Declaration):
-        raise TypeError(f"declare returned {type(declaration).__name__}, not a Declaration")
+        raise TypeError(f"declare() returned {type(declaration).__name__}, expected a Declaration")
     return declaration
 
 
 def _called(adapter: ModuleType, request: Request, so_far: Answer) -> Answer:
     operator = getattr(adapter, request.call.facts.operator)
-    if SECOND_CALL in request.requirements:  # what the first call leaves in arrays, layers and sessions is still there
+    if SECOND_CALL in request.requirements:  # arrays, layers and sessions keep what the first call left in them
         operator(request.call)
     wall, cpu = time.perf_counter(), time.process_time()
     results = operator(request.call)
     seconds = {"call": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     if not framework_was_entered():
-        raise RuntimeError("returned without calling the framework inside framework_call()")
+        raise RuntimeError("the adapter returned without calling the framework inside framework_call()")
     outputs = _asked_for(results, request)
-    seen = {name: tensor.dtype for name, tensor in outputs.items()}
-    evidence = {**evidence_of(adapter), "dtypes": seen}
+    dtypes = {name: tensor.dtype for name, tensor in outputs.items()}
+    evidence = {**evidence_of(adapter), "dtypes": dtypes}
     return replace(so_far, status="reply", outputs=outputs, evidence=evidence, seconds=seconds)
 
 
 def _asked_for(results: Any, request: Request) -> dict[str, Tensor]:
     if not isinstance(results, Mapping):
-        raise TypeError(f"returned {type(results).__name__}, not a mapping of output names to arrays")
+        raise TypeError(f"the adapter returned {type(results).__name__}, expected a mapping of output names to arrays")
     wanted = request.call.facts.outputs
     missing = [name for name in wanted if name not in results]
     if missing:
-        raise KeyError(f"asked for {', '.join(wanted)}, returned without {', '.join(missing)}")
+        raise KeyError(f"the call requests {', '.join(wanted)}; the adapter returned no {', '.join(missing)}")
     outputs = {name: Tensor.of(results[name]) for name in wanted}
     size = sum(tensor.bits.nbytes for tensor in outputs.values())
     if size > request.limit:
         shapes = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in outputs.items())
-        raise ValueError(f"a reply of {size} bytes ({shapes}); the request implies at most {request.limit}")
+        raise ValueError(f"the reply has {size} bytes ({shapes}), expected at most {request.limit}")
     return outputs
 
 
 def evidence_of(adapter: ModuleType) -> dict[str, Any]:
     """
-    What the adapter says about what really ran, as JSON values.
+    The evidence of the adapter about what really ran, as JSON values.
 
     Raises:
-        TypeError: it says something else than names and JSON values.
+        TypeError: the evidence is not a mapping of names to JSON values.
     """
     evidence = plain_data(adapter.evidence() if hasattr(adapter, "evidence") else {})
     if not isinstance(evidence, dict):
-        raise TypeError(f"evidence returned {type(evidence).__name__}, not a mapping")
+        raise TypeError(f"evidence() returned {type(evidence).__name__}, expected a mapping")
     return evidence
 
 
@@ -109,12 +109,12 @@ def _failed(so_far: Answer, error: BaseException, stage: str) -> Answer:
 
 
 def error_record(error: BaseException) -> dict[str, str]:
-    """Type, message and traceback of an exception, each of bounded length; halves of characters are escaped."""
+    """Type, message and traceback of an exception, each of bounded length; lone surrogates are escaped."""
     report = traceback.TracebackException.from_exception(error)
-    said = "".join(report.format_exception_only()).strip()
+    text = "".join(report.format_exception_only()).strip()
     record = {
         "type": type(error).__name__,
-        "message": said.split(": ", 1)[-1],
+        "message": text.split(": ", 1)[-1],
         "traceback": "".join(report.format()),
     }
     return {name: text.encode(errors="backslashreplace").decode()[-_MAX_TEXT:] for name, text in record.items()}

@@ -1,7 +1,7 @@
 """
-Strict JSON: no NaN, no Infinity, nothing that would become one, no key twice.
+Strict JSON: no NaN, no Infinity, no number that would become infinite, and no duplicate key.
 
-Numbers that are not finite are the strings "inf", "-inf" and "nan", since JSON has none.
+Non-finite numbers are written as the strings "inf", "-inf" and "nan", since JSON has none.
 """
 
 import json
@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-# How many characters of a value a message shows.
+# Maximum number of characters of a value in a message.
 _MAX_SHOWN = 60
 
 
 def plain_data(value: Any) -> Any:
     """
-    The JSON value for `value`: NumPy scalars and arrays unwrapped, non-finite numbers as strings.
+    The JSON value for `value`: NumPy scalars and arrays are converted, non-finite numbers become strings.
 
     Raises:
-        TypeError: there is none.
+        TypeError: `value` has no JSON value.
     """
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -39,16 +39,16 @@ def plain_data(value: Any) -> Any:
 
 def _key(key: Any) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"{key!r} is not a name: keys of JSON objects are strings")
+        raise TypeError(f"{key!r} is not a valid key: keys of JSON objects are strings")
     return key
 
 
 def real(value: Any) -> float:
     """
-    The number that `plain` wrote.
+    The number that `plain_data` wrote.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `value` is not a number, or it is beyond float64.
     """
     if isinstance(value, bool) or not (isinstance(value, (int, float)) or value in ("inf", "-inf", "nan")):
         raise ValueError(f"{repr(value)[:_MAX_SHOWN]} is not a number")
@@ -60,10 +60,10 @@ def real(value: Any) -> float:
 
 def strict_json(text: "str | bytes") -> Any:
     """
-    Read JSON that has no NaN, no Infinity and no key twice.
+    Read JSON that has no NaN, no Infinity and no duplicate key.
 
     Raises:
-        ValueError: it is not that.
+        ValueError: the text is not strict JSON.
     """
     try:
         return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_no_key_twice)
@@ -85,5 +85,5 @@ def _finite(digits: str) -> float:
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("an object has a duplicate key")
     return found

@@ -1,10 +1,11 @@
-"""An array with the name of its dtype, since NumPy alone has no bfloat16, and its layouts in memory."""
+"""Arrays with the name of their dtype (NumPy has no bfloat16), and their memory layouts."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+# Name of a dtype -> NumPy dtype of its bits.
 STORAGE = {
     "float64": "float64",
     "float32": "float32",
@@ -22,10 +23,10 @@ STORAGE = {
 @dataclass(frozen=True, eq=False)
 class Tensor:
     """
-    `dtype` is a name of STORAGE; `bits` a C-contiguous array of STORAGE[dtype].
+    An array: `dtype` is a key of STORAGE, `bits` a C-contiguous array of dtype STORAGE[dtype].
 
     Raises:
-        ValueError: the dtype has no name here, or the bits are stored in another width.
+        ValueError: the dtype is not in STORAGE, or the bits have another dtype.
     """
 
     dtype: str
@@ -33,7 +34,7 @@ class Tensor:
 
     def __post_init__(self) -> None:
         if self.dtype not in STORAGE:
-            raise ValueError(f"dtype {self.dtype!r} cannot cross the bridge; it carries {', '.join(STORAGE)}")
+            raise ValueError(f"dtype {self.dtype!r} is not supported; supported dtypes are {', '.join(STORAGE)}")
         if self.bits.dtype.name != STORAGE[self.dtype]:
             raise ValueError(f"a {self.dtype} tensor is stored as {STORAGE[self.dtype]}, not {self.bits.dtype.name}")
 
@@ -45,16 +46,16 @@ class Tensor:
     @classmethod
     def of(cls, value: Any) -> "Tensor":
         """
-        Wrap a NumPy array (also one of ml_dtypes' bfloat16) or pass a Tensor through.
+        Wrap a NumPy array (also of dtype bfloat16 from ml_dtypes); return a Tensor unchanged.
 
         Raises:
-            ValueError: the array's dtype cannot cross, or it is masked: some of its elements have no value.
+            ValueError: the array's dtype is not in STORAGE, or it is a masked array with masked elements.
         """
         if isinstance(value, Tensor):
             return value
         if isinstance(value, np.ma.MaskedArray) and (masked := int(np.ma.getmaskarray(value).sum())):
             raise ValueError(
-                f"{masked} of {value.size} elements of a masked array have no value: fill them, or return its data"
+                f"{masked} of {value.size} elements of a masked array have no value: fill them, or return the data"
             )
         array = np.asarray(value)
         array = array if array.flags["C_CONTIGUOUS"] else array.copy(order="C")
@@ -62,24 +63,25 @@ class Tensor:
         return cls(name, array.view(np.uint16) if name == "bfloat16" else array)
 
     def float64(self) -> np.ndarray[Any, Any]:
-        """The values as float64; exact for every dtype but int64 beyond 2**53."""
+        """The values as float64; exact for every dtype except int64 beyond 2**53."""
         if self.dtype == "bfloat16":
             return (self.bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
         return self.bits.astype(np.float64)
 
 
-# contiguous: dense.
-# transposed: the sequence axis and the axis before it are swapped in memory: (batch, seq_len, num_heads, head_dim) is
-#   seen as (batch, num_heads, seq_len, head_dim), and (seq_len, batch, dim) as (batch, seq_len, dim).
+# Memory layouts.
+# contiguous: dense, C order.
+# transposed: the sequence axis and the axis before it are swapped in memory. (batch, num_heads, seq_len, head_dim) is a
+#   view of (batch, seq_len, num_heads, head_dim), and (batch, seq_len, dim) a view of (seq_len, batch, dim).
 # column_major: the last two axes are swapped in memory.
-# offset: the first number of every row is not seen, so that no row is aligned.
-# expanded: one batch element, seen as the whole batch with a stride of zero.
+# offset: each row is preceded by a number that the view skips, so that no row is aligned.
+# expanded: one batch element, viewed as the whole batch with a stride of zero.
 LAYOUTS = ("contiguous", "transposed", "column_major", "offset", "expanded")
 
 
 @dataclass(frozen=True, eq=False)
 class Strided:
-    """One dimension of `memory` (in the storage dtype of a Tensor), and how it is seen; strides in elements."""
+    """A strided view of one-dimensional `memory` (of the storage dtype); strides and offset are in elements."""
 
     memory: "np.ndarray[Any, Any]"
     shape: "tuple[int, ...]"
@@ -87,7 +89,7 @@ class Strided:
     offset: int
 
     def view(self) -> "np.ndarray[Any, Any]":
-        """The array as NumPy sees it, without a copy."""
+        """The view as a NumPy array, without a copy."""
         size = self.memory.itemsize
         steps = tuple(stride * size for stride in self.strides)
         return np.lib.stride_tricks.as_strided(self.memory[self.offset :], self.shape, steps)
@@ -95,15 +97,15 @@ class Strided:
 
 def strided(tensor: Tensor, layout: str) -> Strided:
     """
-    Lay a query, key or value out in memory of its own.
+    Copy a query, key or value into new memory of the given layout.
 
     Raises:
-        ValueError: there is no such layout, or the items of an expanded batch differ.
+        ValueError: the layout is unknown, or it is "expanded" and the batch elements differ.
     """
     array = tensor.bits
     if layout == "expanded":
         if not (array == array[:1]).all():
-            raise ValueError("layout expanded is one item seen as many, but the items differ")
+            raise ValueError("layout expanded needs equal batch elements, but they differ")
         dense = _dense(array[:1])
         return Strided(dense.memory, array.shape, (0, *dense.strides[1:]), 0)
     if layout == "offset":

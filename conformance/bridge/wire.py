@@ -1,11 +1,11 @@
 """
-Frames between coordinator and worker: a fixed prefix, a strict JSON header, raw buffers.
+The frames between coordinator and worker: a fixed prefix, a strict JSON header, and raw buffers.
 
     prefix   magic "ACW1", length of the header (uint32), length of the body (uint64), little-endian
     header   UTF-8 JSON: {"kind": ..., "fields": {...}, "tensors": [[name, dtype, [size, ...]], ...]}
     body     the tensors in that order, C-contiguous, little-endian, each starting at a multiple of 64 bytes
 
-Nothing here executes what it reads (as pickle does), and bfloat16 crosses as its bits.
+Unlike pickle, nothing that is read is executed. bfloat16 is sent as its bits.
 """
 
 import json
@@ -23,13 +23,13 @@ from conformance.bridge.tensor import STORAGE, Tensor
 
 MAGIC = b"ACW1"
 PREFIX = struct.Struct("<4sIQ")
-# Where buffers start: vector loads, and with them the summation order of some kernels, depend on it.
+# Alignment of buffers in bytes: vector loads, and so the summation order of some kernels, depend on it.
 ALIGNMENT = 64
 
-# The largest header in bytes: names, facts, a shortened traceback.
+# Maximum size of a header in bytes; it holds names, facts and a shortened traceback.
 HEADER_LIMIT = 1 << 20
 
-# The largest body in bytes that a reader takes unless it is told less.
+# Maximum size of a body in bytes, unless the reader sets a lower limit.
 BODY_LIMIT = 1 << 32
 
 _MAX_AXES = 32
@@ -37,12 +37,12 @@ _MAX_ELEMENTS = 1 << 56
 
 
 class WireError(Exception):
-    """The other side did not speak this protocol, or said more than it was allowed to."""
+    """The other side violated the protocol, or sent more than it was allowed to."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One frame: what kind it is, its JSON fields, its tensors by name."""
+    """One frame: its kind, its JSON fields, and its tensors by name."""
 
     kind: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Message:
 
 def encode(message: Message) -> list["bytes | memoryview[Any]"]:
     """
-    The chunks of the frame, in order; the buffers of the tensors are not copied.
+    The chunks of a frame, in order; the buffers of tensors are not copied.
 
     Raises:
         WireError: the header is longer than HEADER_LIMIT.
@@ -60,7 +60,7 @@ def encode(message: Message) -> list["bytes | memoryview[Any]"]:
     fields = {"kind": message.kind, "fields": plain_data(message.fields), "tensors": listing}
     header = json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
     if len(header) > HEADER_LIMIT:
-        raise WireError(f"a header of {len(header)} bytes is longer than {HEADER_LIMIT}")
+        raise WireError(f"the header has {len(header)} bytes, more than the limit of {HEADER_LIMIT}")
     body: list[bytes | memoryview[Any]] = []
     length = 0
     for tensor in message.tensors.values():
@@ -77,37 +77,37 @@ def _buffer(tensor: Tensor) -> "memoryview[Any]":
 
 def lengths(prefix: bytes, body_limit: int = BODY_LIMIT) -> tuple[int, int]:
     """
-    Lengths of header and body that a prefix announces.
+    The lengths of header and body in a prefix.
 
     Raises:
-        WireError: the magic is another, or one of the lengths is beyond its limit.
+        WireError: the magic is wrong, or a length is beyond its limit.
     """
     magic, header, body = PREFIX.unpack(prefix)
     if magic != MAGIC:
-        raise WireError(f"a frame begins with {MAGIC!r}, not with {magic!r}")
+        raise WireError(f"the frame begins with {magic!r}, expected {MAGIC!r}")
     if header > HEADER_LIMIT:
-        raise WireError(f"a header of {header} bytes is longer than {HEADER_LIMIT}")
+        raise WireError(f"the header has {header} bytes, more than the limit of {HEADER_LIMIT}")
     if body > body_limit:
-        raise WireError(f"a body of {body} bytes is longer than the {body_limit} that were asked for")
+        raise WireError(f"the body has {body} bytes, more than the limit of {body_limit}")
     return header, body
 
 
 def decode(header: bytes, body: "bytes | memoryview[Any]") -> Message:
     """
-    The message of a header and a body; the tensors are views of `body`.
+    The message with this header and body; its tensors are views of `body`.
 
     Raises:
-        WireError: the header is no strict JSON of the right form, or the body has another length than it says.
+        WireError: the header is not strict JSON of the right form, or the length of the body does not match it.
     """
     try:
         fields = strict_json(header)
     except ValueError as error:
-        raise WireError(f"a header is {error}") from None
+        raise WireError(f"invalid header: {error}") from None
     if not (isinstance(fields, dict) and set(fields) == {"kind", "fields", "tensors"}):
-        raise WireError("a header has kind, fields and tensors, and nothing else")
+        raise WireError("invalid header: expected exactly the keys kind, fields and tensors")
     kind, entries, listing = fields["kind"], fields["fields"], fields["tensors"]
     if not (isinstance(kind, str) and isinstance(entries, dict) and isinstance(listing, list)):
-        raise WireError("a header's kind is a string, its fields an object, its tensors a list")
+        raise WireError("invalid header: kind must be a string, fields an object, tensors a list")
     return Message(kind, entries, _tensors(listing, body))
 
 
@@ -117,27 +117,27 @@ def _tensors(listing: list[Any], body: "bytes | memoryview[Any]") -> dict[str, T
     for entry in listing:
         name, dtype, shape = _announced(entry)
         if name in placed:
-            raise WireError(f"tensor {name!r} stands twice")
+            raise WireError(f"duplicate tensor {name!r}")
         start = end + -end % ALIGNMENT
         end = start + math.prod(shape) * np.dtype(STORAGE[dtype]).itemsize
         placed[name] = (dtype, shape, start)
     if end != len(body):
-        raise WireError(f"the header announces {end} bytes of tensors, the body has {len(body)}")
-    return {name: _tensor(body, *place) for name, place in placed.items()}
+        raise WireError(f"the tensors in the header need {end} bytes, but the body has {len(body)}")
+    return {name: _tensor(body, *about) for name, about in placed.items()}
 
 
 def _announced(entry: Any) -> tuple[str, str, tuple[int, ...]]:
     if not (isinstance(entry, list) and len(entry) == 3):  # noqa: PLR2004 - name, dtype, shape
-        raise WireError(f"{entry!r} is not [name, dtype, shape]")
+        raise WireError(f"invalid tensor entry {entry!r}, expected [name, dtype, shape]")
     name, dtype, shape = entry
     if not isinstance(name, str):
-        raise WireError(f"{name!r} is not the name of a tensor")
+        raise WireError(f"invalid tensor name {name!r}, expected a string")
     if not isinstance(dtype, str) or dtype not in STORAGE:
         raise WireError(f"tensor {name!r} has the unknown dtype {dtype!r}")
     sizes = shape if isinstance(shape, list) else [-1]
     whole = len(sizes) <= _MAX_AXES and all(type(n) is int and n >= 0 for n in sizes)
-    if not whole or (0 in sizes and math.prod(n for n in sizes if n) > _MAX_ELEMENTS):  # NumPy refuses these, too
-        raise WireError(f"tensor {name!r} has no shape: {shape!r}")
+    if not whole or (0 in sizes and math.prod(n for n in sizes if n) > _MAX_ELEMENTS):  # NumPy rejects these too
+        raise WireError(f"tensor {name!r} has the invalid shape {shape!r}")
     return name, dtype, tuple(shape)
 
 
@@ -148,16 +148,16 @@ def _tensor(body: "bytes | memoryview[Any]", dtype: str, shape: tuple[int, ...],
         return Tensor(dtype, np.empty(shape, STORAGE[dtype]))
     bits = np.frombuffer(body, storage, count, start)
     if dtype == "bool" and bits.view(np.uint8).max() > 1:
-        raise WireError("a bool is neither 0 nor 1")
+        raise WireError("a bool tensor has a byte other than 0 and 1")
     return Tensor(dtype, bits.reshape(shape))
 
 
 def read(stream: RawIOBase, body_limit: int = BODY_LIMIT) -> "Message | None":
     """
-    Wait for one frame; None where the stream ends between two. The tensors can be written to, and are aligned.
+    Wait for one frame; None if the stream ends between two frames. The tensors are writable and aligned.
 
     Raises:
-        WireError: what came is no frame, or the stream ended inside one.
+        WireError: the bytes are not a frame, or the stream ended inside one.
     """
     prefix = bytearray(PREFIX.size)
     got = _fill(stream, memoryview(prefix))
@@ -186,7 +186,7 @@ def _fill(stream: RawIOBase, view: "memoryview[Any]") -> int:
 
 def _whole(got: int, length: int) -> None:
     if got != length:
-        raise WireError(f"the stream ended after {got} of {length} bytes of a frame's part")
+        raise WireError(f"the stream ended inside a frame: {got} of {length} bytes of a part were read")
 
 
 def write(stream: RawIOBase, message: Message) -> None:

@@ -1,8 +1,8 @@
 """
 The worker process: loads one adapter and answers requests until the coordinator closes its side.
 
-It starts on a copy of the bridge alone. The protocol moves to private duplicates of fd 0 and 1 before the adapter is
-loaded; from then on fd 0 is empty and fd 1 is stderr, since frameworks print.
+It imports nothing but a copy of the bridge. Before the adapter is loaded, the protocol moves to private duplicates of
+file descriptors 0 and 1. From then on fd 0 is empty and fd 1 is stderr, since frameworks print.
 """
 
 import atexit
@@ -32,9 +32,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main() -> NoReturn:
-    """Read the options (a JSON object) from the command line, serve, and leave without taking the interpreter down."""
+    """Read the options (a JSON object) from the command line, serve requests, and exit without interpreter shutdown."""
     code = _run()
-    atexit._run_exitfuncs()  # noqa: SLF001 - what wants to be tidied is; freeing the modules one by one takes a second
+    atexit._run_exitfuncs()  # noqa: SLF001 - exit handlers run; freeing all modules would take a second
     sys.stderr.flush()
     os._exit(code)
 
@@ -48,7 +48,7 @@ def _run() -> int:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         adapter, hello = _prepared(options)
-    except BaseException as error:  # noqa: BLE001 - also SystemExit: why it cannot start is what is asked for
+    except BaseException as error:  # noqa: BLE001 - including SystemExit: the coordinator needs the reason
         write(answers, Message("failed", error_record(error)))
         return 1
     write(answers, hello)
@@ -58,7 +58,7 @@ def _run() -> int:
 
 
 def _private_channel() -> tuple[FileIO, FileIO]:
-    """Keep the protocol's descriptors for ourselves; give others nothing to read, and stderr to write to."""
+    """Duplicate fd 0 and 1 for the protocol; make fd 0 empty and fd 1 stderr for everybody else."""
     requests, answers = FileIO(os.dup(0), "r"), FileIO(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -68,19 +68,19 @@ def _private_channel() -> tuple[FileIO, FileIO]:
 
 
 def _tie_to_coordinator(coordinator: int) -> None:
-    """Die with the coordinator, however it ends (Linux; elsewhere a worker notices when it next reads)."""
+    """Make this process die with the coordinator (Linux; elsewhere a worker notices at its next read)."""
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what its children leave behind stays below it, so that it can be ended
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphaned grandchildren become its children, so that they can be killed
         if os.getppid() != coordinator:
-            sys.exit("the coordinator is gone")
+            sys.exit("the coordinator has exited")
 
 
 def _offer_to_oom_killer() -> None:
-    """Where memory runs out, a worker goes first: it costs one verdict, the coordinator the run."""
+    """Let the kernel kill this worker first if memory runs out: that costs one verdict, not the whole run."""
     if sys.platform == "linux":
-        with suppress(OSError):  # a sandbox may hide /proc; then the kernel decides alone
+        with suppress(OSError):  # a sandbox may hide /proc; then the kernel chooses
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
@@ -101,7 +101,7 @@ def _prepared(options: Mapping[str, Any]) -> tuple[ModuleType, Message]:
 
 
 def _need_device(adapter: ModuleType, device: str) -> None:
-    """The CPU is always there; of another device only the framework can say whether it is."""
+    """Raise RuntimeError if the framework does not see the device; the CPU always exists."""
     if device == "cpu":
         return
     seen = list(adapter.devices())
@@ -118,7 +118,7 @@ def _versions(distributions: list[str]) -> dict[str, str]:
 
 
 def _usage() -> dict[str, Any]:
-    """CPU seconds and peak memory (bytes, 0 where the system does not say) of this process so far."""
+    """CPU seconds and peak memory of this process so far (in bytes; 0 if the system does not say)."""
     return {"cpu": time.process_time(), "peak": _peak()}
 
 

@@ -63,7 +63,9 @@ def cause_of(found: Iterable[Finding]) -> dict[Key, Cause]:
 def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], Cause]:
     joined: dict[tuple[str, str], Cause] = {}
     for each in found:
-        cause = Cause(each.kind, each.said, each.remedy, each.explained, each.count, each.example[0], each.ambiguous)
+        cause = Cause(
+            each.kind, each.full_sentence, each.remedy, each.explained, each.count, each.example[0], each.ambiguous
+        )
         key = _key(each)
         before = joined.get(key)
         joined[key] = cause if before is None else replace(before, count=before.count + cause.count)

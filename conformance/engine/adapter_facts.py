@@ -1,7 +1,7 @@
 """
-The literal facts at the top of an adapter file, read with `ast` and checked, never imported.
+Reads and checks the literal facts at the top of an adapter file with `ast`, without importing the file.
 
-All mistakes of a file are found at once, each with its line.
+All mistakes of a file are reported at once, each with its line.
 """
 
 import ast
@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from conformance.engine.slots import parse_slots
 
-# Facts that are lists, and what may stand in them.
+# Facts that are lists, and their allowed entries.
 CHOICES = {
     "OPERATORS": ("sdpa", "mha"),
     "OUTPUTS": ("output", "weights", "weights_mean", "gradients", "present", "scaled", "capped", "logits"),
@@ -28,25 +28,26 @@ CHOICES = {
     ),
 }
 
-# Facts that a file may leave out, and what they are then.
+# Facts that a file may omit, and their default values.
 OPTIONAL: Mapping[str, Any] = {"EXTRA": "", "DECLINES": {}, "VARIANTS": {"": {}}}
 
 FACTS = ("NAME", *CHOICES, "REQUIRES", "SLOTS", *OPTIONAL)
 
-# The tier of a variant that only a thorough run asks.
+# The tier of a variant that only a thorough run includes.
 THOROUGH = "thorough"
 
+# Facts that a variant may override.
 OVERRIDES = tuple(fact for fact in FACTS if fact not in ("NAME", "VARIANTS"))
 
 _MAY_BE_EMPTY = ("CAPABILITIES",)
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)+")
 _VARIANT = re.compile(r"[A-Za-z0-9_.:-]+")
-# How similar a top-level name must be to that of a fact to be taken for a misspelling of it.
+# Minimum similarity (difflib) at which a top-level name counts as a misspelled fact.
 _MIN_SIMILARITY = 0.8
 
 
 class AdapterError(Exception):
-    """An adapter file whose facts cannot be used; `faults` are `file:line: what is wrong`."""
+    """The facts of an adapter file are invalid; `faults` are texts of the form `file:line: what is wrong`."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))
@@ -54,7 +55,7 @@ class AdapterError(Exception):
 
 
 class _Reader:
-    """Collects the facts of one file and what is wrong with them."""
+    """Collects the facts of one file and their mistakes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,18 +91,18 @@ class _Reader:
             value = getattr(statement, "value", None)
             for name in (target.id for target in targets if isinstance(target, ast.Name)):
                 if name in nodes:
-                    self.fault(statement, f"{name} stands twice")
+                    self.fault(statement, f"{name} is assigned twice")
                 elif name in FACTS and value is not None:
                     nodes[name] = value
                 elif name.isupper() and (near := difflib.get_close_matches(name, FACTS, 1, _MIN_SIMILARITY)):
-                    self.fault(statement, f"{name} is no fact; did you mean {near[0]}?")
+                    self.fault(statement, f"unknown fact {name}; did you mean {near[0]}?")
         return nodes
 
     def _functions(self, module: ast.Module, operators: tuple[str, ...]) -> None:
         bound = {name for statement in module.body for name in _bound(statement)}
         for name in ("declare", *operators):
             if name not in bound:
-                self.fault(None, f"there is no function {name}")
+                self.fault(None, f"the function {name} is missing")
 
     def _checked(self, name: str, node: ast.expr) -> Any:
         try:
@@ -149,7 +150,9 @@ class _Reader:
     def _declines(self, node: ast.expr, value: Any) -> Any:
         known = [name for fact in ("DTYPES", "OUTPUTS", "CAPABILITIES") for name in CHOICES[fact]]
         if not isinstance(value, dict) or not all(isinstance(reason, str) and reason for reason in value.values()):
-            self.fault(node, f"DECLINES is {value!r}, expected what is not taken -> why, in words")
+            self.fault(
+                node, f"DECLINES is {value!r}, expected a mapping from what is not supported to the reason, in words"
+            )
             return {}
         for name in value:
             if name not in known:
@@ -171,7 +174,10 @@ class _Reader:
         for key, fields in zip(node.keys, node.values, strict=True):
             name = ast.literal_eval(key) if key else None
             if not (isinstance(name, str) and _VARIANT.fullmatch(name)) or name == "dense":
-                self.fault(key, f"a variant cannot be named {name!r}: letters, digits, _ . : - and not 'dense'")
+                self.fault(
+                    key,
+                    f"invalid variant name {name!r}: only letters, digits, _ . : and - are allowed, and not 'dense'",
+                )
             variants[str(name)] = self._variant(str(name), fields)
         return variants
 
@@ -203,12 +209,12 @@ class _Reader:
     def _tier(self, name: str, node: ast.expr) -> Any:
         value = ast.literal_eval(node)
         if value != THOROUGH:
-            self.fault(node, f"variant {name}: tier is {value!r}, expected {THOROUGH!r}, or leave it out")
+            self.fault(node, f"variant {name}: tier is {value!r}, expected {THOROUGH!r} or no tier")
         return value
 
 
 def _bound(statement: ast.stmt) -> list[str]:
-    """The names that a top-level statement gives: a function may be defined, assigned or imported."""
+    """The names that a top-level statement binds by a definition, an assignment or an import."""
     if isinstance(statement, ast.FunctionDef):
         return [statement.name]
     if isinstance(statement, ast.ImportFrom):
@@ -218,7 +224,7 @@ def _bound(statement: ast.stmt) -> list[str]:
 
 
 def _entry(node: ast.expr, message: str) -> ast.expr:
-    """The slot that a message speaks of, where it can be told."""
+    """The key of the slot that a message is about, or the whole node if there is none."""
     if isinstance(node, ast.Dict):
         for key in node.keys:
             if (
@@ -232,9 +238,9 @@ def _entry(node: ast.expr, message: str) -> ast.expr:
 
 def read_facts(path: Path) -> dict[str, Any]:
     """
-    The checked facts of the adapter at `path`, with those that it leaves out filled in.
+    The checked facts of the adapter at `path`, with defaults for those that it omits.
 
     Raises:
-        AdapterError: with every mistake of the file.
+        AdapterError: the file has mistakes; all are listed.
     """
     return _Reader(path).facts()

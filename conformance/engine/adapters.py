@@ -1,4 +1,4 @@
-"""Adapters as the coordinator knows them, the subjects that they give, and how subjects are selected."""
+"""Adapters as the coordinator reads them, their subjects, and the selection of subjects by patterns."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ __all__ = ["Adapter", "AdapterError", "Subject", "read_adapter", "read_adapters"
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """One adapter file: fields as in docs/adapters.md. `digest` covers the helpers beside it that it imports."""
+    """One adapter file; the fields are described in docs/adapters.md. `digest` covers the helpers that it imports."""
 
     path: Path
     name: str
@@ -45,7 +45,7 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Subject:
-    """What is judged: an adapter's variant on a device in an environment; `dense` folds all masks into one argument."""
+    """A variant of an adapter on a device in an environment; `dense` folds all masks into one argument."""
 
     adapter: Adapter
     variant: str = ""
@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """adapter[variant,dense]@device:environment; what is ordinary is left out."""
+        """adapter[variant,dense]@device:environment; default parts are omitted."""
         default = self.environment == "default"
         where = "" if self.device == "cpu" and default else f"@{self.device}"
         return f"{self.short_name}{where}{'' if default else f':{self.environment}'}"
@@ -68,18 +68,18 @@ class Subject:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name under which it can be asked for, the adapter's last."""
+        """Every name that selects this subject; the last one is that of its adapter."""
         placed = f"{self.short_name}@{self.device}"
         return self.name, self.short_name, placed, f"{placed}:{self.environment}", self.adapter.name
 
     @property
     def env(self) -> Mapping[str, str]:
-        """Environment variables of its process."""
+        """Environment variables that its process is started with."""
         return dict(self._fields.get("env", {}))
 
     @property
     def summary(self) -> str:
-        """The variant in a sentence."""
+        """A one-sentence description of the variant."""
         return str(self._fields.get("summary", ""))
 
     @property
@@ -89,12 +89,12 @@ class Subject:
 
     @property
     def counted(self) -> bool:
-        """Whether it counts among the subjects; a dense one does not."""
+        """Whether it counts as a subject; a dense form does not."""
         return not self.dense
 
     @property
     def thorough(self) -> bool:
-        """Whether only a thorough run asks it, unless it is named: a dense form, or a variant of that tier."""
+        """Whether only a thorough run or a selection by name includes it: a dense form or a thorough variant."""
         return self.dense or self._fields.get("tier") == THOROUGH
 
     @property
@@ -104,7 +104,7 @@ class Subject:
 
     @property
     def requires(self) -> tuple[tuple[str, ...], ...]:
-        """REQUIRES of the variant: each entry a choice."""
+        """REQUIRES of the variant; each entry lists alternatives, of which one is enough."""
         return tuple(self._fact("requires"))
 
     @property
@@ -151,7 +151,7 @@ def read_adapter(path: Path) -> Adapter:
     Read the facts of one adapter file without importing it.
 
     Raises:
-        AdapterError: with every mistake of the file, each as `file:line: what is wrong`.
+        AdapterError: the file has mistakes; all are listed, each as `file:line: what is wrong`.
     """
     facts = read_facts(path.absolute())
     return Adapter(path=path.absolute(), **{name.lower(): value for name, value in facts.items()})
@@ -159,10 +159,10 @@ def read_adapter(path: Path) -> Adapter:
 
 def read_adapters(paths: Iterable[Path]) -> list[Adapter]:
     """
-    Read adapter files, and folders of them (files whose names begin with `_` are helpers).
+    Read adapter files and folders of adapter files (files whose names begin with `_` are helpers).
 
     Raises:
-        AdapterError: with every mistake of every file; two adapters of one name are one.
+        AdapterError: files have mistakes, all of which are listed, or two adapters have the same name.
     """
     faults: list[str] = []
     found: dict[str, Adapter] = {}
@@ -173,7 +173,7 @@ def read_adapters(paths: Iterable[Path]) -> list[Adapter]:
             faults += error.faults
             continue
         if (other := found.setdefault(adapter.name, adapter)).path != adapter.path:
-            faults.append(f"{adapter.path}:1: NAME {adapter.name!r} is that of {other.path}")
+            faults.append(f"{adapter.path}:1: NAME {adapter.name!r} is already used by {other.path}")
     if faults:
         raise AdapterError(faults)
     return list(found.values())
@@ -189,10 +189,10 @@ def subjects_of(
     adapters: Iterable[Adapter], device: str = "cpu", environments: Sequence[str] = ("default",)
 ) -> list[Subject]:
     """
-    Every subject of the adapters on one device: variants, environments, and the dense form of each.
+    Every subject of the adapters on one device: each variant in each environment, and its dense form.
 
-    A variant has a dense form where a call can choose between arguments: where SLOTS has a flag or a second slot.
-    Whether the adapter knows the device is not asked here.
+    A variant has a dense form if a call can choose between arguments: if SLOTS has several slots, or a slot that is no
+    mask. Whether the adapter supports the device is not checked here.
     """
     return [
         Subject(adapter, variant, device, environment, dense)
@@ -208,7 +208,7 @@ def _has_dense(subject: Subject) -> bool:
 
 
 class SelectionError(Exception):
-    """A pattern that selects nothing; the text has the nearest name."""
+    """A pattern selects nothing; the text suggests the nearest name."""
 
 
 _FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>[\[@].*)?", re.DOTALL)
@@ -216,9 +216,9 @@ _FILE = re.compile(r"(?P<file>.+\.py)(?P<rest>[\[@].*)?", re.DOTALL)
 
 def adapter_file(pattern: str) -> tuple[Path, str] | None:
     """
-    Split a pattern that names an adapter file: `mine.py`, or `mine.py[variant]@device` for one subject of it.
+    Split a pattern that names an adapter file: `mine.py`, or `mine.py[variant]@device` for one of its subjects.
 
-    None for names and globs of subjects.
+    Returns None for names and globs of subjects.
     """
     match = _FILE.fullmatch(pattern)
     return (Path(match["file"]), match["rest"] or "") if match else None
@@ -226,10 +226,10 @@ def adapter_file(pattern: str) -> tuple[Path, str] | None:
 
 def select(subjects: Sequence[Subject], patterns: Sequence[str]) -> list[Subject]:
     """
-    The subjects that patterns ask for, in the order of the patterns; all of them where there is no pattern.
+    The subjects that match the patterns, in the order of the patterns; all subjects if there is no pattern.
 
-    A name of a subject selects that one alone, also where it is a glob or the beginning of others; an adapter's name
-    selects all its variants, unless it is a subject itself.
+    The exact name of a subject selects only that subject, even if the name is also a glob or a prefix of other names.
+    The name of an adapter selects all its variants, unless it is also the name of a subject.
 
     Raises:
         SelectionError: a pattern selects nothing.
@@ -245,18 +245,18 @@ def _chosen(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
         file, rest = named
         own = [subject for subject in subjects if subject.adapter.path == file.absolute()]
         if not own:
-            raise SelectionError(f"no subject is of the adapter file {file}")
+            raise SelectionError(f"the adapter file {file} has no subject here")
         return _named(own, f"{own[0].adapter.name}{rest}") if rest else own
     return _named(subjects, pattern)
 
 
 def _named(subjects: Sequence[Subject], pattern: str) -> list[Subject]:
     *own, _adapter = range(len(subjects[0].names)) if subjects else [0]
-    for place in own:
-        if exact := [subject for subject in subjects if subject.names[place] == pattern]:
+    for position in own:
+        if exact := [subject for subject in subjects if subject.names[position] == pattern]:
             return exact
     if found := [subject for subject in subjects if any(matches(pattern, name) for name in subject.names)]:
         return found
     near = near_glob(pattern, {name for subject in subjects for name in subject.names})
-    hint = f"the nearest name is {near!r}" if near else "conformance list adapters has their names"
+    hint = f"the nearest name is {near!r}" if near else "conformance list adapters prints all names"
     raise SelectionError(f"no subject matches {pattern!r}; {hint}")

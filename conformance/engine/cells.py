@@ -1,4 +1,4 @@
-"""Cells: one case put to one subject, as a call, with a mistake where it must be refused, or declined with a reason."""
+"""Cells: a case as a call of one subject (with a mistake if it must be refused), or the reason to decline it."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -21,16 +21,16 @@ Change = Callable[[Array, int], Array]
 
 
 def _grown(array: Array, axis: int) -> Array:
-    """One position more: the last once again."""
+    """The array with its last position along the axis repeated."""
     return np.concatenate([array, np.take(array, [-1], axis=axis)], axis=axis)
 
 
 def _shrunk(array: Array, axis: int) -> Array:
-    """The last position taken away."""
+    """The array without its last position along the axis."""
     return np.take(array, range(array.shape[axis] - 1), axis=axis)
 
 
-# The axis of the mask, and what is done along it.
+# Mistake -> the axis of the mask, and the change along it.
 MASKS: Mapping[str, tuple[str, Change]] = {
     "mask_keys": ("k", _grown),
     "mask_queries": ("q", _grown),
@@ -40,7 +40,9 @@ MASKS: Mapping[str, tuple[str, Change]] = {
 
 def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | None) -> Call:
     """
-    The call with a mistake of `spec.refusals`; axes: the form of each mask argument.
+    The call with a mistake of `spec.refusals`; unchanged if `mistake` is None.
+
+    axes: the form of each mask argument.
 
     Raises:
         Declined: no argument carries a mask in which the mistake can be made.
@@ -64,22 +66,24 @@ def mistaken(call: Call, axes: Mapping[str, tuple[str, ...]], mistake: str | Non
     return replace(call, **changed)
 
 
-# Made in the choice of arguments, not in an array.
+# Mistakes in the choice of arguments, not in an array.
 ROUTED = ("two_masks", "lone_flag")
 
 
 def misrouted(problem: Problem, slots: Slots, arguments: Mapping[str, Any], mistake: str) -> Mapping[str, Any]:
     """
-    Arguments of which two exclude each other, or a flag without what it requires; `arguments` are the valid ones.
+    Arguments with a mistake: two that exclude each other, or a flag without the argument that it requires.
+
+    arguments: the valid ones.
 
     Raises:
-        Declined: the documentation of the subject knows no such mistake, or the masks need no two such arguments.
+        Declined: the subject documents no such rule, or the masks do not need two such arguments.
     """
     if mistake == "lone_flag":
-        left_out = {other for name in arguments for other in slots[name].requires}
-        if not left_out:
+        required = {other for name in arguments for other in slots[name].requires}
+        if not required:
             raise Declined("no argument of this call requires another one: the mistake cannot be made")
-        return {name: argument for name, argument in arguments.items() if name not in left_out}
+        return {name: argument for name, argument in arguments.items() if name not in required}
     free = {name: replace(slot, excludes=()) for name, slot in slots.items()}
     both = route(problem, free).arguments
     if not any(other in both for name in both for other in slots[name].excludes):
@@ -88,7 +92,7 @@ def misrouted(problem: Problem, slots: Slots, arguments: Mapping[str, Any], mist
 
 
 def _not_dividing(sizes: Mapping[str, int]) -> int:
-    """The smallest larger number of heads that does not divide the width of all heads."""
+    """The smallest larger number of heads that does not divide num_heads * head_dim."""
     width = sizes["num_heads"] * sizes["head_dim"]
     return next(number for number in range(sizes["num_heads"] + 1, width + 2) if width % number)
 
@@ -96,7 +100,7 @@ def _not_dividing(sizes: Mapping[str, int]) -> int:
 def _masks(
     arguments: Mapping[str, Any], axes: Mapping[str, tuple[str, ...]], letter: str, change: Change
 ) -> dict[str, Any]:
-    """Every mask that spans the axis, changed along it."""
+    """The arguments with every mask that spans the axis changed along it."""
     made = dict(arguments)
     for name, form in axes.items():
         argument = arguments[name]
@@ -106,7 +110,7 @@ def _masks(
         if argument.shape[spanned.index(True)] > 1:
             made[name] = _changed(argument, change, spanned.index(True))
     if all(made[name] is arguments[name] for name in arguments):
-        raise Declined(f"no argument takes a mask over {letter} as it is: the mistake cannot be made")
+        raise Declined(f"no argument takes a mask over axis {letter} unchanged: the mistake cannot be made")
     return made
 
 
@@ -114,17 +118,18 @@ def _changed(tensor: Tensor, change: Change, axis: int) -> Tensor:
     return Tensor(tensor.dtype, np.ascontiguousarray(change(tensor.bits, axis)))
 
 
-# A reply may hold this many times the float64 bytes that the request implies: a wrong shape is judged, not refused.
+# Maximum size of a reply, as a multiple of the float64 bytes of the requested outputs: a wrong shape is judged, not
+# rejected.
 REPLY_SLACK = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
     """
-    A case routed into one subject's arguments.
+    A case routed into the arguments of one subject.
 
-    dropped: outputs that were requested and that the subject does not have. signature: what a compiler would compile
-    it by: shapes, dtype, mask arguments, outputs and flags, but no values.
+    dropped: requested outputs that the subject does not have. signature: what a compiler would specialise on (shapes,
+    dtype, mask arguments, outputs and flags, but no values).
     """
 
     case: Case
@@ -143,7 +148,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Refused:
-    """A cell that is unsupported without asking the framework, and why."""
+    """A cell that is unsupported, found without calling the framework, and the reason."""
 
     case: Case
     subject: Subject
@@ -157,10 +162,10 @@ class Refused:
 
 def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused | None:
     """
-    Put a case to a subject; None where there is no such cell.
+    Make the cell of a case and a subject; None if there is no such cell.
 
-    There is none for an operator that the subject does not have, and for a dense subject whose route is the ordinary
-    one: it would judge the same call twice.
+    There is none if the subject does not have the operator, and none for a dense subject whose route is the ordinary
+    one, since the same call would be judged twice.
     """
     if case.operator not in subject.operators:
         return None
@@ -171,7 +176,7 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     if routed is None:
         return None
     if case.dtype not in subject.dtypes:
-        return Refused(case, subject, f"takes no {case.dtype}, only {', '.join(subject.dtypes)}")
+        return Refused(case, subject, f"does not support {case.dtype}, only {', '.join(subject.dtypes)}")
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
     if not outputs:
         return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
@@ -180,13 +185,13 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
 
 
 def count_cells(case: Case, problem: Problem, subjects: Sequence[Subject]) -> int:
-    """How many of the subjects a case is put to; quick, since no call is made: one for each cell of `make_cell`."""
-    asked = [subject for subject in subjects if case.operator in subject.operators]
+    """The number of subjects for which `make_cell` returns a cell; fast, since no call is built."""
+    candidates = [subject for subject in subjects if case.operator in subject.operators]
     routed: dict[int, bool] = {}
-    for slots in (subject.slots for subject in asked if subject.dense):
+    for slots in (subject.slots for subject in candidates if subject.dense):
         if id(slots) not in routed:
             routed[id(slots)] = route_dense(problem, slots) is not None
-    return sum(not subject.dense or routed[id(subject.slots)] for subject in asked)
+    return sum(not subject.dense or routed[id(subject.slots)] for subject in candidates)
 
 
 def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped: tuple[str, ...]) -> Cell | Refused:
@@ -210,7 +215,7 @@ def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped
 
 
 def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
-    """Turn a routed problem into what crosses to the worker: bits, arguments and facts."""
+    """Turn a routed problem into the call that is sent to the worker: bits, arguments and facts."""
     facts = Facts(
         operator=problem.operator,
         dtype=problem.dtype,
@@ -247,16 +252,16 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
 
 
 def _separately(tensor: Tensor, past: int) -> tuple[Tensor | None, Tensor]:
-    """The first `past` positions, None of none, and the others; each dense."""
+    """The first `past` positions (None if past is 0) and the others, each as a dense tensor."""
     if not past:
         return None, tensor
     parts = (tensor.bits[..., :past, :], tensor.bits[..., past:, :])
-    before, after = (Tensor(tensor.dtype, np.ascontiguousarray(part)) for part in parts)
-    return before, after
+    first, rest = (Tensor(tensor.dtype, np.ascontiguousarray(part)) for part in parts)
+    return first, rest
 
 
 def reply_limit(problem: Problem) -> int:
-    """How many bytes a reply to this problem may have."""
+    """The maximum number of bytes of a reply to this problem."""
     batch, heads, length_q, length_k = problem.weights_shape
     width = problem.sizes().get("output_dim", heads * problem.value_dim)
     elements = {
@@ -276,12 +281,12 @@ def _form(argument: Any) -> str:
     return f"{argument.dtype}{list(argument.shape)}" if isinstance(argument, Tensor) else repr(argument)
 
 
-# Requirements that are constants of a compiled call.
+# Requirements that are compile-time constants of a call.
 STATIC = ("softcap", "dropout", "zero_key", "relu", "residual")
 
 
 def signature(call: Call) -> str:
-    """What a compiler would compile this call by."""
+    """A text of everything that a compiler would specialise on for this call."""
     facts = call.facts
     parts = [
         facts.operator,
@@ -300,7 +305,7 @@ def signature(call: Call) -> str:
 
 
 def call_digest(call: Call) -> str:
-    """sha256 of everything that the call hands over, and how."""
+    """The sha256 of everything that the call passes, and of its signature."""
     digest = hashlib.sha256(signature(call).encode())
     digest.update(repr((call.scale, call.softcap, call.dropout_p)).encode())
     tensors = [call.query, call.key, call.value, *(call.params[name] for name in sorted(call.params))]
@@ -312,7 +317,7 @@ def call_digest(call: Call) -> str:
 
 
 def outputs_digest(outputs: Mapping[str, Tensor]) -> str:
-    """sha256 of the bits that came back, with names, dtypes and shapes; every NaN counts as the same one."""
+    """The sha256 of names, dtypes, shapes and bits of outputs; all NaNs count as equal."""
     digest = hashlib.sha256()
     for name in sorted(outputs):
         tensor = outputs[name]

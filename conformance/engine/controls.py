@@ -1,8 +1,8 @@
 """
-Controls: valid calls that show whether a refusal is about the mistake, and whether a subject works at all.
+Controls: valid calls that show whether a refusal is due to the mistake, and whether a subject works at all.
 
-A call with a mistake that is refused says something only if the same call without the mistake has a reply. And where
-every call of a subject ends in an error, plainer calls are made before that is told.
+A refusal of a call with a mistake is meaningful only if the same call without the mistake has a reply. And if every
+call of a subject ends in an error, plainer calls are made before the subject is reported as not working.
 """
 
 from collections import Counter
@@ -21,22 +21,22 @@ from conformance.spec.materialise import materialise
 from conformance.spec.texts import counted
 from conformance.verdicts.verdict import LOST, gist, root
 
-# So many plainer calls are made of a subject that has no reply to any call.
+# Maximum number of plainer calls for a subject without any reply.
 MAX_PLAIN = 12
 
 
-# Kernels refuse widths that are no multiple of it.
+# Some kernels reject widths that are not a multiple of this.
 BLOCK = 8
 
 
 @dataclass(eq=False)
-class Heard:
-    """What the valid calls of one subject came to: how many had a reply, and what the others said."""
+class CallCounts:
+    """The outcomes of the valid calls of one subject: the number of replies, and the errors of the other calls."""
 
     replies: int = 0
     lost: list[str] = field(default_factory=list)
 
-    def hear(self, status: str, reason: str) -> None:
+    def count(self, status: str, reason: str) -> None:
         """Count one call."""
         if status in LOST:
             self.lost.append(reason)
@@ -45,17 +45,17 @@ class Heard:
 
     @property
     def works(self) -> bool:
-        """Whether there is a reply, or nothing that speaks against the subject."""
+        """Whether there is a reply, or no error at all."""
         return bool(self.replies) or not self.lost
 
     @property
     def sentence(self) -> str:
-        """What every call came to, after the name of the subject."""
+        """How the calls ended, as a sentence without its subject."""
         roots = Counter(map(root, self.lost))
-        often, number = roots.most_common(1)[0]
-        said = gist(next(reason for reason in self.lost if root(reason) == often))
+        common, number = roots.most_common(1)[0]
+        message = gist(next(reason for reason in self.lost if root(reason) == common))
         most = "" if len(roots) == 1 else f", most often ({number})"
-        return f"does not work here: {_every(len(self.lost))} ended in an error{most}: {said}"
+        return f"does not work here: {_every(len(self.lost))} ended in an error{most}: {message}"
 
 
 def _every(calls: int) -> str:
@@ -64,7 +64,7 @@ def _every(calls: int) -> str:
 
 @dataclass(eq=False)
 class RefusedCall:
-    """A call with a mistake that was refused: `number` of its job, and what the valid call came to."""
+    """A call with a mistake that was refused: the number of its job, its outcome, and that of the valid call."""
 
     number: int
     cell: Cell
@@ -73,7 +73,7 @@ class RefusedCall:
 
     @property
     def doubt(self) -> str:
-        """Why the refusal says nothing, or "" where the valid call has a reply."""
+        """Why the refusal proves nothing; "" if the valid call has a reply."""
         if self.twin is None or self.twin.status == "not_run":
             return "the valid call, without the mistake, was not made"
         if self.twin.status == "reply":
@@ -82,51 +82,51 @@ class RefusedCall:
 
 
 def _plainness(case: Case) -> tuple[int, bool, int]:
-    """Few features, then as many keys as queries and widths that are a multiple of BLOCK, then few numbers."""
+    """A sort key: number of features, then regular shapes (seq_len_q == seq_len_k, width % BLOCK == 0), then size."""
     regular = case.seq_len_q == case.seq_len_k and case.head_dim == case.value_dim and not case.head_dim % BLOCK
     return len(asked(case)), not regular, prod(case.axes.values())
 
 
 def _call_of(cell: Cell) -> tuple[str, str]:
-    """The subject that is asked, and the digest of the call."""
+    """The name of the subject, and the digest of the call."""
     return cell.subject.name, call_digest(cell.call)
 
 
 class Controls:
-    """What the calls of one worker came to, and the valid calls that are made besides."""
+    """The outcomes of the calls of one worker, and the additional valid calls to make."""
 
     def __init__(self, subjects: Iterable[Subject], suite: Callable[[], Iterable[Case]]) -> None:
-        """Begin with nothing heard; suite: every case that there is, also those that were not chosen."""
+        """Begin without outcomes; suite: returns every case, including those that were not selected."""
         self.refused: list[RefusedCall] = []
         self._suite = suite
         self._begun = False
         self._outcomes: dict[tuple[str, str], Outcome] = {}
-        self._heard: dict[str, Heard] = {}
+        self._counts: dict[str, CallCounts] = {}
         self._forms = {subject.name: replace(subject, dense=False) for subject in subjects}
 
     def hear(self, cell: Cell, outcome: Outcome) -> None:
-        """Take what a call came to; one with a mistake says nothing by itself."""
+        """Record the outcome of a call; a call with a mistake does not count by itself."""
         if cell.case.mistake is None:
-            self._heard_of(cell.subject.name).hear(outcome.status, outcome.reason)
-            # Only what became of it is needed later, not the numbers.
+            self._counts_of(cell.subject.name).count(outcome.status, outcome.reason)
+            # Only the status and the reason are needed later, not the numbers.
             self._outcomes.setdefault(_call_of(cell), Outcome(outcome.status, reason=outcome.reason))
 
     def recall(self, record: Mapping[str, Any]) -> None:
-        """Take a cell of the run before it was cut."""
+        """Record a cell from before the run was interrupted."""
         verdict = record["verdict"]
         if "mistake" not in record and verdict != "unsupported":
-            self._heard_of(record["subject"]).hear(verdict if verdict in LOST else "reply", record.get("reason", ""))
+            self._counts_of(record["subject"]).count(verdict if verdict in LOST else "reply", record.get("reason", ""))
 
-    def _heard_of(self, subject: str) -> Heard:
-        return self._heard.setdefault(self._forms[subject].name, Heard())
+    def _counts_of(self, subject: str) -> CallCounts:
+        return self._counts.setdefault(self._forms[subject].name, CallCounts())
 
     def take_refused(self) -> list[RefusedCall]:
-        """The refused calls that have waited for their twins, each once."""
+        """Return the refused calls that waited for their valid calls, and forget them."""
         taken, self.refused = self.refused, []
         return taken
 
     def next_questions(self) -> list[Question]:
-        """The valid calls to make, once: twins of refused calls, and plain calls of subjects that have no reply."""
+        """The valid calls to make, returned once: those of refused calls, and plain ones if a subject has no reply."""
         if self._begun:
             return []
         self._begun = True
@@ -136,7 +136,7 @@ class Controls:
         for twin, refused in self._twins().values():
             yield Question("controls", twin, self._takes(twin, refused))
         for form in dict.fromkeys(self._forms.values()):
-            if form.name in self._heard and not self._heard[form.name].works:
+            if form.name in self._counts and not self._counts[form.name].works:
                 yield from (Question("controls", cell, self._takes(cell, ())) for cell in self._plainest(form))
 
     def _takes(self, cell: Cell, refused: Iterable[RefusedCall]) -> Callable[[Outcome], None]:
@@ -148,7 +148,7 @@ class Controls:
         return take
 
     def _twins(self) -> dict[tuple[str, str], tuple[Cell, list[RefusedCall]]]:
-        """The valid calls that were not made yet, with the refused calls whose twins they are."""
+        """The valid calls that were not made yet, each with the refused calls that it belongs to."""
         found: dict[tuple[str, str], tuple[Cell, list[RefusedCall]]] = {}
         for refused in self.refused:
             case = replace(refused.cell.case, mistake=None)
@@ -162,7 +162,7 @@ class Controls:
         return found
 
     def _plainest(self, subject: Subject) -> Iterator[Cell]:
-        """The plainest calls that were not made: of each set of features one, of a regular shape if there is one."""
+        """The plainest calls that were not made, one for each set of features, of a regular shape if possible."""
         found: dict[tuple[str, ...], Case] = {}
         for case in sorted(self._suite(), key=_plainness):
             if case.mistake is None and case.operator in subject.operators:
@@ -173,5 +173,5 @@ class Controls:
 
     @property
     def not_working(self) -> dict[str, str]:
-        """Subject -> what is told of it, for those of which no valid call has a reply."""
-        return {name: f"{name} {heard.sentence}" for name, heard in self._heard.items() if not heard.works}
+        """Subject -> sentence about it, for subjects without a reply to any valid call."""
+        return {name: f"{name} {counts.sentence}" for name, counts in self._counts.items() if not counts.works}

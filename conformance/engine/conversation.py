@@ -1,8 +1,8 @@
 """
-The talk with one worker process: greeting, pipelined requests, clocks, and what is known when it dies.
+The conversation with one worker process: greeting, pipelined requests, time limits, and its death.
 
-The clock of a request runs from the worker's `began`. A process that dies costs the request that had begun; replies
-that it wrote before are heard first, and requests that had not begun are given back.
+The time of a request counts from the worker's `began` message. If the process dies, the request that had begun is lost;
+replies that it wrote before are processed first, and requests that had not begun are returned.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from conformance.engine.process import GRACE, Process
 from conformance.engine.replies import answer_fault, hello_fault
 from conformance.spec.texts import quoted
 
-# How many turns of the event loop a due clock waits: while the coordinator judged, an answer may have come.
+# Turns of the event loop to wait after a time limit: an answer may have come while the coordinator was judging.
 _LOOK_AGAIN = 50
 
-# Seconds that an overdue process has to write where it hangs.
+# Seconds that an overdue process gets to write its stacks.
 _STACKS = 0.5
 
-# How many characters of stderr a record carries.
+# Maximum number of characters of stderr in a record.
 EXCERPT = 8_000
 
 _QUEUE = 64
@@ -33,7 +33,7 @@ Judged = Callable[[Job, Outcome], None]
 
 
 class StartFailure(Exception):  # noqa: N818 - the name of what happened
-    """A process that did not become ready. `worth_another`: whether another one might."""
+    """A process did not become ready. `worth_another`: whether a second attempt might succeed."""
 
     def __init__(self, reason: str, *, worth_another: bool = False) -> None:
         super().__init__(reason)
@@ -42,14 +42,14 @@ class StartFailure(Exception):  # noqa: N818 - the name of what happened
 
 @dataclass(frozen=True)
 class Death:
-    """How a process ended that should have served, and the jobs that it had not begun."""
+    """How a process ended while it should have served, and the jobs that it had not begun."""
 
     reason: str
     not_begun: tuple[Job, ...]
 
 
 class Conversation:
-    """With a process that has been started; `open` it first, `close` it last."""
+    """The conversation with a started process; call `open` first and `close` last."""
 
     def __init__(self, process: Process, limits: Limits) -> None:
         self._process = process
@@ -68,7 +68,7 @@ class Conversation:
         self._peak = 0
 
     async def open(self) -> None:
-        """Begin to listen."""
+        """Start to receive messages."""
         await self._process.attach()
         listening = asyncio.create_task(self._listen())
         self._tasks = {listening, asyncio.create_task(self._watch(listening))}
@@ -84,7 +84,7 @@ class Conversation:
         return max((job.limit for job in self._waiting.values()), default=0)
 
     async def _watch(self, listening: "asyncio.Task[None]") -> None:
-        """Put None after the last message; a process that stops talking has little time to exit."""
+        """Put None after the last message; a process that closes its pipe gets a limited time to exit."""
         exited = asyncio.create_task(self._process.ended())
         await asyncio.wait({exited, listening}, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait({exited}, timeout=self._limits.close)
@@ -96,10 +96,10 @@ class Conversation:
 
     async def greet(self) -> Mapping[str, Any]:
         """
-        What the worker says of itself.
+        Wait for the worker's hello and return its fields.
 
         Raises:
-            StartFailure: it did not become ready.
+            StartFailure: the worker did not become ready.
         """
         try:
             message = await self._next(self._process.started + self._limits.start)
@@ -111,21 +111,23 @@ class Conversation:
         if message is None:
             raise StartFailure(f"{await self._process.ended()} before it was ready", worth_another=True)
         if message.kind == "failed":
-            raise StartFailure(self._process.steady(f"{message.fields.get('type')}: {message.fields.get('message')}"))
+            raise StartFailure(
+                self._process.with_stable_paths(f"{message.fields.get('type')}: {message.fields.get('message')}")
+            )
         if message.kind != "hello" or message.fields.get("protocol") != PROTOCOL:
             raise StartFailure(f"does not speak version {PROTOCOL} of the protocol")
-        if said := hello_fault(message.fields):
-            raise StartFailure(f"broke the protocol: {said}")
+        if fault := hello_fault(message.fields):
+            raise StartFailure(f"broke the protocol: {fault}")
         self._hello = message.fields
         return self._hello
 
     async def _next(self, due: float | None) -> Message | None:
         """
-        The next message, None after the last.
+        The next message; None after the last one.
 
         Raises:
-            TimeoutError: there is none, and the clock of the event loop is past `due`.
-            WireError: what came is none.
+            TimeoutError: there is no message, and the event loop's time is past `due`.
+            WireError: the worker sent an invalid message.
         """
         try:
             async with asyncio.timeout_at(due):
@@ -149,7 +151,7 @@ class Conversation:
         self._process.kill()
 
     async def serve(self, take: Callable[[], Job | None], judged: Judged) -> Death | None:
-        """Pass jobs on and outcomes back until `take` has no more; the death of the process ends it early."""
+        """Send jobs and report outcomes until `take` returns no more; returns early if the process dies."""
         while True:
             self._fill(take)
             if not self._waiting:
@@ -181,7 +183,7 @@ class Conversation:
             self._process.send(request_message(Request(number, job.call, job.requirements, job.limit)))
 
     def _due(self) -> float | None:
-        """When the clock runs out: of the request that has begun, or of the next one's beginning."""
+        """The time limit of the request that has begun, or for the next request to begin; None for no limit."""
         if self._overdue or self._broken:
             return None
         if self._running is None:
@@ -192,48 +194,48 @@ class Conversation:
         return self._limits.call if job.signature in self._signatures else self._limits.first
 
     def _hear(self, message: Message) -> tuple[Job, Outcome] | None:
-        """The job that the message answers and its outcome, or None where it answers none."""
+        """The job that a message answers, with its outcome; None if the message is not an answer."""
         if self._overdue or self._broken:
             return None
         self._since = asyncio.get_running_loop().time()
         if message.kind == "began":
             number = message.fields.get("number")
             if self._running is not None or type(number) is not int or number not in self._waiting:
-                raise WireError(f"began {quoted(number)} out of turn")
+                raise WireError(f"began request {quoted(number)} out of order")
             self._running = number
             return None
         answer = read_answer(message)
         if answer.number != self._running:
-            raise WireError(f"answered {answer.number} out of turn")
-        if said := answer_fault(answer, self._waiting[answer.number]):
-            raise WireError(said)
+            raise WireError(f"answered request {answer.number} out of order")
+        if fault := answer_fault(answer, self._waiting[answer.number]):
+            raise WireError(fault)
         job = self._waiting.pop(answer.number)
         self._running = None
         self._signatures.add(job.signature)
         self._call_cpu += answer.seconds.get("cpu", 0.0)
         self._peak = max(self._peak, answer.peak)
-        return job, Outcome.of(self._steady(answer))
+        return job, Outcome.of(self._with_stable_paths(answer))
 
-    def _steady(self, answer: Answer) -> Answer:
-        error = answer.error and {name: self._process.steady(text) for name, text in answer.error.items()}
-        return replace(answer, reason=self._process.steady(answer.reason), error=error)
+    def _with_stable_paths(self, answer: Answer) -> Answer:
+        error = answer.error and {name: self._process.with_stable_paths(text) for name, text in answer.error.items()}
+        return replace(answer, reason=self._process.with_stable_paths(answer.reason), error=error)
 
     async def _death(self, judged: Judged) -> Death:
         exit_ = await self._process.dispose()
-        charged = None if self._running is None else self._waiting.pop(self._running)
+        lost = None if self._running is None else self._waiting.pop(self._running)
         reason = self._broken or str(exit_)
         if self._overdue:
-            limit = self._limits.start if charged is None else self._allowed(charged)
-            reason = f"was killed after {limit:g} s " + ("in silence" if charged is None else "in one call")
+            limit = self._limits.start if lost is None else self._allowed(lost)
+            reason = f"was killed after {limit:g} s " + ("without a message" if lost is None else "in one call")
         not_begun = tuple(self._waiting.values())
         self._waiting.clear()
-        if charged is not None:
+        if lost is not None:
             status: Literal["timeout", "crash"] = "timeout" if self._overdue else "crash"
-            judged(charged, _lost(status, f"the worker {reason}", self._process.stderr))
-        return Death(f"{reason}" + (f", in {charged.cell[0]}" if charged else ", between two calls"), not_begun)
+            judged(lost, _lost(status, f"the worker {reason}", self._process.stderr))
+        return Death(f"{reason}" + (f", in {lost.cell[0]}" if lost else ", between two calls"), not_begun)
 
     async def close(self) -> Usage:
-        """Let it finish and exit, or kill it where it does not; what it used."""
+        """Let the process finish and exit, or kill it if it does not; return its resource usage."""
         self._process.finish_input()
         due = asyncio.get_running_loop().time() + self._limits.close
         try:
@@ -242,12 +244,12 @@ class Conversation:
                 self._peak = max(self._peak, peak if message.kind == "bye" and type(peak) is int else 0)
                 if await self._next(due) is not None:
                     self._process.kill()
-        except (TimeoutError, WireError):  # every answer is there: what it says at its end costs no verdict
+        except (TimeoutError, WireError):  # all answers have arrived: a fault at the end costs no verdict
             self._process.kill()
         return await self.abort()
 
     async def abort(self) -> Usage:
-        """Kill it, and stop listening; what it used."""
+        """Kill the process and stop receiving; return its resource usage."""
         exit_ = await self._process.dispose()
         for task in self._tasks:
             task.cancel()
@@ -257,7 +259,7 @@ class Conversation:
 
     @property
     def stderr(self) -> str:
-        """The end of what it wrote to standard error."""
+        """The end of what the process wrote to standard error."""
         return self._process.stderr
 
 

@@ -1,4 +1,4 @@
-"""What a reply depends on besides the call: the machine, its settings, and the interpreters that workers run in."""
+"""The machine, its settings, and the interpreters that workers run in: what a reply depends on besides the call."""
 
 import functools
 import importlib.metadata
@@ -21,7 +21,7 @@ from conformance.bridge import fingerprint
 from conformance.bridge.strict_json import strict_json
 from conformance.spec.texts import cut, printable, reason
 
-# The instruction sets that change how dot products are rounded, or which library computes them.
+# Instruction sets that affect how dot products are rounded, or which library computes them.
 FEATURES = (
     "sse4_2",
     "avx",
@@ -42,10 +42,10 @@ FEATURES = (
 @dataclass(frozen=True)
 class Machine:
     """
-    Where a reply was computed.
+    The machine that computed a reply.
 
-    cpu: those of FEATURES that it has; empty where the system does not say. libraries: what computes, by the name of
-    a framework, as an adapter's evidence says; environment: variables of the worker, likewise.
+    cpu: those of FEATURES that it has; empty if the system does not say. libraries: framework -> its math library, from
+    the adapter's evidence. environment: environment variables of the worker, from the same evidence.
     """
 
     cpu: tuple[str, ...] = ()
@@ -54,13 +54,13 @@ class Machine:
 
     @classmethod
     def of(cls, evidence: Mapping[str, Any]) -> "Machine":
-        """This machine, and what the evidence of a worker on it says."""
+        """This machine, with libraries and environment from the evidence of a worker."""
         return cls(cpu_features(), dict(evidence.get("libraries", {})), dict(evidence.get("environment", {})))
 
 
 @cache
 def cpu_features() -> tuple[str, ...]:
-    """Which of FEATURES this machine has; empty where the system does not say."""
+    """Those of FEATURES that this machine has; empty if the system does not say."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
     except OSError:
@@ -70,17 +70,18 @@ def cpu_features() -> tuple[str, ...]:
     return tuple(feature for feature in FEATURES if feature in flags)
 
 
+# Minimum versions in worker environments.
 OLDEST_PYTHON = (3, 10)
 OLDEST_NUMPY = Version("1.26")
 
-# Before the release that an environment has in place of what is required.
+# Precedes the installed version in texts such as `keras>=3 (2.1 is installed)`.
 INSTALLED = " ("
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
-# The longest path that a message tells in whole.
+# Maximum length of a path that a message contains in full.
 MAX_PATH = 1000
 
-# Seconds that an interpreter has to list its distributions.
+# Time limit in seconds for an interpreter to list its distributions.
 _PATIENCE = 60.0
 
 _LISTING = """
@@ -103,7 +104,7 @@ class Environment:
 
 @dataclass(frozen=True)
 class Unusable:
-    """An environment that was asked for and cannot serve: the run is incomplete; the reason ends with what to do."""
+    """A requested environment that cannot be used, so that the run is incomplete; the reason ends with what to do."""
 
     name: str
     python: str
@@ -111,7 +112,7 @@ class Unusable:
 
 
 class Requiring(Protocol):
-    """What has REQUIRES: an adapter or a subject."""
+    """Something with REQUIRES: an adapter or a subject."""
 
     @property
     def requires(self) -> tuple[tuple[str, ...], ...]: ...  # noqa: D102 - described above
@@ -119,14 +120,14 @@ class Requiring(Protocol):
 
 @functools.cache
 def our_own() -> Environment:
-    """The interpreter that we run in, as the environment `default`."""
+    """The environment `default`: the interpreter of this process."""
     found = {dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()}
     return Environment("default", sys.executable, sys.version.split()[0], _canonical(found))
 
 
 @functools.cache
 def fingerprint_of(python: str) -> str:
-    """The digest of what is installed in an interpreter (bridge/fingerprint.py); "" where it cannot be told."""
+    """The digest of what is installed in an interpreter (bridge/fingerprint.py); "" if there is none."""
     if python == sys.executable:
         return str(fingerprint.listing()["fingerprint"])
     command = [python, "-I", str(fingerprint.__file__)]
@@ -142,15 +143,15 @@ def parse_environments(given: Iterable[str]) -> list[tuple[str, str]]:
     The names and interpreters of `NAME=PYTHON` arguments.
 
     Raises:
-        ValueError: one has another form, or a name stands twice.
+        ValueError: an argument has another form, or a name is used twice.
     """
     pairs: dict[str, str] = {}
     for text in given:
         name, equals, python = text.partition("=")
         if not (equals and python and is_name(name)):
-            raise ValueError(f"--env {text!r}: expected NAME=PYTHON, the name of letters, digits, _ . and -")
+            raise ValueError(f"--env {text!r}: expected NAME=PYTHON, where NAME has only letters, digits, _ . and -")
         if name in pairs:
-            raise ValueError(f"--env {text!r}: the name {name!r} is taken")
+            raise ValueError(f"--env {text!r}: the name {name!r} is used twice")
         pairs[name] = python
     return list(pairs.items())
 
@@ -163,11 +164,11 @@ def is_name(text: str) -> bool:
 @functools.cache
 def examine(name: str, python: str, *, judges: bool = True) -> Environment | Unusable:
     """
-    Ask an interpreter (or the one of a virtual environment's folder) for its version and distributions, once.
+    Ask an interpreter, or that of a virtual environment's folder, for its version and distributions; cached.
 
-    judges: workers are to run in it, so that it needs NumPy; not if it only makes environments.
+    judges: whether workers run in it, so that it needs NumPy; False if it only creates environments.
     """
-    remedy = "give an interpreter, such as .venv/bin/python, or the folder of a virtual environment"
+    remedy = "specify an interpreter, such as .venv/bin/python, or the folder of a virtual environment"
     try:
         path = interpreter(python)
         command = [str(path), "-I", "-c", _LISTING]
@@ -183,25 +184,25 @@ def examine(name: str, python: str, *, judges: bool = True) -> Environment | Unu
         return _usable(name, str(path), version, distributions, judges=judges)
     except (ValueError, IndexError, KeyError, TypeError):
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        said = f", and its stderr ends with: {last[0]}" if last else ""
+        stderr = f"; its stderr ends with: {last[0]}" if last else ""
         return Unusable(
-            name, str(path), f"{path} answered as no Python of ours would (exit code {done.returncode}){said}"
+            name, str(path), f"{path} did not answer like a Python interpreter (exit code {done.returncode}){stderr}"
         )
 
 
 def interpreter(python: str) -> Path:
     """
-    The interpreter that is meant: the path itself, or the one in the folder of a virtual environment.
+    The path of the interpreter: the given path, or bin/python in the folder of a virtual environment.
 
     Raises:
-        OSError, ValueError: there can be no such path.
+        OSError, ValueError: the path is invalid.
     """
     path = interpreter_path(python)
     return path / "bin" / "python" if path.is_dir() else path
 
 
 def interpreter_path(python: str) -> Path:
-    """The path that is meant, wherever it is; `~` of a user that there is not is an ordinary name."""
+    """The absolute path, with `~` expanded; `~name` of an unknown user stays as it is."""
     return Path(os.path.expanduser(python)).absolute()  # noqa: PTH111 - Path.expanduser raises for such a user
 
 
@@ -211,18 +212,18 @@ def _usable(
     text = ".".join(map(str, version))
     if version < OLDEST_PYTHON:
         oldest = ".".join(map(str, OLDEST_PYTHON))
-        reason = f"{python} is Python {text}, which is too old: make the environment with {oldest} or later"
+        reason = f"{python} is Python {text}, which is too old: create the environment with {oldest} or later"
         return Unusable(name, python, reason)
     numpy = _version(distributions.get("numpy", ""))
     if judges and (numpy is None or numpy < OLDEST_NUMPY):
         found = f"NumPy {numpy}" if numpy else "no NumPy"
         remedy = install_command(python, [f"numpy>={OLDEST_NUMPY}"])
-        return Unusable(name, python, f"it has {found}, workers need {OLDEST_NUMPY} or later: {remedy}")
+        return Unusable(name, python, f"it has {found}, but workers need NumPy {OLDEST_NUMPY} or later: {remedy}")
     return Environment(name, python, text, distributions)
 
 
 def install_command(python: str, requirements: Iterable[str]) -> str:
-    """What to type so that an environment has what it lacks; of a choice the first is taken."""
+    """The command that installs missing requirements in an environment; of alternatives, the first one."""
     wanted = (text.partition(" or ")[0].partition(INSTALLED)[0] for text in requirements)
     return shlex.join([python, "-m", "pip", "install", *wanted])
 
@@ -240,9 +241,9 @@ def _version(text: str) -> Version | None:
 
 def missing(subject: Requiring, environment: Environment) -> tuple[str, ...]:
     """
-    What an adapter or a subject requires and the environment lacks.
+    The requirements of an adapter or subject that the environment does not satisfy.
 
-    A choice is written `keras or keras-nightly`; of what is there in another release, this is told.
+    Alternatives are written `keras or keras-nightly`; if another version is installed, it is named.
     """
     return tuple(
         " or ".join(text + _instead(environment, Requirement(text)) for text in choice)

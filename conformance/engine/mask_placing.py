@@ -1,4 +1,4 @@
-"""Which argument takes which mask: its own where that is documented, lengths, or folded into another."""
+"""Decides which argument takes which mask: its own argument, lengths, or another mask that it is folded into."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +10,12 @@ from conformance.spec.masks import as_bool, covers, fold, is_boolean, spanned
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
-# The role of such an argument; its only form is [b, k] or [b, q].
+# The role of a lengths argument; its only form is [b, k] or [b, q].
 LENGTHS = "lengths"
 
 
 def lengths_of(problem: Problem, slot: Slot, operand: MaskOperand) -> Array | None:
-    """The lengths that mean what the mask means, shape (batch,), int32; None where there are none."""
+    """The lengths equivalent to a mask, shape (batch,), int32; None if there are none."""
     axis = slot.axes[0][1]
     if operand.verbatim or not is_boolean(operand) or not set(spanned(operand.values)) <= {"b", axis}:
         return None
@@ -27,20 +27,20 @@ def lengths_of(problem: Problem, slot: Slot, operand: MaskOperand) -> Array | No
 
 def in_parts(problem: Problem, slots: Mapping[str, Slot]) -> Iterator[MaskOperand]:
     """
-    The masks of a problem; one over queries and keys is two where an argument takes each.
+    The masks of a problem; a mask over queries and keys is split in two if there is an argument for each part.
 
-    An item whose mask attends nowhere has no attended key and no attended query. A part that masks nothing needs no
-    argument.
+    A batch element whose mask attends nowhere has no attended key and no attended query. A part that masks nothing
+    needs no argument.
     """
     forms = {slot.axes for slot in slots.values()}
-    apart = {(("b", "q"),), (("b", "k"),)} <= forms
+    splits = {(("b", "q"),), (("b", "k"),)} <= forms
     for operand in problem.mask_operands:
-        parts = _separately(operand) if apart else None
+        parts = _separately(operand) if splits else None
         yield from parts or (operand,)
 
 
 def _separately(operand: MaskOperand) -> tuple[MaskOperand, ...] | None:
-    """By query and by key, if the mask is the product of a prefix of both: what of them masks anything."""
+    """The mask split by query and by key if it is the product of two prefixes, without parts that mask nothing."""
     if operand.verbatim or operand.kinds != ("attention",) or not is_boolean(operand):
         return None
     if not {"q", "k"} <= set(spanned(operand.values)) <= {"b", "q", "k"}:
@@ -68,12 +68,12 @@ def _prefixes(lengths: Array, size: int) -> Array:
 Slots = Mapping[str, Slot]
 
 
-class Declined(Exception):  # noqa: N818 - an answer, not an error
-    """A subject's arguments cannot express the call; the text says which mask, and why."""
+class Declined(Exception):  # noqa: N818 - a reply, not an error
+    """The arguments of a subject cannot express the call; the text names the mask and the reason."""
 
 
 def place_masks(problem: Problem, slots: Slots) -> tuple[dict[str, list[MaskOperand]], tuple[str, ...]]:
-    """Assign groups to slots natively, resolve exclusions and requirements, fold what is left."""
+    """Assign masks to slots, resolve exclusions and requirements, fold the rest; return slot -> masks and hints."""
     placed: dict[str, list[MaskOperand]] = {}
     leftovers: list[MaskOperand] = []
     for operand in in_parts(problem, slots):
@@ -126,7 +126,7 @@ def _is_argument_for(problem: Problem, slot: Slot, operand: MaskOperand) -> bool
 
 
 def _take_hints(slots: Slots, placed: dict[str, list[MaskOperand]], leftovers: list[MaskOperand]) -> tuple[str, ...]:
-    """A hint never carries its mask: write the mask out, and remember the flag."""
+    """The hints among the placed slots; a hint does not carry its mask, so the mask becomes a leftover."""
     hints = tuple(name for name in placed if slots[name].hint)
     for name in hints:
         leftovers.extend(placed.pop(name))
@@ -134,10 +134,10 @@ def _take_hints(slots: Slots, placed: dict[str, list[MaskOperand]], leftovers: l
 
 
 def _resolve_moved(slots: Slots, placed: dict[str, list[MaskOperand]], leftovers: list[MaskOperand]) -> None:
-    """A diagonal that lengths move is only meant where it is given as moved, and moves only beside them."""
+    """Unplace a causal mask that lengths would move but must not, or that must be moved but no lengths are given."""
     for name in tuple(placed):
-        beside = any(other in placed for other in slots[name].moved_by)
-        if slots[name].moved_by and any((operand.moved is not None) != beside for operand in placed[name]):
+        moves = any(other in placed for other in slots[name].moved_by)
+        if slots[name].moved_by and any((operand.moved is not None) != moves for operand in placed[name]):
             leftovers.extend(placed.pop(name))
 
 
@@ -152,7 +152,7 @@ def _resolve_exclusions(slots: Slots, placed: dict[str, list[MaskOperand]], left
 
 
 def _reach(slot: Slot) -> tuple[bool, int, bool]:
-    """How much an argument can carry: a mask more than a flag, then by axes, then numbers more than booleans."""
+    """A sort key for how much an argument can express: masks above flags, then by axes, then numbers above booleans."""
     return slot.role == "mask", slot.width, slot.meaning("float") == "add"
 
 
@@ -168,7 +168,7 @@ def _resolve_requirements(slots: Slots, placed: dict[str, list[MaskOperand]], le
 def fold_leftovers(
     problem: Problem, slots: Slots, placed: dict[str, list[MaskOperand]], leftovers: Sequence[MaskOperand]
 ) -> None:
-    """Fold what has no argument of its own into the widest mask argument that can express it."""
+    """Fold masks without their own argument into the widest mask argument that can express them."""
     if not leftovers:
         return
     masks = sorted((slot for slot in slots.values() if slot.role == "mask"), key=lambda slot: -slot.width)
@@ -181,15 +181,16 @@ def fold_leftovers(
     kinds = " and ".join(dict.fromkeys(kind for operand in leftovers for kind in operand.kinds))
     spans = " ".join(dict.fromkeys("bhqk"[i] for g in leftovers for i, n in enumerate(g.values.shape) if n > 1))
     verbatim = any(operand.verbatim for members in placed.values() for operand in members)
-    beside = " beside a verbatim mask, which is never folded" if verbatim else " beside the others" if placed else ""
+    also = " in addition to a verbatim mask, which is never folded" if verbatim else ""
+    also = also or (" in addition to the other masks" if placed else "")
     raise Declined(
         f"no argument can express this mask ({kinds}) over {spans or 'no axis'}, "
-        f"seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}{beside}"
+        f"seq_len_q {problem.seq_len_q}, seq_len_k {problem.seq_len_k}{also}"
     )
 
 
 def expressible(problem: Problem, slot: Slot, mask_operands: Sequence[MaskOperand]) -> bool:
-    """Whether an argument can carry some masks together, as they travel, without changing what any of them means."""
+    """Whether an argument can carry these masks folded into one, without changing the meaning of any."""
     if any(operand.attached != slot.attached for operand in mask_operands):
         return False
     if len(mask_operands) > 1 and any(operand.verbatim for operand in mask_operands):
@@ -201,12 +202,12 @@ def expressible(problem: Problem, slot: Slot, mask_operands: Sequence[MaskOperan
 
 
 def form_of(slot: Slot, operand: MaskOperand) -> tuple[str, ...] | None:
-    """The narrowest axes of the argument that cover the mask."""
+    """The narrowest form of the argument that covers the axes of the mask; None if there is none."""
     return next((form for form in slot.axes if covers(form, operand.values)), None)
 
 
 def element_of(slot: Slot, operand: MaskOperand) -> str | None:
-    """The element type to hand over: the mask's own where that is documented, else one without loss."""
+    """The element type to pass: the mask's own if it is documented, else one without loss; None if there is none."""
     if operand.verbatim:
         return operand.element if slot.meaning(operand.element) else None
     if operand.element == "float":

@@ -1,7 +1,7 @@
 """
-What two sides of an upgrade consist of: versions that differ, versions that are the same, and what they stand on.
+The two sides of an upgrade: versions that differ, versions that are the same, and the base that both share.
 
-What nobody pins is as it is locked, or else as pip resolves it, once for both sides.
+A package without a pin has its locked version, or else the version that pip resolves, once for both sides.
 """
 
 import re
@@ -19,17 +19,17 @@ from conformance.engine.provision import Recipe
 # Canonical name of a distribution -> version.
 Pins = Mapping[str, str]
 
-# What is not installed without a version.
+# Packages that are never installed without a version, and why.
 NEVER_NEWEST = {"torch": "its newest build brings gigabytes of CUDA"}
 
 
 class PinError(ValueError):
-    """Pins that make no two sides; the text says what to write."""
+    """Pins do not define two sides; the text says what to write."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """base, candidate: what differs, with one version each. both: what is pinned to the same version."""
+    """base, candidate: versions of packages that differ. both: versions of packages that are the same on both sides."""
 
     base: Pins
     candidate: Pins
@@ -42,9 +42,10 @@ class Sides:
 @dataclass(frozen=True)
 class Locked:
     """
-    What is not pinned.
+    Versions of packages without a pin.
 
-    versions: of what is installed or locked. constraints: lines that pip is given. source: where they stand.
+    versions: those that are installed or locked. constraints: lines of a constraint file for pip. source: where the
+    versions come from, in words.
     """
 
     versions: Pins
@@ -54,44 +55,45 @@ class Locked:
 
 def read_pins(given: Sequence[str], both: Sequence[str], locked: Locked) -> Sides:
     """
-    The sides of `NAME==VERSION` arguments: of a name the first is base, the second candidate.
+    The two sides of `NAME==VERSION` arguments: the first one of a name is the base, the second one the candidate.
 
-    A name that is given once is the candidate, against what is locked. both: pins of both sides.
+    A name that is given once is the candidate; the base is then the locked version. both: pins for both sides.
 
     Raises:
-        PinError: one is no pin, one is given too often, or there is nothing to compare it with.
+        PinError: an argument is not a pin, a name is given too often, or there is no base version.
     """
-    same = dict(parse_pin(text) for text in both)
+    common = dict(parse_pin(text) for text in both)
     versions: dict[str, list[str]] = {}
     for name, version in map(parse_pin, given):
         versions.setdefault(name, []).append(version)
     base, candidate = {}, {}
     for name, found in versions.items():
-        if name in same:
-            raise PinError(f"{name} is given twice, as an upgrade and with --both: leave one out")
+        if name in common:
+            raise PinError(f"{name} is given twice, as an upgrade and with --both: remove one of them")
         base[name], candidate[name] = _two(name, found, locked)
-    return Sides(base, candidate, same)
+    return Sides(base, candidate, common)
 
 
 def _two(name: str, found: Sequence[str], locked: Locked) -> tuple[str, str]:
-    """Base and candidate of one name."""
+    """The base and candidate versions of one name."""
     if len(found) == 1:
         if name not in locked.versions:
-            raise PinError(f"{name}=={found[0]} alone: it is not {locked.source}; name both: {name}==OLD {name}==NEW")
+            remedy = f"give both: {name}==OLD {name}==NEW"
+            raise PinError(f"{name}=={found[0]} has no base version: {name} is not {locked.source}; {remedy}")
         found = [Version(locked.versions[name]).public, *found]
     if len(found) > 2:  # noqa: PLR2004 - two sides
-        raise PinError(f"{name} is given {len(found)} times: the first is base, the second candidate")
+        raise PinError(f"{name} is given {len(found)} times: give it at most twice, base first and candidate second")
     if Version(found[0]) == Version(found[1]):
-        raise PinError(f"{name} is {found[0]} on both sides: nothing changes")
+        raise PinError(f"{name} is {found[0]} on both sides: there is nothing to compare")
     return found[0], found[1]
 
 
 def parse_pin(text: str) -> tuple[str, str]:
     """
-    Name and version of `NAME==VERSION`.
+    The canonical name and the version of `NAME==VERSION`.
 
     Raises:
-        PinError: it is something else.
+        PinError: the text has another form.
     """
     name, equals, version = text.partition("==")
     try:
@@ -106,10 +108,10 @@ def parse_pin(text: str) -> tuple[str, str]:
 
 def read_constraints(file: Path) -> Locked:
     """
-    What a constraint file, or a file of pinned requirements, locks; hashes and options of pip in it are left out.
+    The versions in a constraint file or a file of pinned requirements; hashes and pip options are ignored.
 
     Raises:
-        PinError: it cannot be read, or a line is no requirement.
+        PinError: the file cannot be read, or a line is not a requirement.
     """
     try:
         text = file.read_text(encoding="utf-8").replace("\\\n", " ")
@@ -124,7 +126,7 @@ def read_constraints(file: Path) -> Locked:
         try:
             requirement = Requirement(line)
         except InvalidRequirement as error:
-            raise PinError(f"{file}:{number}: {line!r} is no requirement: {error}") from None
+            raise PinError(f"{file}:{number}: {line!r} is not a requirement: {error}") from None
         if requirement.marker is None or requirement.marker.evaluate():
             lines.append(line)
             versions |= {
@@ -134,7 +136,7 @@ def read_constraints(file: Path) -> Locked:
 
 
 def chosen(requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) -> list[str]:
-    """Of each choice the requirement that is pinned, or locked, or the first."""
+    """One requirement of each set of alternatives: the pinned one, else the locked one, else the first."""
     found = []
     for choice in requires:
         for versions in (sides.candidate, sides.both, locked.versions):
@@ -148,7 +150,7 @@ def chosen(requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) ->
 
 
 def without_version(requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) -> list[str]:
-    """What of the requirements nobody gives a version, and cannot do without one."""
+    """The requirements that need a version (NEVER_NEWEST) and have neither a pin nor a lock."""
     names = [canonicalize_name(Requirement(text).name) for text in chosen(requires, sides, locked)]
     given = {*sides.candidate, *sides.both, *locked.versions}
     return [name for name in names if name in NEVER_NEWEST and name not in given]
@@ -156,9 +158,10 @@ def without_version(requires: Iterable[tuple[str, ...]], sides: Sides, locked: L
 
 def recipes(python: str, requires: Iterable[tuple[str, ...]], sides: Sides, locked: Locked) -> tuple[Recipe, Recipe]:
     """
-    The environments of base and candidate, over one that they share; `python` makes them.
+    The recipes of base and candidate, both based on one shared environment; `python` creates them.
 
-    What is locked holds for the shared one alone: a pin may change what it needs (jax its jaxlib), and nothing else.
+    Locks apply only to the shared environment. So a pin can change its own dependencies (jax its jaxlib) and nothing
+    else.
     """
     shared: dict[str, str] = {"numpy": f"numpy>={OLDEST_NUMPY}"} | {n: f"{n}=={v}" for n, v in sides.both.items()}
     for text in ["numpy", *chosen(requires, sides, locked)]:
@@ -169,11 +172,16 @@ def recipes(python: str, requires: Iterable[tuple[str, ...]], sides: Sides, lock
         shared[name] = f"{name}=={Version(version).public}" if version else shared.get(name, text)
     if "numpy" in sides.candidate:
         del shared["numpy"]
-    free = tuple(line for line in locked.constraints if not _pinned(line, {**sides.candidate, **sides.both}))
-    under = Recipe(python, tuple(sorted(shared.values())), free)
+    unpinned = tuple(line for line in locked.constraints if not _pinned(line, {**sides.candidate, **sides.both}))
+    shared_recipe = Recipe(python, tuple(sorted(shared.values())), unpinned)
     same = tuple(f"{name}=={version}" for name, version in sides.both.items())
     base, candidate = (
-        Recipe(python, (*(f"{name}=={version}" for name, version in side.items()), *same), _kept(sides, locked), under)
+        Recipe(
+            python,
+            (*(f"{name}=={version}" for name, version in side.items()), *same),
+            _kept(sides, locked),
+            shared_recipe,
+        )
         for side in (sides.base, sides.candidate)
     )
     return base, candidate
@@ -184,6 +192,6 @@ def _pinned(line: str, pins: Pins) -> bool:
 
 
 def _kept(sides: Sides, locked: Locked) -> tuple[str, ...]:
-    """What pip may not move either, whatever a pin needs."""
+    """Constraints for packages whose version pip must not change, whatever a pin needs."""
     names = [name for name in NEVER_NEWEST if name in locked.versions and name not in {**sides.candidate, **sides.both}]
     return tuple(f"{name}=={Version(locked.versions[name]).public}" for name in names)

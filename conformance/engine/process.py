@@ -1,4 +1,4 @@
-"""One worker process: started, spoken to, listened to, and ended with everything that it started."""
+"""A worker process: starting it, exchanging frames with it, and ending it with everything that it started."""
 
 import asyncio
 import json
@@ -22,24 +22,24 @@ from conformance import bridge
 from conformance.bridge.wire import PREFIX, Message, WireError, decode, encode, lengths
 from conformance.engine.worker_plan import WorkerPlan, environ
 
-# The variable that holds the mark of a worker.
+# The environment variable with the mark of a worker.
 MARK = "CONFORMANCE_WORKER"
 
 
-# When a process started, in clock ticks since the system did: tells it from a later one with the same id.
+# When a process started, in clock ticks since boot: distinguishes it from a later one with the same id.
 Born = int
 
 
 def end(processes: Mapping[int, Born]) -> None:
-    """End processes; those that are gone are gone."""
+    """Kill processes; those that have already ended are ignored."""
     for pid, born in processes.items():
         with suppress(OSError):
             if _parent_and_birth(pid)[1] == born:
                 os.kill(pid, signal.SIGKILL)
 
 
-def below(pid: int) -> dict[int, Born]:
-    """Every process that descends from one; empty where the system does not say."""
+def descendants(pid: int) -> dict[int, Born]:
+    """Every descendant of a process; empty if the system does not say."""
     children: dict[int, dict[int, Born]] = defaultdict(dict)
     for each in _pids():
         with suppress(OSError):
@@ -54,7 +54,7 @@ def below(pid: int) -> dict[int, Born]:
 
 
 def marked(mark: str) -> dict[int, Born]:
-    """Every process of this user that was started with this mark; empty where the system does not say."""
+    """Every process of this user that was started with this mark; empty if the system does not say."""
     wanted = f"{MARK}={mark}".encode()
     found = {}
     for pid in _pids():
@@ -72,22 +72,22 @@ def _pids() -> Iterator[int]:
 
 def _parent_and_birth(pid: int) -> tuple[int, Born]:
     """
-    The parent of a process, and when it was started (proc(5), fields 4 and 22).
+    The parent of a process, and when the process started (proc(5), fields 4 and 22).
 
     Raises:
-        OSError: it is gone.
+        OSError: the process has ended.
     """
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return int(fields[1]), int(fields[19])
 
 
-# How many bytes of standard error are kept.
+# Maximum number of bytes of standard error that are kept.
 STDERR_TAIL = 64 * 1024
 
-# Seconds to read on where a process is gone: one that it started and that left its group may hold the pipes.
+# Seconds to keep reading after a process has ended: a process that it started may still hold the pipes.
 GRACE = 0.5
 
-# Stands in texts of a worker for its temporary folder, whose name is another in every run.
+# Replaces the temporary folder in texts of a worker: its name differs from run to run.
 TEMPORARY = "<temporary>"
 
 _START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.worker import main; main()"
@@ -95,7 +95,7 @@ _START = "import sys; sys.path[0] = sys.argv.pop(1); from conformance.bridge.wor
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: its exit code, negative for a signal, and what it used."""
+    """How a process ended: its exit code (negative for a signal) and its CPU seconds."""
 
     code: int
     cpu: float
@@ -108,12 +108,12 @@ class Exit:
         return f"was killed by signal {-self.code}"
 
 
-def _steady(found: re.Match[str]) -> str:
+def _placeholder(found: re.Match[str]) -> str:
     return TEMPORARY + ("/home/tmp" if found[1] else "")
 
 
 def copy_bridge(folder: Path) -> Path:
-    """Put the bridge, and nothing else of ours, as a package into `folder`: all that a worker imports from us."""
+    """Copy the bridge into `folder` as a package: the only code of this project that a worker imports."""
     package = folder / "conformance"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -123,7 +123,7 @@ def copy_bridge(folder: Path) -> Path:
 
 
 class Process:
-    """Started at once, outside any event loop; `attach` it to one before speaking to it."""
+    """A worker process, started at once outside any event loop; `attach` it to one before exchanging frames."""
 
     def __init__(self, plan: WorkerPlan, bridge_folder: Path, home: Path) -> None:
         """
@@ -140,7 +140,7 @@ class Process:
         }
         self.started = time.monotonic()
         self._mark = uuid.uuid4().hex
-        self._below: dict[int, Born] = {}
+        self._descendants: dict[int, Born] = {}
         self._temporary = [re.escape(each) for each in dict.fromkeys((str(home.parent), os.path.realpath(home.parent)))]
         self._popen = subprocess.Popen(
             [plan.python, "-u", "-c", _START, str(bridge_folder), json.dumps(options)],
@@ -162,38 +162,38 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group."""
+        """The id of the process and of its process group."""
         return int(self._popen.pid)
 
     def _watch(self) -> None:
-        """Wait for the end; what the process started ends with it, while its id is still its own."""
+        """Wait until the process ends, then kill what it started, before its id can be reused."""
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         with self._gone:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-            end(self._below | marked(self._mark))
+            end(self._descendants | marked(self._mark))
             _pid, status, usage = os.wait4(self.pid, 0)
             self._reaped = True
             self._popen.returncode = os.waitstatus_to_exitcode(status)
         self.exit.set_result(Exit(self._popen.returncode, usage.ru_utime + usage.ru_stime))
 
     def kill(self) -> None:
-        """End the process, everything in its group, and what it started and has left the group."""
+        """Kill the process, its process group, and its descendants that have left the group."""
         with self._gone:
             if not self._reaped:
-                started = below(self.pid)
+                started = descendants(self.pid)
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.pid, signal.SIGKILL)
                 end(started)
 
     def ask_where(self) -> None:
-        """Make it write the stacks of its threads to stderr."""
+        """Make the process write the stacks of its threads to stderr."""
         with self._gone:
             if not self._reaped:
                 os.kill(self.pid, signal.SIGUSR1)
 
     async def attach(self) -> None:
-        """Begin to listen."""
+        """Connect the pipes to the running event loop."""
         loop = asyncio.get_running_loop()
         stderr, self._answers = asyncio.StreamReader(), asyncio.StreamReader()
         self._transports = [
@@ -214,14 +214,14 @@ class Process:
     @property
     def stderr(self) -> str:
         """The last STDERR_TAIL bytes of standard error, as text."""
-        return self.steady(b"".join(self._stderr)[-STDERR_TAIL:].decode(errors="replace"))
+        return self.with_stable_paths(b"".join(self._stderr)[-STDERR_TAIL:].decode(errors="replace"))
 
-    def steady(self, text: str) -> str:
-        """A text of the process with a fixed word for its temporary folder: the same in every run."""
-        return re.sub(f"(?:{'|'.join(self._temporary)})(/home/tmp[a-z0-9_]{{8}})?", _steady, text)
+    def with_stable_paths(self, text: str) -> str:
+        """A text of the process with its temporary folder replaced by a fixed word, so that runs can be compared."""
+        return re.sub(f"(?:{'|'.join(self._temporary)})(/home/tmp[a-z0-9_]{{8}})?", _placeholder, text)
 
     def send(self, message: Message) -> None:
-        """Write a frame, without waiting for the other side to read it."""
+        """Write a frame without waiting for the other side to read it."""
         if not self._requests.is_closing():
             self._requests.write(b"".join(encode(message)))
 
@@ -230,7 +230,7 @@ class Process:
         Wait for one frame; None at the end of the stream.
 
         Raises:
-            WireError: what came is no frame, or one with a larger body than `body_limit` says when it comes.
+            WireError: the bytes are not a frame, or its body is larger than `body_limit()` at that time.
         """
         try:
             prefix = await self._answers.readexactly(PREFIX.size)
@@ -243,18 +243,18 @@ class Process:
             return None
 
     def finish_input(self) -> None:
-        """Say that nothing more will come: it exits, and what it started ends with it."""
-        self._started = below(self.pid)
+        """Close the request pipe: the process exits, and what it started is killed."""
+        self._descendants = descendants(self.pid)
         self._requests.close()
 
     async def ended(self, patience: float | None = None) -> Exit | None:
-        """How it ended, or None if it did not within `patience` seconds."""
+        """How the process ended, or None if it did not end within `patience` seconds."""
         waiting = asyncio.wrap_future(self.exit)
         done, _ = await asyncio.wait({waiting}, timeout=patience)
         return waiting.result() if done else None
 
     async def dispose(self) -> Exit:
-        """Kill it if it lives, read the rest of its stderr, and close what is open."""
+        """Kill the process if it is alive, read the rest of its stderr, and close all pipes."""
         self.kill()
         await self.ended()
         if self._tail is not None:
@@ -268,7 +268,7 @@ class Process:
         return self.exit.result()
 
     def abandon(self) -> None:
-        """Kill it and close what is open, where no event loop runs."""
+        """Kill the process and close all pipes, without an event loop."""
         self.kill()
         self.exit.result()
         for pipe in (self._popen.stdin, self._popen.stdout, self._popen.stderr):

@@ -1,8 +1,8 @@
 """
-Making environments to judge in: a virtual environment, filled by pip, kept until it is deleted.
+Creates environments for workers: virtual environments that pip fills and that are kept until somebody deletes them.
 
-One may lie *over* another: a copy of it by hard links, into which pip installs what differs. So the two sides of an
-upgrade share what they stand on, differ in what is asked for alone, and cost seconds.
+An environment can be based on another one: it starts as a copy by hard links, into which pip installs what differs. So
+the two sides of an upgrade share their base, differ only in the requested versions, and take seconds to create.
 """
 
 import fcntl
@@ -19,29 +19,30 @@ from pathlib import Path
 
 from conformance.bridge.strict_json import strict_json
 
-# Told what happens, a line at a time.
+# Called with each line of progress.
 ReportLine = Callable[[str], None]
 
-# Written last: a folder without it was cut.
+# Written last: a folder without it is incomplete.
 _DONE = "environment.json"
 
-# Wheels alone: building an old release from source takes an hour, and runs what it brings.
+# Wheels only: building an old release from source can take an hour, and it runs code of the package.
 _PIP = ("install", "--no-input", "--progress-bar", "off", "--only-binary", ":all:")
 
+# Maximum number of lines of pip's output in an error.
 _MAX_LINES = 6
 
 
 class ProvisionError(Exception):
-    """An environment that cannot be made; the text says what was wanted and what pip answered."""
+    """An environment cannot be created; the text says what was requested and what pip reported."""
 
 
 @dataclass(frozen=True)
 class Recipe:
     """
-    An environment to be made.
+    The description of an environment to create.
 
-    python: the interpreter that it is made with. requirements: what pip is asked for. constraints: lines of a
-    constraint file. over: the environment that this one is a copy of, before pip runs; without, an empty one.
+    python: the interpreter that creates it. requirements: the arguments of pip install. constraints: lines of a
+    constraint file. over: the environment that is copied before pip runs; None for an empty one.
     """
 
     python: str
@@ -51,9 +52,9 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """What tells it from others."""
-        under = self.over.digest if self.over else ""
-        about = [self.python, sorted(self.requirements), sorted(self.constraints), under]
+        """A hexadecimal digest that identifies the recipe."""
+        base = self.over.digest if self.over else ""
+        about = [self.python, sorted(self.requirements), sorted(self.constraints), base]
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:20]
 
     def __str__(self) -> str:
@@ -62,23 +63,26 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Provisioned:
-    """An environment that was made. warnings: what pip said about requirements that do not fit together, or yanked."""
+    """A created environment. warnings: lines of pip about incompatible requirements and yanked releases."""
 
     python: str
     warnings: tuple[str, ...]
 
     @property
     def yanked(self) -> bool:
-        """Whether its maintainers have withdrawn a release that was asked for."""
+        """Whether a requested release was yanked by its maintainers."""
         return any("yanked version" in line for line in self.warnings)
 
 
-def provision(recipe: Recipe, cache: Path, tell: ReportLine) -> Provisioned:
+def provision(recipe: Recipe, cache: Path, report: ReportLine) -> Provisioned:
     """
-    Make the environment in a folder of `cache`, or find it there.
+    Create the environment in a folder of `cache`, or reuse it if it is there.
+
+    report: called with each line of progress.
 
     Raises:
-        ProvisionError: pip or venv failed. OSError: the cache cannot be written to.
+        ProvisionError: pip or venv failed.
+        OSError: the cache cannot be written to.
     """
     folder = cache / recipe.digest
     cache.mkdir(parents=True, exist_ok=True)
@@ -86,36 +90,36 @@ def provision(recipe: Recipe, cache: Path, tell: ReportLine) -> Provisioned:
         if (made := _found(folder)) is not None:
             return made
         shutil.rmtree(folder, ignore_errors=True)
-        under = recipe.over or Recipe(recipe.python, ())
-        if under != recipe:
-            provision(under, cache, tell)
-            tell(f"installing {recipe}")
-            shutil.copytree(cache / under.digest, folder, symlinks=True, copy_function=_link)
+        base = recipe.over or Recipe(recipe.python, ())
+        if base != recipe:
+            provision(base, cache, report)
+            report(f"installing {recipe}")
+            shutil.copytree(cache / base.digest, folder, symlinks=True, copy_function=_link)
             (folder / _DONE).unlink()
         else:
-            tell(f"making an environment for {recipe.python}")
-            _run([recipe.python, "-m", "venv", str(folder)], tell, f"no environment can be made with {recipe.python}")
-        warnings = _install(recipe, folder, tell) if recipe.requirements else ()
+            report(f"creating an environment for {recipe.python}")
+            _run([recipe.python, "-m", "venv", str(folder)], report, f"{recipe.python} cannot create an environment")
+        warnings = _install(recipe, folder, report) if recipe.requirements else ()
         about = {"requirements": recipe.requirements, "constraints": recipe.constraints, "warnings": warnings}
         (folder / _DONE).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         return Provisioned(str(_python(folder)), warnings)
 
 
 def is_made(recipe: Recipe, cache: Path) -> bool:
-    """Whether the environment is in `cache` already."""
+    """Whether the environment is already in `cache`."""
     return _found(cache / recipe.digest) is not None
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time make an environment; another one that wants it waits."""
+    """Let only one process at a time create an environment; others wait."""
     with folder.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _found(folder: Path) -> Provisioned | None:
-    """An environment that was made before, unless the interpreter that it was made with is gone."""
+    """An environment that was created before, or None, also if the interpreter that created it is gone."""
     try:
         about = strict_json((folder / _DONE).read_text(encoding="utf-8"))
         warnings = tuple(map(str, about["warnings"]))
@@ -129,55 +133,55 @@ def _python(folder: Path) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Share a file: pip replaces files, and never writes into one."""
+    """Hard-link a file, or copy it if that fails; sharing is safe since pip replaces files and never modifies them."""
     try:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
 
 
-def _install(recipe: Recipe, folder: Path, tell: ReportLine) -> tuple[str, ...]:
+def _install(recipe: Recipe, folder: Path, report: ReportLine) -> tuple[str, ...]:
     constraints = folder / "constraints.txt"
     constraints.unlink(missing_ok=True)
     constraints.write_text("".join(f"{line}\n" for line in recipe.constraints), encoding="utf-8")
     command = [str(_python(folder)), "-m", "pip", *_PIP, "--constraint", str(constraints), *recipe.requirements]
-    said = _run(command, tell, f"{recipe} cannot be installed")
-    return tuple(line for line in said if "yanked version" in line or ", but you have " in line)
+    output = _run(command, report, f"{recipe} cannot be installed")
+    return tuple(line for line in output if "yanked version" in line or ", but you have " in line)
 
 
-def _run(command: list[str], tell: ReportLine, failure: str) -> list[str]:
+def _run(command: list[str], report: ReportLine, failure: str) -> list[str]:
     """
-    What a command said.
+    Run a command and return the lines of its output.
 
     Raises:
-        ProvisionError: it failed.
+        ProvisionError: the command failed.
     """
     env = pip_environment()
-    said = []
+    lines = []
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
     ) as process:
         try:
             for line in process.stdout or ():
-                said.append(line.rstrip())
-                tell(f"  {line.rstrip()}")
+                lines.append(line.rstrip())
+                report(f"  {line.rstrip()}")
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        errors = [line for line in said if line.startswith("ERROR:")] or said
+        errors = [line for line in lines if line.startswith("ERROR:")] or lines
         raise ProvisionError("\n  ".join([f"{failure}:", *errors[-_MAX_LINES:]]))
-    return said
+    return lines
 
 
 def pip_environment() -> dict[str, str]:
-    """Variables for pip: the user's, without the settings of our own Python."""
+    """Environment variables for pip: those of the user, without settings of the current Python."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return env | {"PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def interpreter_of(python: str) -> str:
-    """The interpreter behind one of a virtual environment: a recipe of two such is one."""
+    """The base interpreter of a virtual environment's Python, so that recipes of several environments are equal."""
     code = "import sys; print(getattr(sys, '_base_executable', sys.executable))"
     done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or sys.executable

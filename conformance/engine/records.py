@@ -1,7 +1,7 @@
 """
-What a run log says (docs/run-log.md), as frozen records; what nobody here asks for is passed over.
+The records of a run log (docs/run-log.md) as frozen models; keys that nothing here uses are ignored.
 
-Numbers that the log writes as "inf", "-inf" or "nan" are floats here; a key that did not apply is None or empty.
+Numbers that the log writes as "inf", "-inf" or "nan" are floats here; a key that does not apply is None or empty.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ from conformance.verdicts.verdict import Verdict
 
 Number = Annotated[float, BeforeValidator(real)]
 
-# A cell's place: case and subject.
+# The key of a cell: case and subject.
 Key = tuple[str, str]
 
 
 def native(subject: str) -> str:
-    """The subject whose dense form this is, by its name; itself where it is none."""
+    """The name of the subject whose dense form this is; the name itself if it is no dense form."""
     return subject.replace(",dense]", "]").replace("[dense]", "")
 
 
@@ -31,7 +31,7 @@ class _Record(BaseModel):
 
 
 class Case(_Record):
-    """One expanded case: what was asked."""
+    """One expanded case."""
 
     name: str = ""
     suite: str
@@ -46,7 +46,7 @@ class Case(_Record):
 
 
 class Subject(_Record):
-    """One adapter x variant x device x environment: what was judged."""
+    """One judged subject: adapter x variant x device x environment."""
 
     name: str = ""
     adapter: str = ""
@@ -61,14 +61,14 @@ class Subject(_Record):
 
 
 class Interpreter(_Record):
-    """An environment of a run."""
+    """An environment of a run: its name and interpreter."""
 
     name: str = ""
     python: str = ""
 
 
 class NotOffered(_Record):
-    """An adapter that could not be judged here, and the extra that would add it."""
+    """An adapter that could not be judged because packages are missing, and the extra that installs them."""
 
     adapter: str
     missing: tuple[str, ...] = ()
@@ -76,12 +76,12 @@ class NotOffered(_Record):
 
     @property
     def remedy(self) -> str:
-        """What to type so that it can, in a checkout and without one; nothing for an adapter that is not ours."""
+        """The install command, valid with and without a checkout; "" for an adapter from elsewhere."""
         return install_command("python", self.missing) if self.extra else ""
 
 
 class Header(_Record):
-    """What a run set out to do."""
+    """The header of a run: its cases, subjects, environments and settings."""
 
     run: str
     started: str
@@ -101,7 +101,7 @@ class Header(_Record):
     def _machine(cls, platform: Mapping[str, Any]) -> Mapping[str, Any]:
         features = platform.get("cpu_features", [])
         if not (isinstance(features, list) and all(isinstance(each, str) for each in features)):
-            raise ValueError("cpu_features is a list of names")
+            raise ValueError("cpu_features must be a list of names")
         return platform
 
     @field_validator("cases", "subjects", "environments")
@@ -111,7 +111,7 @@ class Header(_Record):
 
 
 class Worker(_Record):
-    """One started worker process: what really ran, or why it did not."""
+    """One started worker process: its versions and evidence, or why it failed to start."""
 
     name: Annotated[str, Field(alias="worker")]
     subjects: tuple[str, ...]
@@ -129,13 +129,13 @@ class Worker(_Record):
     @field_validator("evidence")
     @classmethod
     def _readable(cls, evidence: Mapping[str, Any]) -> Mapping[str, Any]:
-        if said := evidence_fault(evidence):
-            raise ValueError(said)
+        if fault := evidence_fault(evidence):
+            raise ValueError(fault)
         return evidence
 
 
 class Output(_Record):
-    """How one output of a cell compared."""
+    """The verdict on one output of a cell."""
 
     verdict: Verdict
     output: str = ""
@@ -143,7 +143,7 @@ class Output(_Record):
 
 
 class Routed(_Record):
-    """One mask argument or flag of a call."""
+    """One mask argument of a call."""
 
     slot: str
     kinds: tuple[str, ...]
@@ -151,7 +151,7 @@ class Routed(_Record):
 
 
 class Pattern(_Record):
-    """How many of the effective weights are beyond their bound, where they were read."""
+    """How many of the effective weights are beyond their bound, if they were read."""
 
     beyond: Annotated[StrictInt, Field(ge=0)] = 0
     elements: Annotated[StrictInt, Field(ge=1)] = 1
@@ -175,7 +175,7 @@ class Deviation(_Record):
 
 
 class Known(_Record):
-    """The known deviation that accepts a verdict; decisions: what it says of it, `decision=name`."""
+    """The known deviation that accepts a verdict; decisions: those that it names, as `decision=name`."""
 
     reason: str
     link: str = ""
@@ -184,7 +184,7 @@ class Known(_Record):
 
 
 class Failure(_Record):
-    """An exception, or the end of a process, in words."""
+    """An exception or the death of a process, in words."""
 
     kind: Annotated[str, Field(alias="type")] = "error"
     message: str = ""
@@ -192,7 +192,7 @@ class Failure(_Record):
 
 
 class Relation(_Record):
-    """A relation between this reply and that to a changed call, and whether it holds."""
+    """A relation between this reply and the reply to a changed call, and whether it holds."""
 
     name: str
     found: str
@@ -202,9 +202,9 @@ class Cell(_Record):
     """
     The verdict of one case x subject.
 
-    since: the versions for which the known deviation holds. odd_weights: what its effective weights are, all that
-    is certain, where they were read and no single decision explains the cell. repeated: how replies to the same call
-    differed. record: the line of the log as it stands.
+    since: the versions for which the known deviation holds. odd_weights: every certain phrase about the effective
+    weights, if they were read and no single decision explains the cell. repeated: how replies to the same call
+    differed. record: the unchanged record of the log.
     """
 
     case: str
@@ -243,7 +243,7 @@ class Cell(_Record):
 
 
 class Tie(_Record):
-    """Another cause that explains the same verdicts as well; separated_by: a case that would tell, or ""."""
+    """Another cause that explains the same verdicts; separated_by: a case that would distinguish the two, or ""."""
 
     sentence: str
     remedy: str = ""
@@ -253,10 +253,11 @@ class Tie(_Record):
 
 class Cause(_Record):
     """
-    What explains verdicts of one subject together.
+    A cause that explains several verdicts of one subject together.
 
-    sentence: what it does, after "it". condition: under which it shows, in words, or "". cells: case ids, the simplest
-    first. decisions: those that are taken otherwise than declared; none for coarser arithmetic, which has its name.
+    sentence: what the subject does, to follow "it". condition: under which it appears, in words, or "". cells: case
+    ids, the simplest first. decisions: those that deviate from the declaration; empty for coarser arithmetic.
+    arithmetic: the name of the coarser arithmetic.
     """
 
     sentence: str
@@ -279,8 +280,8 @@ class Diagnosis(_Record):
     """
     Why one subject fails, over all its verdicts.
 
-    unexplained: case ids that no cause explains. unexplained_where: what these have in common, in words, or "".
-    errors: exceptions, by their root.
+    unexplained: case ids that no cause explains. unexplained_where: what these cases have in common, in words, or "".
+    errors: calls that ended in an exception, grouped by its root.
     """
 
     subject: str
@@ -291,7 +292,7 @@ class Diagnosis(_Record):
 
 
 class KnownList(_Record):
-    """How the list of known deviations fared."""
+    """Known deviations that are no longer needed (dead) or accept too much (too_wide)."""
 
     dead: tuple[str, ...] = ()
     too_wide: tuple[str, ...] = ()
@@ -309,7 +310,7 @@ class Gate(_Record):
 
 
 class Footer(_Record):
-    """The end of a run that was not cut."""
+    """The last record of a run that was not interrupted."""
 
     finished: str = ""
     exit_code: StrictInt

@@ -1,4 +1,4 @@
-"""Which versions of a distribution were released, and which of them is the first that differs."""
+"""Lists the releases of a distribution, and bisects them for the first one that differs."""
 
 import re
 import subprocess
@@ -11,17 +11,17 @@ from packaging.version import InvalidVersion, Version
 
 from conformance.engine.provision import ProvisionError, pip_environment
 
-# Like the first release, like the last one, or not to be judged.
+# A release behaves like the first one, like the last one, or cannot be judged.
 State = Literal["before", "after", "skip"]
 
 
 @dataclass(frozen=True)
 class FirstDifference:
     """
-    Between which two releases something changed.
+    The two releases between which the behaviour changed.
 
-    last, first: the last release like the one before, the first like the one after. skipped: releases between the two
-    that could not be judged: any of them may be the first.
+    last: the last release with the old behaviour. first: the first one that is known to have the new behaviour.
+    skipped: releases between the two that could not be judged; any of them may be the first.
     """
 
     last: str
@@ -31,14 +31,14 @@ class FirstDifference:
 
 def bisect(releases: Sequence[str], state: Callable[[str], State]) -> FirstDifference:
     """
-    Search the releases from the first, which is as before, to the last, which is not.
+    Bisect releases, of which the first has the old behaviour and the last the new one.
 
-    `state` is asked for those between, at most once each: about log2 of their number, and more where some are skipped.
+    `state` is called at most once per release between them: about log2 of their number, more if some are skipped.
     """
     low, high = 0, len(releases) - 1
     skipped: set[int] = set()
-    while open_ones := [place for place in range(low + 1, high) if place not in skipped]:
-        middle = min(open_ones, key=lambda place: abs(2 * place - low - high))
+    while candidates := [index for index in range(low + 1, high) if index not in skipped]:
+        middle = min(candidates, key=lambda index: abs(2 * index - low - high))
         found = state(releases[middle])
         if found == "skip":
             skipped.add(middle)
@@ -46,29 +46,29 @@ def bisect(releases: Sequence[str], state: Callable[[str], State]) -> FirstDiffe
             low = middle
         else:
             high = middle
-    return FirstDifference(releases[low], releases[high], tuple(releases[place] for place in range(low + 1, high)))
+    return FirstDifference(releases[low], releases[high], tuple(releases[index] for index in range(low + 1, high)))
 
 
-# Releases that are named where one is absent.
+# Maximum number of newest and of nearest releases in a message about one that does not exist.
 MAX_NAMED = 3
 
 
 def released(python: str, package: str) -> list[str]:
     """
-    The releases that this interpreter can install, the oldest first, without pre-releases.
+    The releases that this interpreter can install, oldest first, without pre-releases.
 
     Raises:
-        ProvisionError: pip knows none.
+        ProvisionError: pip finds no release.
     """
     return [text for text in _listed(python, package) if _final(text)]
 
 
 def absent(python: str, package: str, version: str) -> str | None:
     """
-    In a sentence that pip finds no such release, with the newest and the nearest ones; None where it finds it.
+    A sentence that pip finds no such release, with the newest and nearest ones; None if pip finds the release.
 
     Raises:
-        ProvisionError: pip knows no release of the package.
+        ProvisionError: pip finds no release of the package.
     """
     every = _listed(python, package, "--pre")
     if any(SpecifierSet(f"=={version}").contains(text, prereleases=True) for text in every):
@@ -76,16 +76,18 @@ def absent(python: str, package: str, version: str) -> str | None:
     final = [text for text in every if _final(text)] or every
     newest = final[: -MAX_NAMED - 1 : -1]
     near = [text for text in _nearest(final, version) if text not in newest]
-    also = f"; near it are {', '.join(near)}" if near else ""
-    return f"there is no {package} {version} that pip can install here; the newest are {', '.join(newest)}{also}"
+    also = f"; the nearest are {', '.join(near)}" if near else ""
+    return (
+        f"pip finds no {package} {version} that it can install here; the newest releases are {', '.join(newest)}{also}"
+    )
 
 
 def _listed(python: str, package: str, *more: str) -> list[str]:
     """
-    What pip lists, the oldest first.
+    The releases that pip lists, oldest first.
 
     Raises:
-        ProvisionError: it knows no release.
+        ProvisionError: pip finds no release.
     """
     command = [python, "-m", "pip", "index", "versions", package, "--only-binary", ":all:", *more]
     done = subprocess.run(
@@ -114,15 +116,15 @@ def _final(text: str) -> bool:
 
 def between(releases: Sequence[str], one: str, other: str) -> list[str]:
     """
-    The releases from the older of two to the newer, both included.
+    The releases from the older of two to the newer one, both included.
 
     Raises:
-        ProvisionError: one of them is no release; with the nearest ones.
+        ProvisionError: one of them is not a release; the text names the nearest ones.
     """
     for version in (one, other):
         if Version(version) not in map(Version, releases):
             near = ", ".join(_nearest(releases, version))
-            raise ProvisionError(f"{version} is no release that pip can install here; the nearest: {near}")
+            raise ProvisionError(f"pip finds no release {version} that it can install here; the nearest are {near}")
     low, high = sorted(map(Version, (one, other)))
     return [text for text in releases if low <= Version(text) <= high]
 

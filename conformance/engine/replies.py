@@ -1,4 +1,4 @@
-"""What a worker said, held against what was asked: the one place at which a reply is believed or not."""
+"""Checks answers of a worker against the call: the only place that decides whether an answer is valid."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -14,9 +14,10 @@ from conformance.spec.texts import quoted
 
 class Evidence(BaseModel):
     """
-    The keys of evidence that something here reads; beside them it may hold any JSON value.
+    The keys of evidence that this package reads; evidence may have other keys with any JSON value.
 
-    environment: variables of the worker, None where one is not set. nodes: execution provider -> its operators.
+    environment: environment variables of the worker, None for one that is not set. nodes: execution provider -> its
+    operators.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -31,13 +32,13 @@ class Evidence(BaseModel):
 
 
 def evidence_fault(evidence: Mapping[str, Any]) -> str:
-    """What is wrong with evidence, in words; "" where nothing is."""
-    said = unlike(Evidence, evidence)
-    return f"odd evidence: {said}" if said else ""
+    """What is wrong with evidence, in words; "" if it is valid."""
+    fault = model_fault(Evidence, evidence)
+    return f"invalid evidence: {fault}" if fault else ""
 
 
-def unlike(model: type[BaseModel], value: Mapping[str, Any]) -> str:
-    """The first thing in which a value is not what the model says, in words; "" where there is none."""
+def model_fault(model: type[BaseModel], value: Mapping[str, Any]) -> str:
+    """The first violation of a model by a value, in words; "" if there is none."""
     try:
         model.model_validate(value)
     except ValidationError as error:
@@ -45,18 +46,18 @@ def unlike(model: type[BaseModel], value: Mapping[str, Any]) -> str:
     return ""
 
 
-# Where an exception can come from.
+# The stages that can raise an exception.
 STAGES = ("declare", "adapter", "framework")
 
-# What a worker measures of a call, in seconds.
+# The times of a call that a worker measures, in seconds.
 CLOCKS = ("call", "cpu")
 
-# How deep evidence may be nested.
+# Maximum nesting depth of evidence.
 MAX_NESTING = 16
 
 
 class Hello(BaseModel):
-    """What a worker says of itself when it is ready."""
+    """The fields of the message with which a worker reports that it is ready."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -70,24 +71,24 @@ class Hello(BaseModel):
 
 
 def hello_fault(fields: Mapping[str, Any]) -> str:
-    """What is wrong with a greeting, in words; "" where nothing is."""
-    return unlike(Hello, fields) or text_fault(fields) or evidence_fault(fields["evidence"])
+    """What is wrong with a hello message, in words; "" if it is valid."""
+    return model_fault(Hello, fields) or text_fault(fields) or evidence_fault(fields["evidence"])
 
 
 def answer_fault(answer: Answer, job: Job) -> str:
-    """Why an answer cannot be one to the job, in words; "" where it can."""
-    return next((said for said in _faults(answer, job) if said), "")
+    """Why an answer is not valid for the job, in words; "" if it is valid."""
+    return next((fault for fault in _faults(answer, job) if fault), "")
 
 
 def _faults(answer: Answer, job: Job) -> Iterator[str]:
     if answer.status == "reply":
         yield _other_outputs(answer, job)
         yield "" if answer.declaration is not None else "replied without a declaration"
-        yield "" if answer.error is None else "replied, and told an error"
+        yield "" if answer.error is None else "sent a reply that has an error"
     else:
-        yield f"sent outputs, and says {answer.status!r}" if answer.outputs else ""
+        yield f"sent outputs with the status {answer.status!r}" if answer.outputs else ""
     if answer.status == "unsupported":
-        yield "" if answer.reason else "declined without a reason"
+        yield "" if answer.reason else "declined without giving a reason"
     if answer.status == "error":
         yield _error_fault(answer.error or {})
     yield _numbers_fault(answer)
@@ -96,26 +97,28 @@ def _faults(answer: Answer, job: Job) -> Iterator[str]:
 
 
 def _other_outputs(answer: Answer, job: Job) -> str:
-    asked = job.call.facts.outputs
-    missing = [name for name in asked if name not in answer.outputs]
-    extra = [name for name in answer.outputs if name not in asked]
+    requested = job.call.facts.outputs
+    missing = [name for name in requested if name not in answer.outputs]
+    extra = [name for name in answer.outputs if name not in requested]
     parts = [f"without {', '.join(missing)}"] if missing else []
-    parts += [f"with {', '.join(map(quoted, extra))}, which nobody asked for"] if extra else []
-    return f"replied {' and '.join(parts)}; the call asks for {', '.join(asked)}" if parts else ""
+    parts += [f"with {', '.join(map(quoted, extra))}, which was not requested"] if extra else []
+    return f"replied {' and '.join(parts)}; the call requests {', '.join(requested)}" if parts else ""
 
 
 def _error_fault(error: Mapping[str, str]) -> str:
     missing = [name for name in ("type", "message", "traceback", "stage") if name not in error]
     if missing:
-        return f"told an error without its {', '.join(missing)}"
-    return "" if error["stage"] in STAGES else f"told an error of the stage {quoted(error['stage'])}"
+        return f"sent an error without {', '.join(missing)}"
+    return "" if error["stage"] in STAGES else f"sent an error with the unknown stage {quoted(error['stage'])}"
 
 
 def _numbers_fault(answer: Answer) -> str:
     for name, number in answer.seconds.items():
         if name not in CLOCKS or not (math.isfinite(number) and number >= 0):
-            return f"measured {quoted(name)} as {number:g} seconds; it measures {' and '.join(CLOCKS)}"
-    return "" if answer.peak >= 0 else f"has a peak of {answer.peak} bytes"
+            return (
+                f"sent {number:g} seconds for {quoted(name)}, expected non-negative numbers for {' and '.join(CLOCKS)}"
+            )
+    return "" if answer.peak >= 0 else f"sent a peak memory of {answer.peak} bytes"
 
 
 def _texts(answer: Answer) -> list[str]:
@@ -126,14 +129,14 @@ def _texts(answer: Answer) -> list[str]:
 
 
 def text_fault(value: Any, depth: int = 0) -> str:
-    """Which text in a JSON value is none that can be written, or how deep it is nested, in words; "" where neither."""
+    """What is wrong with a JSON value (text that is not valid Unicode, or too deep nesting), in words; else ""."""
     if depth > MAX_NESTING:
         return f"sent a value that is nested deeper than {MAX_NESTING}"
     if isinstance(value, str):
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            return f"sent a text with half a character, \\u{ord(value[error.start]):04x}: {quoted(value)}"
+            return f"sent a text with a lone surrogate, \\u{ord(value[error.start]):04x}: {quoted(value)}"
         return ""
     inner = [*value, *value.values()] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next((said for each in inner if (said := text_fault(each, depth + 1))), "")
+    return next((fault for each in inner if (fault := text_fault(each, depth + 1))), "")

@@ -1,4 +1,4 @@
-"""A cell as a folder that runs without the harness: arrays, facts, a script, the adapter and the bridge."""
+"""Writes a cell as a folder that runs without the harness: arrays, facts, a script, the adapter and the bridge."""
 
 import json
 import re
@@ -27,8 +27,8 @@ SCRIPT = '''\
 CASE
 on SUBJECT
 
-The call stands in call.npz and facts.json, the code that makes it in ADAPTER. Run this with the interpreter of the
-subject: it needs NumPy, the framework and the files of this folder.
+The call is stored in call.npz and facts.json; ADAPTER makes it. Run this script with the interpreter of the subject: it
+needs NumPy, the framework and the files of this folder.
 """
 
 import json
@@ -38,7 +38,7 @@ from pathlib import Path
 
 folder = Path(__file__).resolve().parent
 facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
-os.environ.update(facts["environment"])  # threads, backend and the like as in the run, before NumPy is loaded
+os.environ.update(facts["environment"])  # threads, backend and so on as in the run, before NumPy is loaded
 
 from conformance.bridge.reproducing import reproduce
 
@@ -53,13 +53,13 @@ def write_reproduction(
     folder: Path, cell: Cell, declared: tuple[Expectation, Profile] | None, about: Mapping[str, Any]
 ) -> None:
     """
-    Write the folder.
+    Write the folder of a cell.
 
-    declared: what is expected and under which arithmetic; None where nothing was declared. about: versions,
-    environment, recorded and rerun, for the script to use and to print.
+    declared: the expected reply and the arithmetic profile; None if nothing was declared. about: versions, environment,
+    recorded and rerun, which the script uses and prints.
 
     Raises:
-        FileExistsError: the folder is there.
+        FileExistsError: the folder exists.
     """
     folder.mkdir(parents=True)
     copy_bridge(folder)
@@ -90,13 +90,13 @@ def write_reproduction(
     (folder / "facts.json").write_text(
         json.dumps(plain_data(facts), indent=2, allow_nan=False) + "\n", encoding="utf-8"
     )
-    told = {"CASE": cell.case.id, "SUBJECT": cell.subject.name, "ADAPTER": adapter}
-    script = re.sub("|".join(told), lambda word: _in_docstring(told[word[0]]), SCRIPT)
+    names = {"CASE": cell.case.id, "SUBJECT": cell.subject.name, "ADAPTER": adapter}
+    script = re.sub("|".join(names), lambda word: _in_docstring(names[word[0]]), SCRIPT)
     (folder / "repro.py").write_text(script, encoding="utf-8")
 
 
 def _in_docstring(text: str) -> str:
-    """A name as it may stand in a docstring: it neither ends it nor begins an escape."""
+    """A name that is safe in a docstring: it neither ends the docstring nor begins an escape."""
     return re.sub(r'[\\"]', "_", printable(text))
 
 
@@ -111,5 +111,5 @@ def _expected(expectation: Expectation) -> dict[str, Array]:
 
 
 def _rms_limit(name: str, bound: Bound, profile: Profile) -> float | None:
-    """The limit of the root mean square, None where the second gate does not hold."""
+    """The limit of the root mean square; None if the second gate does not apply (docs/tolerance.md section 1)."""
     return RMS_LIMIT if has_rms_gate(profile) and averages(name, bound.sigma.size) else None

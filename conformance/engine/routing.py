@@ -1,8 +1,9 @@
 """
-Routing: a problem in the arguments of a subject, each mask in an argument or flag of its own where that is possible.
+Routing: writes a problem as the arguments of a subject.
 
-Each mask goes to an argument of its own where the documented exclusions and requirements allow; what has none
-is folded without loss into the widest argument that can express it; what nothing can express is declined.
+Each mask gets its own argument if the documented exclusions and requirements allow it. A mask without its own argument
+is folded without loss into the widest argument that can express it. A call with a mask that no argument can express is
+declined.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,18 +31,23 @@ from conformance.spec.rounding import to_tensor
 
 __all__ = ["Declined", "Route", "route", "route_dense"]
 
-# What a call can be asked to use, in words.
-ROLES = {"causal": "a causal flag", "window": "a window", "lengths": "lengths", "short": "a mask of fewer keys"}
+# Arguments that a case can require, in words.
+ROLES = {
+    "causal": "a causal argument",
+    "window": "a window argument",
+    "lengths": "lengths",
+    "short": "a mask of fewer keys",
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Route:
     """
-    A problem in the arguments of one subject.
+    A problem as the arguments of one subject.
 
-    problem: the same problem, with its masks grouped by argument. arguments: what the call carries. masks: the
-    facts about them. axes: the form of each argument's array. dialect: how the documented reading of verbatim masks
-    differs from canonical, as decision -> name.
+    problem: the same problem, with its masks grouped by argument. arguments: the mask arguments of the call. masks:
+    the facts about them. axes: the form of each argument's array. dialect: how the documented meaning of verbatim masks
+    deviates from canonical, as decision -> name.
     """
 
     problem: Problem
@@ -51,7 +57,7 @@ class Route:
     dialect: Mapping[str, str]
 
     def record(self) -> list[dict[str, Any]]:
-        """For the run log: one entry for each argument that is used."""
+        """The record for the run log: one entry for each argument that is used."""
         return [
             {
                 "slot": mask.slot,
@@ -66,27 +72,29 @@ class Route:
 
 def route(problem: Problem, slots: Slots) -> Route:
     """
-    Put each mask of `problem` into its own argument where that is documented.
+    Route a problem, with each mask in its own argument if the framework documents one.
 
     Raises:
-        Declined: some mask cannot be expressed.
+        Declined: a mask cannot be expressed, or the subject lacks an argument that the case requires.
     """
     placed, hints = place_masks(problem, slots)
     if lacking := [ROLES[role] for role in problem.native if role not in _used(problem, slots, placed)]:
-        raise Declined(f"the call is asked as it stands, and no argument takes {' and '.join(lacking)}")
+        raise Declined(f"the case requires {' and '.join(lacking)}, and the subject has no such argument")
     return _finish(problem, slots, placed, hints)
 
 
 def _used(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]]) -> set[str]:
-    """Roles that are filled, and flags at their default, which the subject has; also whether a mask is shortened."""
-    asked = {kind for operand in problem.mask_operands for kind in operand.kinds}
-    found = {slots[name].role for name in placed}
-    found |= {slot.role for slot in slots.values() if slot.role in ("causal", "window") and slot.role not in asked}
-    return found | {"short" for name, mask_operands in placed.items() if slots[name].short and _left_out(mask_operands)}
+    """The roles of used arguments and of causal and window arguments at their default, and "short" for a short mask."""
+    kinds = {kind for operand in problem.mask_operands for kind in operand.kinds}
+    used = {slots[name].role for name in placed}
+    used |= {slot.role for slot in slots.values() if slot.role in ("causal", "window") and slot.role not in kinds}
+    return used | {
+        "short" for name, mask_operands in placed.items() if slots[name].short and _omitted_keys(mask_operands)
+    }
 
 
-def _left_out(mask_operands: Sequence[MaskOperand]) -> int:
-    """How many keys, the last, the array of these masks need not have: one mask says so, and they are masked."""
+def _omitted_keys(mask_operands: Sequence[MaskOperand]) -> int:
+    """How many of the last keys a short mask may omit from its array: they are masked. 0 if several masks share it."""
     short = mask_operands[0].short if len(mask_operands) == 1 else 0
     last = mask_operands[0].values[..., mask_operands[0].values.shape[-1] - short :]
     masked = last == -np.inf if mask_operands[0].element == "float" else last == 0
@@ -95,9 +103,9 @@ def _left_out(mask_operands: Sequence[MaskOperand]) -> int:
 
 def route_dense(problem: Problem, slots: Slots) -> Route | None:
     """
-    Fold every mask into one argument; None where that is the ordinary route or cannot be done.
+    Fold every mask into one argument; None if that is impossible or the same as the ordinary route.
 
-    Verbatim masks are never folded: calls that have one have no dense form.
+    Verbatim masks are never folded, so a call with one has no dense form.
     """
     if not problem.mask_operands or problem.native or any(operand.verbatim for operand in problem.mask_operands):
         return None
@@ -119,7 +127,7 @@ def _same(one: Route, other: Route) -> bool:
 
 
 def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> Route:
-    mask_operands = {name: _handed_over(slots[name], fold(members, name)) for name, members in placed.items()}
+    mask_operands = {name: _converted(slots[name], fold(members, name)) for name, members in placed.items()}
     mask_operands = _agree(slots, mask_operands)
     mask_operands |= _hinted(slots, placed, hints)
     forms: dict[str, tuple[str, ...]] = {}
@@ -139,14 +147,14 @@ def _finish(problem: Problem, slots: Slots, placed: Mapping[str, Sequence[MaskOp
     )
 
 
-def _handed_over(slot: Slot, operand: MaskOperand) -> MaskOperand:
-    """The group in the element type in which this argument takes it; written out, it has no anchor of its own."""
+def _converted(slot: Slot, operand: MaskOperand) -> MaskOperand:
+    """The mask operand in the element type that this argument takes; an explicit mask has no offset or window."""
     if slot.role != "mask":
         return replace(as_bool(operand), element="flag")
     operand = replace(operand, offset=None, window=None, moved=None)
     element = element_of(slot, operand)
     if element is None:
-        raise Declined(f"{slot.name} documents no {operand.element} masks")
+        raise Declined(f"{slot.name} does not document {operand.element} masks")
     if operand.verbatim or element == operand.element:
         return operand
     if element == "float" and slot.meaning("float") == "add":
@@ -155,7 +163,7 @@ def _handed_over(slot: Slot, operand: MaskOperand) -> MaskOperand:
 
 
 def _agree(slots: Slots, mask_operands: dict[str, MaskOperand]) -> dict[str, MaskOperand]:
-    """Arguments that must have the same element type are all handed over as numbers if one of them is."""
+    """Arguments that must have the same element type are all converted to numbers if one of them has numbers."""
     agreed = dict(mask_operands)
     for name, operand in mask_operands.items():
         for other in slots[name].same_element_as:
@@ -168,7 +176,7 @@ def _agree(slots: Slots, mask_operands: dict[str, MaskOperand]) -> dict[str, Mas
 
 
 def _hinted(slots: Slots, placed: Mapping[str, Sequence[MaskOperand]], hints: Sequence[str]) -> dict[str, MaskOperand]:
-    """Set a hint where the argument that it speaks of carries the causal mask and nothing else."""
+    """The hints to set: those whose required argument has the causal mask and nothing else."""
     hinted = {}
     for name in hints:
         carriers = [placed.get(required, ()) for required in slots[name].requires]
@@ -188,24 +196,24 @@ def _argument(problem: Problem, slot: Slot, operand: MaskOperand) -> tuple[Any, 
         return Tensor.of(lengths_of(problem, slot, operand)), slot.axes[0]
     form = form_of(slot, operand)
     if form is None:
-        raise Declined(f"{slot.name} cannot carry a mask of this shape")
+        raise Declined(f"{slot.name} does not accept a mask of this shape")
     try:
         array = lay_out(operand.values, problem.logits_shape, form, slot.broadcast)
     except Inexpressible as error:
         raise Declined(str(error)) from error
-    if slot.short and (short := _left_out([operand])):
+    if slot.short and (short := _omitted_keys([operand])):
         array = array[..., :-short]
     return _tensor(problem, slot, operand, array), form
 
 
 def _sides(operand: MaskOperand, past: int) -> tuple[int | None, int | None]:
-    """How many keys to either side, counted from where the argument counts: by the query's place after a past."""
+    """The numbers of keys to the left and right, as the argument counts them; with a past, relative to its end."""
     left, right = operand.window or (None, None)
     return (None if left is None else left + past), (None if right is None else right - past)
 
 
 def _tensor(problem: Problem, slot: Slot, operand: MaskOperand, array: Array) -> Tensor:
-    """Write the canonical reading in the polarity that the argument documents; verbatim masks as they are."""
+    """The array in the polarity that the argument documents; a verbatim mask is unchanged."""
     if operand.element == "float":
         return to_tensor(array, problem.dtype)
     ignores = slot.meaning(operand.element) == "ignore" and not operand.verbatim
@@ -218,7 +226,7 @@ def _tensor(problem: Problem, slot: Slot, operand: MaskOperand, array: Array) ->
 
 
 def _documented(slots: Slots, mask_operands: Mapping[str, MaskOperand]) -> dict[str, str]:
-    """How the documented reading of verbatim masks differs from the canonical one."""
+    """How the documented meaning of verbatim masks deviates from canonical, as decision -> name."""
     names = {
         ("bool", "ignore"): ("polarity", "ignore"),
         ("int", "ignore"): ("polarity", "ignore"),

@@ -1,10 +1,10 @@
 """
-A run folder that was read.
+Reads a run folder.
 
-The log is the truth and is believed only where it is whole: a line that is cut, a schema, record type or verdict that
-is not known is refused, with file and line. Only the footer may be absent, or something may follow it: then the run was
-cut, loads as incomplete, and nothing calls it green. A log that two processes wrote at once, as earlier releases
-could, has cells twice: the graver verdict counts, and `repeated` says which.
+Only a valid log is accepted: a truncated line or an unknown schema, record type or verdict is an error, with file and
+line. The footer may be absent or followed by other records: then the run was interrupted, is loaded as incomplete and
+is never green. If two processes wrote a log at the same time, which earlier releases allowed, cells can appear twice:
+the graver verdict counts, and `repeated` lists them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder that was read; `footer` is None where the run was cut."""
+    """The contents of a run folder; `footer` is None if the run was interrupted."""
 
     folder: Path
     header: Header
@@ -38,34 +38,34 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether the log has its footer, and the footer says nothing is missing."""
+        """Whether the log has a footer that says that nothing is missing."""
         return self.footer is not None and self.footer.complete
 
     @property
     def conforms(self) -> bool:
-        """Whether the gate said so; a run without a footer never does."""
+        """Whether the gate accepted the run; False for a run without a footer."""
         return self.footer is not None and self.footer.gate.conforms and not self.rejected
 
     @cached_property
     def rejected(self) -> frozenset[Key]:
-        """The cells that the gate does not accept; of a cut run, those that no gate could."""
+        """The cells that the gate rejects; for an interrupted run, those that are not green."""
         red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
         return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
-    def asked(self, subject: Subject) -> tuple[Case, ...]:
+    def cases_of(self, subject: Subject) -> tuple[Case, ...]:
         """The cases of the subject's operators, in the order of the header."""
         return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
 
     @cached_property
     def missing(self) -> frozenset[Key]:
-        """Cells that a counted subject owes and the log does not have."""
-        owed = (
+        """Cells of counted subjects that are expected and not in the log."""
+        expected = (
             (case.name, subject.name)
             for subject in self.header.subjects.values()
             if subject.counted and subject.offered
-            for case in self.asked(subject)
+            for case in self.cases_of(subject)
         )
-        return frozenset(key for key in owed if key not in self.cells)
+        return frozenset(key for key in expected if key not in self.cells)
 
 
 def log_of(folder: Path) -> Path:
@@ -73,11 +73,11 @@ def log_of(folder: Path) -> Path:
     The log of a run folder.
 
     Raises:
-        RunLogError: there is none.
+        RunLogError: the folder has no log.
     """
     path = folder / LOG
     if not path.is_file():
-        raise RunLogError(f"{path}: no run log here; a run folder is what `conformance run` writes")
+        raise RunLogError(f"{path}: there is no run log here; expected a folder that `conformance run` wrote")
     return path
 
 
@@ -85,16 +85,18 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
     """
     Read the log of a run folder.
 
-    whole: refuse a last line that is cut; else it is left out.
+    whole: reject a truncated last line; otherwise it is ignored.
 
     Raises:
-        RunLogError: there is none, or it cannot be believed.
+        RunLogError: there is no log, or it is not valid.
     """
     path = log_of(folder)
     log = read_log(path)
     if whole and log.length < path.stat().st_size:
         where = f"{path}:{len(log.records) + 1}"
-        raise RunLogError(f"{where}: the line is cut off; the run stopped while writing it (resume the run)")
+        raise RunLogError(
+            f"{where}: the line is truncated: the run was interrupted while it was written; resume the run"
+        )
     records = ((f"{path}:{line}", record) for line, record in enumerate(log.records, start=1))
     return _assemble(folder, _read(Header, *next(records)), records)
 
@@ -107,7 +109,7 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     repeated: set[Key] = set()
     footer: Footer | None = None
     for where, record in records:
-        footer = None  # what is followed by something was not the end
+        footer = None  # a footer that is followed by something was not the end
         match record["type"]:
             case "worker":
                 workers.append(_read(Worker, where, record))
@@ -127,7 +129,7 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     for where, what, (case, subject) in named:
         if (case, subject) not in cells:
             raise RunLogError(
-                f"{where}: the {what} names {quoted(case)} on {quoted(subject)}, which has no verdict here"
+                f"{where}: the {what} names {quoted(case)} on {quoted(subject)}, which has no verdict in this log"
             )
     return Run(folder, header, tuple(workers), cells, footer, diagnoses, frozenset(repeated))
 
@@ -140,7 +142,7 @@ def _described(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def graver_cells(records: Iterable[Record]) -> tuple[dict[Key, Record], int]:
-    """Cells by their place, the graver record where one stands twice, and of how many that is so."""
+    """Cells by key, with the graver record of cells that appear twice, and the number of such cells."""
     found: dict[Key, Record] = {}
     repeated = set()
     for record in records:

@@ -1,4 +1,4 @@
-"""The first record of a run: what was asked, of whom, and where."""
+"""The first record of a run: its cases, its subjects, its environments, and the machine."""
 
 import datetime as dt
 import os
@@ -19,7 +19,7 @@ from conformance.spec.problem_digest import problem_digest
 
 
 def utc_now() -> str:
-    """The time, as the run log writes it."""
+    """The current time in UTC, in the format of the run log."""
     return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -53,7 +53,7 @@ def _subject(subject: Subject) -> dict[str, Any]:
 
 
 def _environment(environment: Environment) -> dict[str, Any]:
-    """Its interpreter, and every distribution that is installed in it."""
+    """The interpreter of an environment, and every distribution that is installed in it."""
     return {
         "python": environment.python,
         "version": environment.version,
@@ -62,7 +62,7 @@ def _environment(environment: Environment) -> dict[str, Any]:
 
 
 def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -> dict[str, Any]:
-    """An adapter that is not offered, with what it lacks and the extra that would add it."""
+    """The record of an adapter that is not offered: what it lacks, and the extra that would install it."""
     name = Subject(adapter, variant).name
     return {"adapter": name, "missing": list(missing), "extra": Subject(adapter, variant).extra}
 

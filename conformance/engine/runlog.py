@@ -1,8 +1,8 @@
 """
-The run log: JSON lines that are only ever appended (docs/run-log.md).
+The run log: a file of JSON lines that is only appended to (docs/run-log.md).
 
-A record is one write of one whole line, so that a run that is killed leaves at most one truncated last line. Text is
-made harmless here, where it enters the log and where it leaves it: writers of reports need not look at it. Whoever
+Each record is one write of one whole line, so a killed run leaves at most one truncated last line. Text is made
+harmless here, both when it is written and when it is read, so that writers of reports need not check it. A process that
 appends holds a lock on the file, so that a run has one owner.
 """
 
@@ -23,39 +23,39 @@ from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.disk import remove_parts, write_whole
 from conformance.spec.texts import harmless, quoted
 
-# Its name in a run folder.
+# The name of the log in a run folder.
 LOG = "run.jsonl"
 
-# Who holds the log: a file beside it, there while the run lives.
+# The name of the file that says which process has the log locked; it exists while that process runs.
 OWNER = "owner.json"
 
 SCHEMA = 1
-# The largest record in bytes; the header of a run has the text of all its cases.
-LONGEST = 1 << 26
+# Maximum size of a record in bytes; the header of a run contains the text of all its cases.
+MAX_RECORD = 1 << 26
 
 TYPES = ("header", "worker", "cell", "diagnosis", "footer")
-# How every log begins.
+# The first bytes of every log.
 BEGINNING = b'{"type": "header", "schema": 1, '
 
-# Errors of file systems that have no locks.
+# Errors of file systems without locks.
 UNLOCKABLE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 
-# A line of JSON without any of these has no text that `harmless` would change.
+# A line of JSON that does not match has no text that `harmless` would change.
 SUSPECT = re.compile(rb"\\[urbf]|::|##|[\x7f-\xff]")
 
 Record = dict[str, Any]
 
 
 class RunLogError(Exception):
-    """A file that is no run log of ours, or one that cannot be continued; the text begins with file and line."""
+    """A file is not a valid run log, or cannot be continued; the text begins with file and line."""
 
 
 @dataclass(frozen=True)
 class Log:
     """
-    What a run log says.
+    The contents of a run log.
 
-    length: of its whole lines in bytes; what follows was cut. complete: whether it ends with a footer.
+    length: the number of bytes of its whole lines; the rest of the file is a truncated line.
     """
 
     records: tuple[Record, ...]
@@ -63,7 +63,7 @@ class Log:
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the log ends with a footer, so that the run was not interrupted."""
         return bool(self.records) and bool(self.records[-1]["type"] == "footer")
 
 
@@ -71,16 +71,16 @@ class RunLog:
     """
     An open log; every record is in the file when `append` returns.
 
-    footer: the one that was appended, None as long as there is none. The lock is the system's (flock) and falls with
-    the process. A file system without locks keeps no second owner out: `locked` is false there.
+    footer: the footer that was appended last, or None. locked: whether the log is locked. The lock (flock) is released
+    when the process ends. On a file system without locks, `locked` is False and a second owner is possible.
     """
 
     def __init__(self, path: Path, file: int) -> None:
         """
-        Take the log, which is open.
+        Lock an open log.
 
         Raises:
-            RunLogError: another process holds it; with its number, its machine and since when.
+            RunLogError: another process has locked it; the text has its id, its machine and the time.
         """
         self.path, self._file = path, file
         self.footer: Record | None = None
@@ -97,23 +97,23 @@ class RunLog:
     @classmethod
     def create(cls, path: Path) -> Self:
         """
-        Begin a log in a file that does not exist yet.
+        Create a log in a new file.
 
         Raises:
-            FileExistsError: it does.
+            FileExistsError: the file exists.
         """
         return cls(path, os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644))
 
     @classmethod
     def resume(cls, path: Path) -> tuple[Self, tuple[Record, ...]]:
         """
-        Continue the log of a cut run after its last whole line, and give back what it says so far.
+        Continue the log of an interrupted run after its last whole line, and return the log and its records so far.
 
-        That is nothing where the run was cut before its header was written, and ends with the footer where it was cut
-        after that. The folder must exist.
+        There are no records if the run was interrupted before its header was written. The last record is the footer if
+        the run was interrupted after writing it. The folder must exist.
 
         Raises:
-            RunLogError: it is no run log of this schema, or another process holds it.
+            RunLogError: the file is not a run log of this schema, or another process has locked it.
         """
         log = cls(path, os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644))
         try:
@@ -127,25 +127,26 @@ class RunLog:
     @classmethod
     def hold(cls, path: Path) -> Self:
         """
-        Keep others from a log that is there, to write reports of it.
+        Lock an existing log while its reports are written.
 
         Raises:
-            RunLogError: another process holds it. OSError: it cannot be opened.
+            RunLogError: another process has locked it.
+            OSError: the file cannot be opened.
         """
         return cls(path, os.open(path, os.O_RDWR | os.O_APPEND))
 
     def append(self, record: Mapping[str, Any]) -> Record:
         """
-        Write one record and give it back as it stands in the log: with `schema`, and harmless.
+        Write one record and return it as it is in the log: with `schema`, and with harmless text.
 
         Raises:
-            TypeError: something in it is no JSON value.
-            ValueError: its type is unknown.
-            OSError: it cannot be written; nothing of it stays in the file.
+            TypeError: the record contains something that is no JSON value.
+            ValueError: the type of the record is unknown.
+            OSError: the record cannot be written; no part of it stays in the file.
         """
         kind = record.get("type")
         if kind not in TYPES:
-            raise ValueError(f"a record of type {kind!r}; a run log has {', '.join(TYPES)}")
+            raise ValueError(f"unknown record type {kind!r}, expected one of {', '.join(TYPES)}")
         about = as_logged(record)
         line = memoryview(json.dumps(about, allow_nan=False).encode() + b"\n")
         before = os.fstat(self._file).st_size
@@ -161,7 +162,7 @@ class RunLog:
         return about
 
     def close(self) -> None:
-        """Let others have it; a second time does nothing."""
+        """Close the log and release its lock; a second call does nothing."""
         if self._file >= 0:
             with suppress(OSError):
                 self.path.with_name(OWNER).unlink(missing_ok=True)
@@ -177,17 +178,17 @@ class RunLog:
 
 def _lock(path: Path, file: int) -> bool:
     """
-    Lock the open log, or close it; false where the file system has no locks.
+    Lock the open log; False if the file system has no locks. The file is closed if locking fails.
 
     Raises:
-        RunLogError: another process holds it.
+        RunLogError: another process has locked the log.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(file)
         raise RunLogError(
-            f"{path}: the run is held by {_owner(path)}: wait until it has ended, or end it; nothing was changed"
+            f"{path}: the run is in use by {_owner(path)}: wait until it has ended, or end it; nothing was changed"
         ) from None
     except OSError as error:
         if error.errno in UNLOCKABLE:
@@ -198,7 +199,7 @@ def _lock(path: Path, file: int) -> bool:
 
 
 def _owner(path: Path) -> str:
-    """Who holds a log, in words."""
+    """The process that has locked a log, in words."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads(path.with_name(OWNER).read_bytes())
         return str(harmless(f"process {about['pid']} on {about['host']} since {about['since']}"))
@@ -206,17 +207,17 @@ def _owner(path: Path) -> str:
 
 
 def _is_unbegun(path: Path) -> bool:
-    """Whether a log was cut before its header was whole."""
+    """Whether a run was interrupted before its header was complete."""
     content = path.read_bytes()
     return b"\n" not in content and (content.startswith(BEGINNING) or BEGINNING.startswith(content))
 
 
 def as_logged(record: Mapping[str, Any]) -> Record:
     """
-    A record as it stands in a log.
+    A record as it is in a log: with `schema`, and with harmless text.
 
     Raises:
-        TypeError: something in it is no JSON value.
+        TypeError: the record contains something that is no JSON value.
     """
     found: Record = harmless(plain_data({"type": record["type"], "schema": SCHEMA, **record}))
     return found
@@ -224,36 +225,38 @@ def as_logged(record: Mapping[str, Any]) -> Record:
 
 def read_log(path: Path) -> Log:
     """
-    Read a log; a last line that was cut is left out.
+    Read a log; a truncated last line is ignored.
 
     Raises:
-        RunLogError: it has no header, another schema, or a line that is no record.
+        RunLogError: the log has no header, another schema, or a line that is not a record.
         OSError: the file cannot be read.
     """
     records: list[Record] = []
     length = 0
     with path.open("rb") as file:
-        while (line := file.readline(LONGEST + 1)).endswith(b"\n"):
+        while (line := file.readline(MAX_RECORD + 1)).endswith(b"\n"):
             number = len(records) + 1
             records.append(_record(f"{path}:{number}", line, first=number == 1))
             length += len(line)
-    if len(line) > LONGEST:
-        raise RunLogError(f"{path}:{len(records) + 1}: a line of over {LONGEST} bytes; no record is as long")
+    if len(line) > MAX_RECORD:
+        raise RunLogError(
+            f"{path}:{len(records) + 1}: the line has more than {MAX_RECORD} bytes, the maximum of a record"
+        )
     if not records:
-        raise RunLogError(f"{path}:1: no header: the run was cut before it began, or this is no run log")
+        raise RunLogError(f"{path}:1: no header: the run was interrupted before it began, or this is not a run log")
     return Log(tuple(records), length)
 
 
-def _record(place: str, line: bytes, *, first: bool) -> Record:
+def _record(where: str, line: bytes, *, first: bool) -> Record:
     try:
         record = strict_json(line)
     except ValueError as error:
-        raise RunLogError(f"{place}: {error}") from None
+        raise RunLogError(f"{where}: {error}") from None
     if not isinstance(record, dict) or record.get("type") not in TYPES:
         found = record.get("type") if isinstance(record, dict) else record
-        raise RunLogError(f"{place}: not a record of a run log: {quoted(found)}")
+        raise RunLogError(f"{where}: not a record of a run log: {quoted(found)}")
     if record.get("schema") != SCHEMA:
-        raise RunLogError(f"{place}: schema {record.get('schema')!r}; this version reads schema {SCHEMA}")
+        raise RunLogError(f"{where}: schema {record.get('schema')!r}; this version reads schema {SCHEMA}")
     if (record["type"] == "header") is not first:
-        raise RunLogError(f"{place}: a run log has one header, in its first line")
+        raise RunLogError(f"{where}: the header must be the first line of a run log, and no other")
     return harmless(record) if SUSPECT.search(line) else record

@@ -1,4 +1,4 @@
-"""What an adapter says about its mask arguments and flags (docs/adapters.md)."""
+"""The SLOTS of an adapter: what it says about its mask, causal, window and lengths arguments (docs/adapters.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LISTS = ("takes", "broadcast", "excludes", "requires", "same_element_as", "move
 
 @dataclass(frozen=True)
 class Slot:
-    """One mask argument or flag; fields as in docs/adapters.md, `elements` maps bool, int, float to a meaning."""
+    """One argument; the fields are described in docs/adapters.md. `elements` maps bool, int, float to a meaning."""
 
     name: str
     role: str
@@ -39,12 +39,12 @@ class Slot:
     attached: bool = False
 
     def meaning(self, element: str) -> str | None:
-        """What the framework documents for an element type, or None where it is not accepted."""
+        """What the framework documents for an element type; None if the argument does not accept it."""
         return dict(self.elements).get(element)
 
     @property
     def width(self) -> int:
-        """How many axes its widest form has."""
+        """The number of axes of its widest form."""
         return max((len([part for axis in form for part in axis.split("*")]) for form in self.axes), default=0)
 
 
@@ -53,14 +53,14 @@ def parse_slots(literal: Mapping[str, Mapping[str, Any]]) -> dict[str, Slot]:
     Check an adapter's SLOTS and turn them into records.
 
     Raises:
-        ValueError: an unknown key, role, kind, axis or meaning; the message names the slot and what is allowed.
+        ValueError: a key, role, kind, axis or meaning is unknown; the message names the slot and the allowed values.
     """
     slots = {name: _parse_slot(name, fields) for name, fields in literal.items()}
     for slot in slots.values():
         for field in ("excludes", "requires", "same_element_as", "moved_by"):
             for other in getattr(slot, field):
                 if other not in slots:
-                    raise ValueError(f"slot {slot.name}: {field} names {other!r}, which is no slot")
+                    raise ValueError(f"slot {slot.name}: {field} names {other!r}, which is not a slot")
     return slots
 
 
@@ -77,9 +77,9 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
     if fields["role"] == "mask" and not (axes and any(element in fields for element in MEANINGS)):
         raise ValueError(f"slot {name}: a mask needs axes and at least one of bool, int, float")
     if fields["role"] == "lengths" and (axes not in ((("b", "k"),), (("b", "q"),)) or not fields.get("takes")):
-        raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and the kinds that they take")
+        raise ValueError(f"slot {name}: lengths need axes [['b', 'k']] or [['b', 'q']], and takes")
     if fields.get("attached") and fields["role"] != "mask":
-        raise ValueError(f"slot {name}: role {fields['role']} is no array that could be attached to a tensor")
+        raise ValueError(f"slot {name}: only a mask can be attached, not an argument with role {fields['role']}")
     return Slot(
         name=name,
         role=fields["role"],
@@ -95,7 +95,7 @@ def _parse_slot(name: str, fields: Mapping[str, Any]) -> Slot:
 
 
 def _check_words(name: str, fields: Mapping[str, Any]) -> None:
-    """The lists of words, each of those that there are."""
+    """Check the words of the lists and element meanings that are given."""
     for field, allowed in {"takes": KINDS, "without": ("past",), "only_with": ("past",)}.items():
         for word in fields.get(field, ()):
             _one_of(name, field, word, allowed)

@@ -1,8 +1,8 @@
 """
-What the default tier of cases can tell, beside all cases: on the own route of every subject.
+Compares what the default tier of cases distinguishes with what all cases distinguish, on the route of each subject.
 
-A subject that folds all masks into one argument cannot show what another shows, so that a case may be superfluous for
-one and needed for the other. Subjects whose arguments carry the same masks have one route.
+A subject that folds all masks into one argument cannot show everything that another subject shows. So a case can be
+superfluous for one subject and necessary for another. Subjects whose arguments carry the same masks share a route.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,24 +16,24 @@ from conformance.engine.cells import Cell, make_cell
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 
-# What the routed problem of a case depends on: which masks lie together, as what, and the outputs.
+# What the routed problem of a case depends on: the masks of each argument, their element types, and the outputs.
 Shape: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True)
 class RouteDetections:
     """
-    What the calls of subjects with the same route tell apart.
+    The deviations that the calls of subjects with the same route distinguish.
 
-    subjects: their names. sights: case id -> the deviations that it tells apart from canonical, without those of the
-    form of a reply, which every case tells. The arguments in their names are numbered: mask0, mask1.
+    subjects: their names. sights: case id -> the deviations that the case distinguishes from canonical, without those
+    of the form of a reply, which every case distinguishes. The arguments in their names are numbered: mask0, mask1.
     """
 
     subjects: tuple[str, ...]
     sights: Mapping[str, frozenset[str]]
 
     def pinned(self, cases: Iterable[Case]) -> set[str]:
-        """The deviations that one of these cases tells apart in float64 or float32."""
+        """The deviations that at least one of these cases distinguishes in float64 or float32."""
         sharp = (self.sights.get(case.id, frozenset()) for case in cases if case.dtype in SHARP)
         return set().union(*sharp)
 
@@ -42,12 +42,12 @@ def routes(
     cases: Sequence[Case], problems: Mapping[str, Problem], subjects: Iterable[Subject]
 ) -> list[RouteDetections]:
     """
-    Look at every call that the subjects are asked, once for each form; no framework is needed.
+    Find the deviations that every call of the subjects distinguishes; equal calls are computed once.
 
-    problems: of the cases, by their ids. Subjects that only a thorough run asks are passed over, and so are cases that
-    must be refused.
+    No framework is needed. problems: case id -> problem. Subjects that only a thorough run includes are skipped, and so
+    are cases that must be refused.
     """
-    seen: dict[tuple[str, Shape], frozenset[str]] = {}
+    computed: dict[tuple[str, Shape], frozenset[str]] = {}
     grouped: dict[frozenset[tuple[str, Shape]], tuple[list[str], dict[str, frozenset[str]]]] = {}
     for subject in subjects:
         if subject.thorough:
@@ -55,16 +55,16 @@ def routes(
         keys = {}
         for case, problem in _calls(cases, problems, subject):
             key = (case.id, _shape(problem))
-            if key not in seen:
-                seen[key] = frozenset(distinguished(_numbered(problem)).keys() - FORMS)
-            keys[key] = seen[key]
+            if key not in computed:
+                computed[key] = frozenset(distinguished(_numbered(problem)).keys() - FORMS)
+            keys[key] = computed[key]
         names, _ = grouped.setdefault(frozenset(keys), ([], {key[0]: sights for key, sights in keys.items()}))
         names.append(subject.name)
     return [RouteDetections(tuple(names), sights) for names, sights in grouped.values()]
 
 
 def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subject) -> Iterator[tuple[Case, Problem]]:
-    """The cases that a subject takes, each with its routed problem."""
+    """The cases that a subject supports, each with its routed problem."""
     for case in cases:
         if case.mistake is None and set(case.requirements()) <= {*subject.capabilities, SECOND_CALL}:
             made = make_cell(case, problems[case.id], subject)
@@ -85,7 +85,7 @@ def _numbered(problem: Problem) -> Problem:
 
 
 def lost(found: Iterable[RouteDetections], cases: Sequence[Case]) -> dict[str, tuple[str, ...]]:
-    """Subjects with the same route, joined -> the deviations that only their thorough cases pin down."""
+    """Names of subjects with the same route, joined by commas -> deviations that only thorough cases distinguish."""
     default = [case for case in cases if not case.thorough]
-    gone = {", ".join(each.subjects): each.pinned(cases) - each.pinned(default) for each in found}
-    return {names: tuple(sorted(keys)) for names, keys in gone.items() if keys}
+    missing = {", ".join(each.subjects): each.pinned(cases) - each.pinned(default) for each in found}
+    return {names: tuple(sorted(keys)) for names, keys in missing.items() if keys}

@@ -1,7 +1,7 @@
 """
-Telling: what a run found, for people and for machines.
+Reports of what a run found, for people and for machines.
 
-Everything here is a function of a run folder; nothing decides anything.
+Everything here is a function of a run folder; nothing here decides a verdict.
 """
 
 from pathlib import Path
@@ -18,9 +18,9 @@ __all__ = ["Run", "RunLogError", "load_run", "print_summary", "write_reports"]
 
 def write_reports(folder: Path) -> Run:
     """
-    Write index.html, junit.xml and summary.md beside the log in `folder`; returns the run that it tells.
+    Write index.html, junit.xml and summary.md next to the log in `folder`; returns the run that was read.
 
-    A link at one of these places is replaced, not followed: a folder that came from elsewhere writes nowhere else.
+    A link at one of these paths is replaced, not followed, so that nothing is written outside the folder.
     """
     run = load_run(folder)
     write_page(run)

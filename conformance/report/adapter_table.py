@@ -1,7 +1,8 @@
 """
-What every adapter covers, read from its file: the table of `list adapters --table` and of docs/coverage.md.
+The table of what each adapter covers: `list adapters --table` and docs/coverage.md.
 
-Nothing is imported and nothing run: facts are literals, and what a file declares and declines stands in its text.
+Adapters are neither imported nor run. Facts are literals; declared deviations and reasons for declining are read from
+the source text.
 """
 
 import ast
@@ -15,8 +16,8 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.slots import Slot
 from conformance.spec.masks import KINDS
 
-# Outputs and capabilities that only one operator can be asked for.
-OF_ONE_OPERATOR = {
+# Outputs and capabilities that exist for one operator only.
+ONE_OPERATOR_ONLY = {
     **dict.fromkeys(("scale", "present", "scaled", "capped", "logits"), "sdpa"),
     **dict.fromkeys(("kdim", "query_dim", "output_dim", "no_bias", "some_biases", "dropout"), "mha"),
 }
@@ -28,24 +29,24 @@ HEADINGS = (
     "dtypes",
     "devices",
     "returns",
-    "masks and flags",
-    "honours",
-    "declares, where it applies",
-    "declines, and why",
+    "mask arguments",
+    "supports",
+    "declared deviations",
+    "declines, with reason",
 )
 NO_ARGUMENT = "no argument for it"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What the text of an adapter and its helpers says: declared deviations, and reasons for which it declines."""
+    """What the source text of an adapter and its helpers contains: declared deviations and reasons for declining."""
 
     deviations: tuple[str, ...]
     refusals: tuple[str, ...]
 
 
 def table(adapters: Iterable[Adapter]) -> Iterator[str]:
-    """The lines of a Markdown table, one row for each adapter."""
+    """The lines of a Markdown table with one row per adapter."""
     yield f"| {' | '.join(HEADINGS)} |"
     yield "|" + "---|" * len(HEADINGS)
     for adapter in sorted(adapters, key=lambda each: each.name):
@@ -55,23 +56,23 @@ def table(adapters: Iterable[Adapter]) -> Iterator[str]:
 
 def _row(adapter: Adapter) -> Iterator[str]:
     subjects = [Subject(adapter, variant) for variant in adapter.variants]
-    said = written(adapter.path)
+    source = written(adapter.path)
     yield f"`{adapter.name}`"
     yield ", ".join(adapter.operators)
     yield "; ".join(_variant(subject) for subject in subjects if subject.variant) or "-"
     for fact in ("dtypes", "devices", "outputs"):
-        yield ", ".join(_united(getattr(subject, fact) for subject in subjects))
+        yield ", ".join(_union(getattr(subject, fact) for subject in subjects))
     yield "; ".join(_slots(subjects))
-    yield ", ".join(_united(subject.capabilities for subject in subjects)) or "-"
-    yield ", ".join(said.deviations) or "canonical"
-    yield "; ".join((*_missing(subjects), *said.refusals)) or "-"
+    yield ", ".join(_union(subject.capabilities for subject in subjects)) or "-"
+    yield ", ".join(source.deviations) or "canonical"
+    yield "; ".join((*_missing(subjects), *source.refusals)) or "-"
 
 
 def _variant(subject: Subject) -> str:
     return f"`{subject.variant}`: {subject.summary}" if subject.summary else f"`{subject.variant}`"
 
 
-def _united(lists: Iterable[tuple[str, ...]]) -> dict[str, None]:
+def _union(lists: Iterable[tuple[str, ...]]) -> dict[str, None]:
     return dict.fromkeys(name for names in lists for name in names)
 
 
@@ -92,19 +93,19 @@ def _slot(slot: Slot) -> str:
 
 
 def _missing(subjects: list[Subject]) -> Iterator[str]:
-    """What can be asked of the operators and no variant takes."""
+    """What the operators can be asked for and no variant supports, with the reason."""
     for name, reason in _reasons(subjects).items():
         yield f"{name} ({reason})"
 
 
 def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
-    operators = _united(subject.operators for subject in subjects)
+    operators = _union(subject.operators for subject in subjects)
     absent: dict[str, str] = {}
     for fact, reason in (("dtypes", "not taken"), ("outputs", "not returned"), ("capabilities", NO_ARGUMENT)):
-        having = _united(getattr(subject, fact) for subject in subjects)
+        having = _union(getattr(subject, fact) for subject in subjects)
         for name in CHOICES[fact.upper()]:
-            asked = OF_ONE_OPERATOR.get(name) in (None, *operators)
-            if asked and name not in having:
+            applies = ONE_OPERATOR_ONLY.get(name) in (None, *operators)
+            if applies and name not in having:
                 absent[name] = reason
     kinds = {kind for subject in subjects for slot in subject.slots.values() for kind in (*slot.takes, slot.role)}
     adds = any(slot.meaning("float") == "add" for subject in subjects for slot in subject.slots.values())
@@ -120,7 +121,7 @@ def _reasons(subjects: list[Subject]) -> Mapping[str, str]:
 
 
 def written(path: Path) -> Written:
-    """Read the deviations that can be declared and the refusals that can be raised from the text of an adapter."""
+    """Read from the source text of an adapter which deviations it can declare and which refusals it can raise."""
     modules = [ast.parse(file.read_bytes(), str(file)) for file in sources(path)]
     texts = dict(pair for module in reversed(modules) for pair in _texts(module))
     parts = _reachable(modules)
@@ -137,14 +138,14 @@ def written(path: Path) -> Written:
 
 
 def _texts(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names of a module that stand for a literal text, such as a link, or for several."""
+    """Yield (name, text) for each module-level name that is assigned a literal text, or several texts."""
     for node in module.body:
         if isinstance(node, ast.Assign) and (text := _literal(node.value)):
             yield from ((target.id, text) for target in node.targets if isinstance(target, ast.Name))
 
 
 def _literal(node: ast.expr) -> str:
-    """A text, or the texts of a tuple or list with commas between them; empty for everything else."""
+    """A literal text, or the texts of a tuple or list joined by commas; "" for everything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     texts = [_literal(each) for each in node.elts] if isinstance(node, ast.Tuple | ast.List) else []
@@ -152,7 +153,7 @@ def _literal(node: ast.expr) -> str:
 
 
 def _given(part: ast.AST, parts: list[ast.AST]) -> list[dict[str, str]]:
-    """What the parameters of a function stand for in each of its calls, where that is a literal text."""
+    """For each call of a function: its parameters that are given a literal text, with that text."""
     if not isinstance(part, ast.FunctionDef):
         return [{}]
     names = [parameter.arg for parameter in part.args.args]
@@ -166,7 +167,7 @@ def _given(part: ast.AST, parts: list[ast.AST]) -> list[dict[str, str]]:
 
 
 def _reachable(modules: list[ast.Module]) -> list[ast.AST]:
-    """The adapter's own module, and the functions of helpers whose names it or one of these uses."""
+    """The adapter's own module, and the helper functions that it uses directly or through other helpers."""
     main, *helpers = modules
     defined = {node.name: node for helper in helpers for node in helper.body if isinstance(node, ast.FunctionDef)}
     found: list[ast.AST] = [main]
@@ -185,7 +186,7 @@ def _pair(call: ast.Call, texts: Mapping[str, str]) -> str:
 
 
 def _text(node: ast.expr, texts: Mapping[str, str]) -> str:
-    """A literal text; what is filled in at run time stands as a word in italics."""
+    """A literal text; a value that is filled in at run time is shown as a word in italics."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
@@ -197,7 +198,7 @@ def _text(node: ast.expr, texts: Mapping[str, str]) -> str:
 
 
 def _subject(node: ast.expr) -> str:
-    """What an expression speaks of: the name at its end, of what a call is given or asked of; empty without one."""
+    """The last name of an expression; for a call, of its first argument that is no constant; "" if there is none."""
     if isinstance(node, ast.Call):
         method = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return _subject(next(part for part in (*node.args, *method, node.func) if not isinstance(part, ast.Constant)))

@@ -1,7 +1,8 @@
 """
-What the gate rejects, as workflow commands of GitHub Actions: each at the line of its case.
+What the gate rejects, as workflow commands of GitHub Actions, each at the source line of its case.
 
-One line on stdout for each; GitHub shows ten of a kind in a step, so there is one for each cause, not for each cell.
+Each command is one line on stdout. GitHub shows at most ten annotations of a level per step, so there is one for each
+cause, not for each cell.
 https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
@@ -18,33 +19,33 @@ from conformance.spec.texts import counted
 
 def run_annotations(run: Run, root: Path) -> Iterator[str]:
     """
-    One for each finding, at its first case, and one for each thing that the gate holds against the run besides.
+    One command for each finding, at its first case, and one for each other objection of the gate.
 
-    root: the folder that the sources of cases are relative to.
+    root: the folder that the source paths of cases are relative to.
     """
     for finding in findings(run):
         cell = run.cells[finding.example]
         fix = f" Fix: {finding.remedy}." if finding.remedy else ""
         rerun = f"\n{cell.rerun}" if cell.rerun else ""
-        said = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.said}.{fix}{rerun}"
-        yield command("error", said, finding.subject, run.header.cases[cell.case].source, root)
+        message = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.full_sentence}.{fix}{rerun}"
+        yield command("error", message, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
         yield command("warning" if kind == LOG_NOTE else "error", text, kind)
 
 
 def comparison_annotations(record: Mapping[str, Any], root: Path) -> Iterator[str]:
-    """One for each group, at its first case: an error where it is rejected, else a notice; root: as above."""
+    """One command for each group, at its first case: an error if the group is rejected, else a notice."""
     for text in record["incomplete"]:
         yield command("error", text, "incomplete")
     for group in record["groups"]:
         rerun = example(group) if group["rejected"] else ""
         source = group["cells"][0].get("source", "")
-        said = f"{group['sentence']}\n{rerun}" if rerun else group["sentence"]
-        yield command("error" if group["rejected"] else "notice", said, heading(group), source, root)
+        message = f"{group['sentence']}\n{rerun}" if rerun else group["sentence"]
+        yield command("error" if group["rejected"] else "notice", message, heading(group), source, root)
 
 
 def command(level: str, message: str, title: str, source: str = "", root: Path = Path()) -> str:
-    """One workflow command; `source` is `file:line`, left out where there is no such file in the working folder."""
+    """One workflow command; `source` is `file:line`, left out if the working folder has no such file."""
     properties = {**_location(source, root), "title": title}
     given = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{level} {given}::{_data(message)}"
@@ -59,7 +60,7 @@ def _location(source: str, root: Path) -> dict[str, str]:
 
 
 def _data(text: str) -> str:
-    """A message: percent signs and line ends are what a runner would read."""
+    """A message with percent signs and line ends escaped: a runner interprets them."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 

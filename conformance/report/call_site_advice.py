@@ -1,4 +1,4 @@
-"""What to change at the call site, for readers who move calls from one subject to another."""
+"""What to change at the call site when calls move from one subject to another."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from conformance.diagnosis.explanation import CANONICAL, Way, short
 from conformance.engine.slots import Slot
 from conformance.spec.problem import AXES
 
-# Decisions of which the remedy also leads back.
+# Decisions whose remedy also works in the opposite direction.
 SYMMETRIC = (
     "polarity",
     "causal_alignment",
@@ -20,28 +20,28 @@ SYMMETRIC = (
     "weight_orientation",
 )
 
-# What to change where the new side is the more careful one.
+# The advice where the new side is the more careful one.
 NOTHING = "nothing"
 
-# Decisions about what stands where nobody attends, with the tensor that is meant.
+# Decisions about non-finite numbers at positions that no query attends, with the tensor concerned.
 PADDING = {"nonfinite_key": "keys", "nonfinite_value": "values"}
 
-FULLY_MASKED_ROWS = "the rows of the output that attend no key"
+FULLY_MASKED_ROWS = "the output rows of fully masked queries"
 
-# Role of an argument -> what a mask says in its stead, the keys that it ignores, the keys that it attends.
+# Role of an argument -> name of the mask that replaces it, which keys that mask ignores, which keys it attends.
 WRITTEN_OUT = {
-    "causal": ("order", "after the query", "not after the query"),
-    "window": ("window", "outside of it", "inside of it"),
+    "causal": ("causal mask", "after the query", "at or before the query"),
+    "window": ("window mask", "outside the window", "inside the window"),
 }
 
 
 @dataclass(frozen=True)
 class Destination:
     """
-    Where a call moves to.
+    The subject that a call moves to.
 
-    operator: "sdpa" or "mha". argument: that takes the mask which a decision is about; None where it is about none.
-    additive: that takes numbers to add to the logits; None where nothing does.
+    operator: "sdpa" or "mha". argument: the one that takes the mask which a decision is about; None if the decision is
+    about no mask. additive: the argument that takes numbers to add to the logits; None if there is none.
     """
 
     operator: str
@@ -51,15 +51,15 @@ class Destination:
 
 def change(here: Way, there: Way, to: Destination) -> str:
     """
-    What to change at the call site when a call moves from one way to another; "" where nothing is known to help.
+    What to change at the call site when a call moves from one behaviour to another; "" if no remedy is known.
 
-    The two are one decision; that of a mask argument bears the argument's name on either side.
+    Both ways belong to one decision; a decision about a mask argument has the name of that argument on either side.
     """
     family, _ = slot_of(here[0])
     if family in SYMMETRIC:
         return _in_both_conventions(here, there)
-    if family in OF_THEIR_OWN:
-        return OF_THEIR_OWN[family](here, there, to)
+    if family in ADVICE_BY_DECISION:
+        return ADVICE_BY_DECISION[family](here, there, to)
     if there[1] != CANONICAL:
         return find(*there).remedy
     remedy = find(*here).remedy if here[1] != CANONICAL else ""
@@ -68,29 +68,29 @@ def change(here: Way, there: Way, to: Destination) -> str:
 
 def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> tuple[str, ...]:
     """
-    What to change about the argument of one kind of mask: how it is shaped, and what it is combined with.
+    What to change about the argument of one kind of mask: its shape, and what it is combined with.
 
-    pairs: for every kind, the argument of the old side and of the new one, None where a side has none.
+    pairs: for every kind, the argument of the old side and of the new one, None if a side has none.
     """
     here, there = pairs[kind]
     if here is None or there is None:
         return ()
     return tuple(
-        filter(None, (_hint(here, there), _written_out(here, there), _shaped(here, there), _joined(kind, pairs)))
+        filter(None, (_hint(here, there), _written_out(here, there), _shaped(here, there), _combined(kind, pairs)))
     )
 
 
 def _written_out(here: Slot, there: Slot) -> str:
-    """The causal flag or the window of the old side where the new one has none."""
+    """Advice to pass a mask instead of a causal or window argument that the new side does not have; else ""."""
     if here.role not in WRITTEN_OUT or there.role != "mask":
         return ""
     what, ignored, attended = WRITTEN_OUT[here.role]
     where = ignored if there.meaning("bool") == "ignore" else attended
-    return f"write the {what} out for {there.name}: True where the key is {where}"
+    return f"pass the {what} explicitly as {there.name}: True where the key is {where}"
 
 
 def _shaped(here: Slot, there: Slot) -> str:
-    """The shape in which the new argument takes what the old one took, where it takes no shape of the old one."""
+    """The shape that the new argument needs, if it accepts none of the old argument's shapes; else ""."""
     forms = [form for form in here.axes if not any("*" in axis for axis in form)]
     if {here.role, there.role} != {"mask"} or not forms or not there.axes or set(forms) & set(there.axes):
         return ""
@@ -101,31 +101,31 @@ def _shaped(here: Slot, there: Slot) -> str:
     return f"pass it as ({', '.join(shape)})"
 
 
-def _joined(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> str:
-    """What was given apart, and has one argument now: said of the later of the two."""
+def _combined(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> str:
+    """Advice to combine two masks that the new side takes in one argument; given for the later of the two."""
     here, there = pairs[kind]
     kinds = list(pairs)
     for earlier in kinds[: kinds.index(kind)]:
-        other, same = pairs[earlier]
-        if here and there and other and same and other.name != here.name and same.name == there.name:
+        other, target = pairs[earlier]
+        if here and there and other and target and other.name != here.name and target.name == there.name:
             how = "|" if there.meaning("bool") == "ignore" else "&"
             numbers = ", numbers by +" if there.meaning("float") == "add" else ""
-            return f"beside {other.name}, combine the two: booleans by {how}{numbers}"
+            return f"combine it with {other.name}: booleans by {how}{numbers}"
     return ""
 
 
 def _hint(here: Slot, there: Slot) -> str:
-    """What to change where the causal flag of one of the two sides is only a hint; "" where both are alike."""
+    """What to change if the causal argument is only a hint on one of the two sides; "" if both sides agree."""
     if {here.role, there.role} != {"causal"} or here.hint == there.hint:
         return ""
     if here.hint:
-        return f"{there.name}=True suffices: leave out the {' and '.join(here.requires)} that only repeats it"
+        return f"pass {there.name}=True alone: the {' and '.join(here.requires)} that repeats it is not needed"
     masks = " and ".join(there.requires)
-    return f"pass the causal mask itself as {masks}; {there.name}=True beside it is only a hint that it is causal"
+    return f"pass the causal mask itself as {masks}; {there.name}=True is only a hint that this mask is causal"
 
 
 def _in_both_conventions(here: Way, there: Way) -> str:
-    """The remedy that leads from one way to the other, for a mask argument from the old one to the new one."""
+    """The remedy that converts one way into the other; for a mask argument, from the old argument to the new one."""
     decision, name = here if there[1] == CANONICAL else there
     remedy, slot = find(decision, name).remedy, slot_of(decision)[1]
     if slot is None or not remedy:
@@ -135,16 +135,16 @@ def _in_both_conventions(here: Way, there: Way) -> str:
 
 
 def _names(here: Way, there: Way) -> tuple[str, str]:
-    """The mask argument that a decision is about, on either side."""
+    """The name of the mask argument that a decision is about, on either side."""
     old, new = slot_of(here[0])[1], slot_of(there[0])[1]
     return old or new or "the mask", new or old or "the mask"
 
 
 def _float_mask(here: Way, there: Way, to: Destination) -> str:
     """
-    Between floats that are added and floats that stand for a boolean.
+    Advice for a float mask that one side adds to the logits and the other side casts to bool.
 
-    What attends was 0 in floats that are added, and is not 0 where they are cast.
+    Added floats are 0 where a key is attended; cast floats are non-zero there.
     """
     old, new = _names(here, there)
     if "subtracted" in (here[1], there[1]):
@@ -154,39 +154,39 @@ def _float_mask(here: Way, there: Way, to: Destination) -> str:
     boolean = f"{old} {'==' if added != ignores else '!='} 0"
     if not added:
         return f"pass {boolean} as a boolean {new}"
-    rest = f"pass other numbers as {to.additive.name}" if to.additive else "no argument takes other numbers"
-    return f"where {old} holds 0 and -inf, pass {boolean} as {new}; {rest}"
+    rest = f"pass other numbers as {to.additive.name}" if to.additive else "no argument accepts other numbers"
+    return f"if {old} holds only 0 and -inf, pass {boolean} as {new}; {rest}"
 
 
 def _number_mask(here: Way, there: Way, _: Destination) -> str:
-    """Between integers that are added and integers of which zero ignores."""
+    """Advice for an integer mask that one side adds to the logits and in which zero means ignore on the other side."""
     old, new = _names(here, there)
     if there[1] == CANONICAL:
-        return f"where {old} was added, pass its numbers as floats"
-    return f"pass {old} as floats, 0 where it is not zero and -inf where it is, as {new}"
+        return f"if {old} was added to the logits, pass its numbers as floats"
+    return f"pass {old} as a float {new}: 0 where {old} is non-zero, -inf where it is zero"
 
 
 def _padding(_: Way, there: Way, __: Destination) -> str:
-    """What stands where nobody attends must be finite for those who let it through."""
+    """Non-finite numbers at masked positions must be overwritten if the new side lets them reach the output."""
     if there[1] == CANONICAL:
         return NOTHING
     tensor = PADDING[slot_of(there[0])[0]]
-    return f"overwrite the {tensor} that nobody attends with finite numbers, such as 0, before the call"
+    return f"overwrite {tensor} at masked positions with finite numbers, such as 0, before the call"
 
 
 def _fully_masked_row(here: Way, there: Way, to: Destination) -> str:
-    """What rows without an attended key must be overwritten with to be what they were."""
+    """What to overwrite the output of fully masked rows with, so that it stays what it was."""
     if here[1] == "nan":
         return NOTHING
     if here[1] == CANONICAL:
         zero = "the bias of the output projection (0 without one)" if to.operator == "mha" else "0"
         return f"overwrite {FULLY_MASKED_ROWS} with {zero}"
     was, now = short("fully_masked_row", here[1]), short("fully_masked_row", there[1])
-    return f"{FULLY_MASKED_ROWS} were {was} and are {now} now: overwrite them where that was relied on"
+    return f"{FULLY_MASKED_ROWS} were {was} and are now {now}: overwrite them if your code relies on the old values"
 
 
-# Decisions where both ways matter, or where the call moves to.
-OF_THEIR_OWN: dict[str, Callable[[Way, Way, Destination], str]] = {
+# Decisions whose advice depends on both ways or on the destination.
+ADVICE_BY_DECISION: dict[str, Callable[[Way, Way, Destination], str]] = {
     "float_mask": _float_mask,
     "number_mask": _number_mask,
     "fully_masked_row": _fully_masked_row,

@@ -1,4 +1,4 @@
-"""Everything that one case asks, as JSON values, and the same as text and small pictures for a person."""
+"""What one case asks for and can distinguish: as JSON values, and as text with pictures of the masks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,36 +23,36 @@ ATTENDS, IGNORES, RAISES, LOWERS = "#.+-"
 LEGEND = f"{ATTENDS} attends, {IGNORES} does not"
 LEGEND_OF_NUMBERS = f"{ATTENDS} adds 0, {IGNORES} adds -inf, {RAISES} and {LOWERS} add a number"
 
-# What is more than that is cut, and said to be.
-MOST_PICTURES, MOST_QUERIES, MOST_KEYS = 4, 12, 64
+# Maximum number of pictures, rows and columns that are drawn; a line below says what is cut.
+MAX_PICTURES, MAX_QUERIES, MAX_KEYS = 4, 12, 64
 
 
 def draw(values: Array) -> Iterator[str]:
     """
-    Draw a mask, a line at a time.
+    Draw a mask, line by line.
 
-    values: (batch, num_heads, seq_len_q, seq_len_k), where an axis of size one is one that the mask does not span; bool
-    (True = attend) or float (added to the logits).
+    values: (batch, num_heads, seq_len_q, seq_len_k); an axis that the mask does not span has size 1. bool (True =
+    attend) or float (added to the logits).
     """
     signs = _signs(values)
-    items, heads, queries, keys = values.shape
-    places = list(product(range(items), range(heads)))
-    for item, head in places[:MOST_PICTURES]:
-        names = [f"{word} {i}" for word, i, size in (("item", item, items), ("head", head, heads)) if size > 1]
+    batch, heads, queries, keys = values.shape
+    pictures = list(product(range(batch), range(heads)))
+    for element, head in pictures[:MAX_PICTURES]:
+        names = [f"{word} {i}" for word, i, size in (("batch", element, batch), ("head", head, heads)) if size > 1]
         label = ", ".join(names)
-        for number, row in enumerate(signs[item, head, :MOST_QUERIES, :MOST_KEYS]):
+        for number, row in enumerate(signs[element, head, :MAX_QUERIES, :MAX_KEYS]):
             yield f"{label if number == 0 else '':{len(label)}}  {''.join(row)}".rstrip()
-    if rest := _rest(len(places), queries, keys):
-        yield f"cut: {rest}"
+    if cut := _cut(len(pictures), queries, keys):
+        yield f"cut: {cut}"
 
 
-def _rest(pictures: int, queries: int, keys: int) -> str:
+def _cut(pictures: int, queries: int, keys: int) -> str:
     sizes = (
-        ("items and heads", pictures, MOST_PICTURES),
-        ("queries", queries, MOST_QUERIES),
-        ("keys", keys, MOST_KEYS),
+        ("batch elements and heads", pictures, MAX_PICTURES),
+        ("queries", queries, MAX_QUERIES),
+        ("keys", keys, MAX_KEYS),
     )
-    return ", ".join(f"{most} of {size} {name}" for name, size, most in sizes if size > most)
+    return ", ".join(f"{limit} of {size} {name}" for name, size, limit in sizes if size > limit)
 
 
 def _signs(values: Array) -> Array:
@@ -61,17 +61,17 @@ def _signs(values: Array) -> Array:
     return np.select([values == 0, values == -np.inf, values > 0], [ATTENDS, IGNORES, RAISES], LOWERS)
 
 
-# How many numbers of an output are shown.
+# How many numbers of each output are printed.
 MAX_NUMBERS = 4
 
 Record = dict[str, Any]
 
 
 def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
-    """What is asked, what is expected and how exactly, what it tells apart, and who can be asked."""
+    """The call, the expected reply and its bounds, the deviations that the case distinguishes, and the subjects."""
     problem = materialise(case)
     expected = expect(problem, {}, Profile.ordinary(case.dtype))
-    seen = dict(distances(by_kind(problem)))
+    found = dict(distances(by_kind(problem)))
     record = {
         "schema": 1,
         "case": case.id,
@@ -91,13 +91,13 @@ def explanation(case: Case, subjects: Sequence[Subject]) -> Record:
         "expected": _expected(expected),
         "bounds": {case.dtype: _bounds(expected), **_in_float32(case)},
         "factor": FACTOR,
-        "told_apart": {key: away for key, away in seen.items() if away is not None and away >= FACTOR},
-        "too_close": {key: away for key, away in seen.items() if away is not None and away < FACTOR},
-        "without_effect": [key for key, away in seen.items() if away is None],
+        "told_apart": {key: away for key, away in found.items() if away is not None and away >= FACTOR},
+        "too_close": {key: away for key, away in found.items() if away is not None and away < FACTOR},
+        "without_effect": [key for key, away in found.items() if away is None],
         "subjects": [_stance(case, problem, subject) for subject in subjects if case.operator in subject.operators],
     }
-    found: Record = plain_data(record)
-    return found
+    values: Record = plain_data(record)
+    return values
 
 
 def _mask(operand: MaskOperand) -> Record:
@@ -133,38 +133,38 @@ def _bounds(expected: Expectation) -> Record:
 
 
 def _in_float32(case: Case) -> Record:
-    """The bounds of the same case in float32, to compare with."""
+    """The bounds of the same case in float32, for comparison; empty if it is a float32 case."""
     if case.dtype == "float32":
         return {}
     return {"float32": _bounds(expect(materialise(replace(case, dtype="float32")), {}, Profile.ordinary("float32")))}
 
 
 def _stance(case: Case, problem: Problem, subject: Subject) -> Record:
-    """Whether a subject is asked, as far as its facts say: an adapter may still decline a call itself."""
+    """Whether a subject gets the case, judged by its facts alone: an adapter may still decline the call itself."""
     made = make_cell(case, problem, subject)
     record = {"subject": subject.name, "asked": False, "reason": ""}
     lacking = sorted(set(case.requirements()) - {SECOND_CALL} - set(subject.capabilities))
     if made is None:
-        return record | {"reason": "the same call as without dense"}
+        return record | {"reason": "its dense form would be the same call"}
     if isinstance(made, Refused):
         return record | {"reason": made.reason}
     if lacking:
-        return record | {"reason": f"does not honour: {', '.join(lacking)}"}
+        return record | {"reason": f"does not support: {', '.join(lacking)}"}
     return record | {"asked": True, "route": made.route.record(), "dropped": list(made.dropped)}
 
 
 def lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """The record for a person, a line at a time."""
+    """The record as text, line by line."""
     yield f"{record['case']}  ({record['source']})"
     yield record["summary"]
     yield ""
     yield from (f"  {line}" for line in record["yaml"].splitlines())
     yield ""
     yield f"{record['operator']} in {record['dtype']}: {_pairs(record['sizes'])}"
-    needed = f"; only of subjects that honour {', '.join(record['requirements'])}" if record["requirements"] else ""
-    yield f"Asked for: {', '.join(record['outputs'])}{needed}"
+    needed = f"; needs support for {', '.join(record['requirements'])}" if record["requirements"] else ""
+    yield f"Requested outputs: {', '.join(record['outputs'])}{needed}"
     if record["mistake"] is not None:
-        yield f"To be refused: {record['mistake']}; what follows is said of the valid call"
+        yield f"Must be refused: {record['mistake']}; everything below describes the valid call"
     yield from _masks(record)
     yield from _numbers(record)
     yield from _deviations(record)
@@ -177,15 +177,15 @@ def _pairs(sizes: Mapping[str, int]) -> str:
 
 def _masks(record: Mapping[str, Any]) -> Iterator[str]:
     for mask in record["masks"]:
-        verbatim = ", as it is written" if mask["verbatim"] else ""
+        verbatim = ", verbatim" if mask["verbatim"] else ""
         attached = ", attached" if mask["attached"] else ""
         yield f"Mask {' and '.join(mask['kinds'])} ({mask['element']}{verbatim}{attached}; {mask['legend']}):"
         yield from (f"  {line}" for line in mask["picture"])
     if record["together"]:
-        yield f"Together ({LEGEND}):"
+        yield f"All masks combined ({LEGEND}):"
         yield from (f"  {line}" for line in record["together"])
     if record["dead_rows"]:
-        yield f"{record['dead_rows']} of {record['rows']} rows attend no key"
+        yield f"{record['dead_rows']} of {record['rows']} rows are fully masked"
 
 
 def _numbers(record: Mapping[str, Any]) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _numbers(record: Mapping[str, Any]) -> Iterator[str]:
             f"from {_number(each['least'])} to {_number(each['largest'])}"
         )
     for dtype, bounds in record["bounds"].items():
-        yield f"Allowed in {dtype}, as ordinary arithmetic rounds:"
+        yield f"Tolerance in {dtype}, for ordinary arithmetic:"
         for name, bound in bounds.items():
             yield f"  {name}: at most {_number(bound['largest'], 3)}; coverage {float(bound['coverage']):.0%}"
 
@@ -207,11 +207,11 @@ def _number(value: float | str, digits: int = 6) -> str:
 
 
 def _deviations(record: Mapping[str, Any]) -> Iterator[str]:
-    told = [key for key in record["told_apart"] if key not in FORMS]
-    yield f"Told apart from canonical, by {_number(record['factor'])} bounds or more: {len(told)} deviations"
-    yield from _by_decision(told)
-    close = record["too_close"]
-    yield f"Not told apart: {len(close)} that it reaches, {len(record['without_effect'])} that change nothing in it"
+    distinct = [key for key in record["told_apart"] if key not in FORMS]
+    yield f"Distinguished from canonical, by {_number(record['factor'])} bounds or more: {len(distinct)} deviations"
+    yield from _by_decision(distinct)
+    close, without_effect = record["too_close"], record["without_effect"]
+    yield f"Not distinguished: {len(close)} that change the reply too little, {len(without_effect)} without any effect"
     yield from _by_decision(f"{key} ({_number(away, 2)})" for key, away in close.items())
 
 
@@ -224,7 +224,7 @@ def _by_decision(keys: Iterator[str] | Sequence[str]) -> Iterator[str]:
 
 
 def _subjects(record: Mapping[str, Any]) -> Iterator[str]:
-    for heading, asked in (("Asked, unless its adapter declines:", True), ("Declined:", False)):
+    for heading, asked in (("Subjects, unless the adapter declines the call:", True), ("Declined:", False)):
         chosen = [each for each in record["subjects"] if each["asked"] is asked]
         if not chosen:
             continue

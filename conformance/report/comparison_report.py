@@ -1,4 +1,4 @@
-"""A comparison for people and machines: on the terminal, as Markdown, as JSON, as a page, and as JUnit XML."""
+"""Reports of a comparison of two runs: terminal, Markdown, JSON, an HTML page and JUnit XML."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,13 +23,14 @@ from conformance.report.terminal import plain, plain_console
 from conformance.spec.texts import counted
 
 COMPARISON_FILE = "comparison.json"
+# Maximum number of cells that are listed per group, and of groups.
 MAX_CELLS = 5
 MAX_GROUPS = 20
 Record = Mapping[str, Any]
 
 
 def write_comparison(record: Record, folder: Path) -> None:
-    """Write comparison.json and summary.md into `folder`, which is made where it is absent."""
+    """Write comparison.json and summary.md into `folder`, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(json_values(dict(record)), indent=1, allow_nan=False)
     write_whole(folder / COMPARISON_FILE, text + "\n")
@@ -37,7 +38,7 @@ def write_comparison(record: Record, folder: Path) -> None:
 
 
 def print_comparison(record: Record, stream: IO[str], folder: Path | None = None, about: Iterable[str] = ()) -> None:
-    """Tell it on `stream`: the conclusion, `about`, then each group, with a rerun command where the gate rejects."""
+    """Print the conclusion, `about`, and each group; a group that the gate rejects gets a rerun command."""
     console = plain_console(stream)
     console.print(Text(plain(record["headline"]), style="bold green" if record["conforms"] else "bold red"))
     for text in about:
@@ -48,8 +49,8 @@ def print_comparison(record: Record, stream: IO[str], folder: Path | None = None
         console.print(Text(plain(f"{heading(group)}: {group['sentence']}"), style="red" if group["rejected"] else ""))
         if group["rejected"] and (rerun := example(group)):
             console.print(Text(f"  rerun: {plain(rerun)}", style="dim"))
-    if (left := len(record["groups"]) - MAX_GROUPS) > 0:
-        console.print(Text(f"… and {counted(left, 'more group')} in the report"))
+    if (more := len(record["groups"]) - MAX_GROUPS) > 0:
+        console.print(Text(f"… and {counted(more, 'more group')} in the report"))
     for text in record["notes"]:
         console.print(Text(f"note: {plain(text)}", style="dim"))
     console.print(Text(plain(totals(record))))
@@ -58,19 +59,19 @@ def print_comparison(record: Record, stream: IO[str], folder: Path | None = None
 
 
 def heading(group: Record) -> str:
-    """The kind of a group in words: `support lost`."""
+    """The kind of a group in words, such as `support lost`."""
     return "fails in another way" if group["kind"] == "fails_otherwise" else str(group["kind"]).replace("_", " ")
 
 
 def totals(record: Record) -> str:
-    """How many cells changed in each kind, and how many did not."""
+    """The number of changed cells of each kind, and of unchanged cells."""
     parts = [f"{number:,} {heading({'kind': kind})}" for kind, number in record["counts"].items()]
     parts.append(f"{record['unchanged']:,} unchanged")
     return f"{counted(record['compared'], 'cell')} compared: {', '.join(parts)}"
 
 
 def example(group: Record) -> str:
-    """The command that reruns the first cell of a group, of the candidate where it has one."""
+    """The command that reruns the first cell of a group, for the candidate if possible; "" if there is none."""
     for cell in group["cells"]:
         for side in ("candidate", "base"):
             if rerun := cell.get(side, {}).get("rerun", ""):
@@ -96,8 +97,8 @@ def comparison_summary(record: Record) -> Iterator[str]:
             yield f"## {heading(group).capitalize()}: {words(group['meaning'])}"
             yield ""
         yield from _group(group)
-    if (left := len(record["groups"]) - MAX_GROUPS) > 0:
-        yield f"… and {counted(left, 'more group')} in {code('index.html')}."
+    if (more := len(record["groups"]) - MAX_GROUPS) > 0:
+        yield f"… and {counted(more, 'more group')} in {code('index.html')}."
 
 
 def _group(group: Record) -> Iterator[str]:
@@ -116,7 +117,7 @@ def _group(group: Record) -> Iterator[str]:
 
 
 def sides(cell: Record) -> str:
-    """A cell's verdicts, before and now: `pass (0.31) → fail (inf)`."""
+    """The verdicts of a cell in base and candidate, such as `pass (0.31) → fail (inf)`."""
     return " → ".join(_verdict(cell.get(side)) for side in ("base", "candidate"))
 
 
@@ -136,7 +137,7 @@ SCRIPTS = ("elements", "comparison")
 
 
 def write_comparison_page(record: Record, folder: Path) -> Path:
-    """Write index.html into `folder`; returns its path."""
+    """Write index.html into `folder` and return its path."""
     path = folder / PAGE_FILE
     write_whole(path, comparison_page(record))
     return path
@@ -168,7 +169,7 @@ def comparison_page(record: Record) -> str:
 
 
 def _environments(record: Record) -> list[dict[str, Any]]:
-    """Subjects by their versions on either side, those that differ marked."""
+    """Subjects grouped by their package versions on both sides; packages that differ are marked."""
     before, now = record["base"]["subjects"], record["candidate"]["subjects"]
     rows: dict[str, dict[str, Any]] = {}
     for subject in sorted({*before, *now}):
@@ -182,33 +183,33 @@ def _changed_packages(base: Mapping[str, str], candidate: Mapping[str, str]) -> 
     return sorted(name for name in {*base, *candidate} if base.get(name) != candidate.get(name))
 
 
-# Kinds of which nothing conforms, or nothing is known, though the gate does not reject them.
+# Kinds of change that the gate does not reject although the cell does not conform or was not judged.
 TOLERATED = ("support_lost", "accepted", "deleted", "case_changed", "judge_changed")
 
 
-def write_comparison_junit(record: Record, still: Iterable[Record], path: Path) -> None:
+def write_comparison_junit(record: Record, unchanged: Iterable[Record], path: Path) -> None:
     """
     Write JUnit XML to `path`.
 
-    record: the content of comparison.json. still: the cells that show the same on both sides, which it only counts,
-    each with `case`, `subject`, `source`, `verdict` and `red`.
+    record: the content of comparison.json. unchanged: the cells that are the same on both sides, which the record only
+    counts; each has `case`, `subject`, `source`, `verdict` and `red`.
     """
-    write_whole(path, comparison_junit_xml(record, still))
+    write_whole(path, comparison_junit_xml(record, unchanged))
 
 
-def comparison_junit_xml(record: Record, still: Iterable[Record]) -> bytes:
-    """The comparison as a file of JUnit XML; the arguments are those of `write_comparison_junit`."""
-    return bytes(ET.tostring(comparison_junit(record, still), encoding="utf-8", xml_declaration=True))
+def comparison_junit_xml(record: Record, unchanged: Iterable[Record]) -> bytes:
+    """The bytes of the JUnit XML file; arguments as in `write_comparison_junit`."""
+    return bytes(ET.tostring(comparison_junit(record, unchanged), encoding="utf-8", xml_declaration=True))
 
 
-def comparison_junit(record: Record, still: Iterable[Record]) -> ET.Element:
-    """The whole document."""
+def comparison_junit(record: Record, unchanged: Iterable[Record]) -> ET.Element:
+    """The JUnit document of a comparison; arguments as in `write_comparison_junit`."""
     root = ET.Element("testsuites", name=legal(f"conformance compare: {record['headline']}"))
     suites: dict[str, ET.Element] = {}
     for group in record["groups"]:
         for cell in group["cells"]:
             _changed(_test(root, suites, cell, record), group, cell)
-    for cell in still:
+    for cell in unchanged:
         _unchanged(_test(root, suites, cell, record), cell)
     if record["incomplete"]:
         suites["gate"] = ET.SubElement(root, "testsuite", name="gate")
@@ -229,7 +230,7 @@ def _test(root: ET.Element, suites: dict[str, ET.Element], cell: Record, record:
 
 
 def _versions(record: Record, subject: str) -> dict[str, str]:
-    """The versions on either side."""
+    """The package versions of a subject on both sides, as `base.NAME` and `candidate.NAME`."""
     return {
         f"{side}.{name}": version
         for side in ("base", "candidate")
@@ -253,6 +254,6 @@ def _changed(test: ET.Element, group: Record, cell: Record) -> None:
 
 def _unchanged(test: ET.Element, cell: Record) -> None:
     if cell["red"]:
-        say(test, "skipped", "red on both sides", f"{cell['verdict']} on both sides: nothing new")
+        say(test, "skipped", "red on both sides", f"{cell['verdict']} on both sides: no change")
     elif cell["verdict"] == "unsupported":
         say(test, "skipped", "unsupported", "declined on both sides")

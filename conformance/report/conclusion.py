@@ -1,4 +1,4 @@
-"""What to report first: whether the run conforms, what the gate held against it, and one line per subject."""
+"""The head of every report: whether the run conforms, the objections of the gate, and one line per subject."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ class KnownGroup:
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """Who deviates."""
+        """The subjects that deviate."""
         return tuple(dict.fromkeys(cell.subject for cell in self.cells))
 
 
 def known_groups(run: Run) -> list[KnownGroup]:
-    """The accepted verdicts by the known deviation that accepts them, the widest first."""
+    """The accepted verdicts, grouped by the known deviation that accepts them; largest group first."""
     groups: dict[Known, list[Cell]] = {}
     for cell in run.cells.values():
         if cell.known is not None:
@@ -34,32 +34,32 @@ def known_groups(run: Run) -> list[KnownGroup]:
     return sorted(known, key=lambda group: -len(group.cells))
 
 
-# Verdicts that say nothing about the subject's numbers.
+# Verdicts of cells whose numbers were not judged.
 UNJUDGED = ("unsupported", "inconclusive")
 
 
 @dataclass(frozen=True)
 class SubjectLine:
-    """The sum of one subject's verdicts; `share` is how many of its operators' cases were judged."""
+    """The verdict counts of one subject; `share` is the fraction of its operators' cases that were judged."""
 
     subject: Subject
     counts: Mapping[str, int]
     rejected: int
     missing: int
-    asked: int
+    cases: int
     share: float | None
     worst: float | None
 
 
-# The kind of a note that is about the log and held against nobody.
+# The kind of a note about the log, which does not count against any subject.
 LOG_NOTE = "run log"
 
 
 def headline(run: Run) -> str:
-    """Say in one sentence whether the run conforms, and what stands against it."""
-    against = ", ".join(_against(run))
+    """Say in one sentence whether the run conforms, and if not, why."""
+    objections = ", ".join(_objection_counts(run))
     if run.footer is None:
-        return f"Undecided: the run was cut before its end ({against or 'no footer in the log'})."
+        return f"Undecided: the run was interrupted before its end ({objections or 'no footer in the log'})."
     if run.conforms:
         accepted = sum(cell.known is not None for cell in run.cells.values())
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
@@ -68,18 +68,19 @@ def headline(run: Run) -> str:
     if run.footer.gate.not_working:
         first, *others = run.footer.gate.not_working.values()
         more = f" ({counted(len(others), 'other subject')} likewise)" if others else ""
-        return f"Incomplete: {first}{more}{f'; {against}' if against else ''}."
+        return f"Incomplete: {first}{more}{f'; {objections}' if objections else ''}."
     if not run.rejected and not run.footer.complete:
-        return f"Incomplete: {against or 'not everything that was asked for was judged'}."
-    return f"Does not conform: {against or 'the gate refused the run'}."
+        return f"Incomplete: {objections or 'not every requested case was judged'}."
+    return f"Does not conform: {objections or 'the gate rejected the run'}."
 
 
 def _judged_subjects(run: Run) -> int:
-    """How many subjects were judged; dense forms are not counted among them."""
+    """The number of judged subjects; dense forms are not counted."""
     return len({subject for _, subject in run.cells if run.header.subjects[subject].counted})
 
 
-def _against(run: Run) -> list[str]:
+def _objection_counts(run: Run) -> list[str]:
+    """How many verdicts, workers and known deviations speak against the run, each in words."""
     parts = []
     if run.rejected:
         verb = "is" if len(run.rejected) == 1 else "are"
@@ -98,20 +99,24 @@ def _against(run: Run) -> list[str]:
 
 
 def left_out_note(run: Run) -> str:
-    """Say how many cases only a thorough run asks; "" where none was left out."""
+    """Say how many cases were left out because only --thorough runs them; "" if none was left out."""
     number = run.header.left_out
-    return f"left out: {counted(number, 'case')} and the forms and variants that only --thorough asks" if number else ""
+    return (
+        f"left out: {counted(number, 'case')}, and dense forms and variants, that only --thorough runs"
+        if number
+        else ""
+    )
 
 
 def replies_note(run: Run) -> str:
-    """Say how many calls were not made since an earlier run knows their replies; "" where all were made."""
+    """Say how many calls were not made because an earlier run has their replies; "" if all were made."""
     replies = run.footer.replies if run.footer else {}
     known, made = replies.get("known", 0), replies.get("made", 0)
-    return f"{counted(known, 'call')} known from earlier runs, {made:,} made now" if known else ""
+    return f"{counted(known, 'call')} reused from earlier runs, {made:,} made now" if known else ""
 
 
 def gate_notes(run: Run) -> list[tuple[str, str]]:
-    """What the gate holds against the run besides verdicts, and what is wrong with its log: (kind, text)."""
+    """Objections of the gate other than rejected verdicts, and faults of the log, as (kind, text)."""
     return [*_log_notes(run), *_objections(run)]
 
 
@@ -119,9 +124,8 @@ def _log_notes(run: Run) -> list[tuple[str, str]]:
     if not run.repeated:
         return []
     case, subject = min(run.repeated)
-    first = f"{case} on {subject}"
-    said = f"{are(len(run.repeated), 'cell')} in the log more than once, first {first}: the graver verdict counts"
-    return [(LOG_NOTE, f"two processes wrote this run at once: {said}")]
+    cells = f"{are(len(run.repeated), 'cell')} in the log more than once (first: {case} on {subject})"
+    return [(LOG_NOTE, f"two processes wrote this run at the same time: {cells}; the graver verdict counts")]
 
 
 def _objections(run: Run) -> list[tuple[str, str]]:
@@ -138,7 +142,7 @@ def _objections(run: Run) -> list[tuple[str, str]]:
 
 
 def subject_lines(run: Run) -> list[SubjectLine]:
-    """One line per subject that was to be judged, in the order of the header."""
+    """One line per subject that has or owes a verdict, in the order of the header."""
     cells: dict[str, list[Cell]] = {name: [] for name in run.header.subjects}
     for cell in run.cells.values():
         cells[cell.subject].append(cell)
@@ -151,7 +155,7 @@ def subject_lines(run: Run) -> list[SubjectLine]:
 
 
 def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
-    asked = len(run.asked(subject)) if subject.counted else len(cells)
+    cases = len(run.cases_of(subject)) if subject.counted else len(cells)
     judged = sum(cell.verdict not in UNJUDGED for cell in cells)
     budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]
     return SubjectLine(
@@ -159,7 +163,7 @@ def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> Subjec
         counts=verdict_counts(cells),
         rejected=sum(cell.key in run.rejected for cell in cells),
         missing=missing,
-        asked=asked,
-        share=judged / asked if asked else None,
+        cases=cases,
+        share=judged / cases if cases else None,
         worst=max(budgets, default=None),
     )

@@ -1,4 +1,4 @@
-"""Why a run does not conform: its rejected verdicts by their causes, each cause in words."""
+"""Why a run does not conform: its rejected verdicts grouped by cause, each cause in words."""
 
 import re
 from collections import Counter
@@ -22,9 +22,9 @@ class Finding:
     """
     One cause of rejected verdicts of one subject, in words, and what to change.
 
-    explained: whether a cause is named. cells: the verdicts, the simplest call first where a diagnosis explains them.
-    ambiguous: other causes that explain them as well, in sentences. seen: how replies to the example differed, of a
-    cause that is told by repetition.
+    explained: whether a cause is named. cells: the rejected cells, the simplest call first if a diagnosis explains
+    them. ambiguous: other causes that explain them as well, in sentences. seen: for a cause found by repeating calls,
+    how the replies to the example differed.
     """
 
     subject: str
@@ -38,17 +38,17 @@ class Finding:
 
     @property
     def count(self) -> int:
-        """How many verdicts it explains."""
+        """The number of verdicts."""
         return len(self.cells)
 
     @property
     def example(self) -> Key:
-        """The simplest of them."""
+        """The first cell, which is the simplest."""
         return self.cells[0]
 
     @property
-    def said(self) -> str:
-        """The sentence, with what was seen in the example."""
+    def full_sentence(self) -> str:
+        """The sentence, followed by what was seen in the example."""
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
 
 
@@ -58,56 +58,57 @@ def finding_text(finding: Finding) -> str:
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: {finding.said}{fix}"
+    return f"1 cause explains {verdicts}: {finding.full_sentence}{fix}"
 
 
 def unexplained_kind(finding: Finding) -> str:
-    """The kind of a finding without a cause; of numbers it is said that nothing explains them."""
-    told = not finding.kind.startswith("fail") or finding.kind.endswith(NOT_REFUSED)
-    return finding.kind if told else f"{finding.kind}, unexplained"
+    """The kind of a finding without a cause, with ", unexplained" if it is about wrong numbers."""
+    wrong_numbers = finding.kind.startswith("fail") and not finding.kind.endswith(NOT_REFUSED)
+    return f"{finding.kind}, unexplained" if wrong_numbers else finding.kind
 
 
-# They depend on the sizes of a call: what differs in them alone is the same.
+# Figures that depend on the sizes of a call: phrases that differ only in them are the same phrase.
 FIGURES = re.compile(r"\d+ of \d+|-?\d+\.\d+(?:e-?\d+)?|1/\d+")
 
 
 def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
     """
-    The phrase that most calls have, with the figures of each, and how many have it; "" where no phrase is in most.
+    The phrase that more than half of the calls share, and how many share it; ("", 0) if there is none.
 
-    read: of each call that has been read all that is certain, the plainest first.
+    Figures that differ between calls are all listed. read: for each call that was read, every phrase that is certain,
+    the plainest first.
     """
     calls = [{FIGURES.sub("#", phrase): phrase for phrase in reversed(phrases)} for phrases in read]
-    ranks = [{said: rank for rank, said in enumerate(reversed(call))} for call in calls]
-    common = {said: [call[said] for call in calls if said in call] for call in calls for said in call}
-    often = [said for said, phrases in common.items() if 2 * len(phrases) > len(calls)]
-    if not often:
+    ranks = [{pattern: rank for rank, pattern in enumerate(reversed(call))} for call in calls]
+    common = {pattern: [call[pattern] for call in calls if pattern in call] for call in calls for pattern in call}
+    frequent = [pattern for pattern, phrases in common.items() if 2 * len(phrases) > len(calls)]
+    if not frequent:
         return "", 0
-    best = min(often, key=lambda said: (-len(common[said]), sum(rank.get(said, 0) for rank in ranks)))
+    best = min(frequent, key=lambda pattern: (-len(common[pattern]), sum(rank.get(pattern, 0) for rank in ranks)))
     figures = zip(*(FIGURES.findall(phrase) for phrase in common[best]), strict=True)
     filled = iter([" or ".join(dict.fromkeys(each)) for each in figures])
     return FIGURES.sub(lambda _: next(filled), common[best][0]), len(common[best])
 
 
-# Class of a fail that is told by repetition -> what to change.
+# Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
-    "nondeterministic": "switch dropout off, as in inference; else look for a race or memory that nobody wrote",
-    "order_dependent": "look for a cache whose key leaves something out, as what a mask holds; "
-    "else for a buffer that one call leaves to the next",
+    "nondeterministic": "disable dropout, as in inference; otherwise look for a race condition or uninitialised memory",
+    "order_dependent": "look for a cache whose key omits something, such as the values of a mask; "
+    "otherwise for a buffer that one call leaves to the next",
 }
 
 
 def findings(run: Run) -> list[Finding]:
     """
-    Group the rejected verdicts by subject and cause: explained ones first, then by how many they are.
+    Group the rejected verdicts by subject and cause: explained causes first, then by number of verdicts.
 
-    Causes are those of the subject's diagnosis. A cell of which it does not speak (no reply, or the run was cut after a
-    relation between replies broke) goes to a cause of the diagnosis that explains it as well, else to the cause that
-    explains most of the subject's other such cells.
+    Causes are those of the subject's diagnosis. A cell that the diagnosis does not mention (it has no reply, or the run
+    was interrupted after a relation between replies broke) goes to a cause of the diagnosis that also explains it, else
+    to the cause that explains most of the subject's other such cells.
     """
     found = [finding for diagnosis in run.diagnoses.values() for finding in _diagnosed(run, diagnosis)]
-    told = {key for finding in found for key in finding.cells}
-    left = [cell for cell in rejected_cells(run) if cell.key not in told]
+    grouped = {key for finding in found for key in finding.cells}
+    rest = [cell for cell in rejected_cells(run) if cell.key not in grouped]
     where = {
         (case, each.subject): each.unexplained_where for each in run.diagnoses.values() for case in each.unexplained
     }
@@ -117,29 +118,29 @@ def findings(run: Run) -> list[Finding]:
         for lost in each.errors
         for case in lost.cells
     }
-    found += _non_reproducible([cell for cell in left if cell.fail_class in NON_REPRODUCIBLE])
-    left = [cell for cell in left if cell.fail_class not in NON_REPRODUCIBLE]
-    found += _undiagnosed([cell for cell in left if cell.key not in where], _reported(run.diagnoses.values()))
-    found += _unexplained([cell for cell in left if cell.key in where], where)
+    found += _non_reproducible([cell for cell in rest if cell.fail_class in NON_REPRODUCIBLE])
+    rest = [cell for cell in rest if cell.fail_class not in NON_REPRODUCIBLE]
+    found += _undiagnosed([cell for cell in rest if cell.key not in where], _reported(run.diagnoses.values()))
+    found += _unexplained([cell for cell in rest if cell.key in where], where)
     return sorted(_merged(found), key=lambda finding: (not finding.explained, -finding.count))
 
 
 def _merged(found: Iterable[Finding]) -> Iterator[Finding]:
     """
-    One finding for one cause of a subject, its dense form included, told under the native name.
+    Merge findings with the same cause of the same subject; its dense form is reported under the native name.
 
-    It shows in calls by the diagnosis, and where a relation between replies broke.
+    One cause can appear twice: in the diagnosis, and where a relation between replies broke.
     """
-    same: dict[tuple[str, ...], list[Finding]] = {}
+    groups: dict[tuple[str, ...], list[Finding]] = {}
     for number, each in enumerate(sorted(found, key=lambda each: each.subject != native(each.subject))):
         key = (native(each.subject), each.sentence, each.remedy) if each.explained else (str(number),)
-        same.setdefault(key, []).append(each)
-    for first, *others in same.values():
+        groups.setdefault(key, []).append(each)
+    for first, *others in groups.values():
         yield replace(first, cells=(*first.cells, *(cell for other in others for cell in other.cells)))
 
 
 def finding_of(run: Run) -> dict[Key, Finding]:
-    """The finding to which each rejected verdict belongs."""
+    """The finding that each rejected verdict belongs to."""
     return {key: finding for finding in findings(run) for key in finding.cells}
 
 
@@ -159,24 +160,24 @@ def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
 
 
 def _is_wrong_itself(cell: Cell) -> bool:
-    """Whether an output is wrong, and not just the reply to a changed call: the better example."""
+    """Whether an output of the call itself is wrong, which makes a better example than a broken relation."""
     return any(output.verdict == "fail" for output in cell.outputs)
 
 
 def conditioned(sentence: str, condition: str) -> str:
-    """A sentence with the condition under which it is true."""
+    """A sentence followed by the condition under which it holds."""
     return f"{sentence}, {condition}" if condition else sentence
 
 
 def _ambiguity(tie: Tie) -> str:
-    """What else it could be, and what would tell."""
-    told = f"{tie.separated_by} would tell" if tie.separated_by else "no case tells the two apart"
+    """Another possible cause, and the case that would distinguish it."""
+    case = f"{tie.separated_by} would distinguish them" if tie.separated_by else "no case distinguishes the two"
     fix = f" (fix: {tie.remedy})" if tie.remedy else ""
-    return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {told}"
+    return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {case}"
 
 
 def _reported(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
-    """Subject -> the causes of its diagnosis that are one decision, `decision=name` -> sentence and remedy."""
+    """Subject -> `decision=name` -> sentence and remedy, for each cause of its diagnosis that is a single decision."""
     return {
         each.subject: {
             "=".join(way): (conditioned(cause.sentence, cause.condition), cause.remedy)
@@ -188,41 +189,45 @@ def _reported(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple
     }
 
 
-def _undiagnosed(cells: list[Cell], told: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Finding]:
+def _undiagnosed(cells: list[Cell], reported: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Finding]:
     """
-    Of which no diagnosis speaks: what is told already, else what explains each alone, for as many as possible.
+    Findings for cells that no diagnosis mentions, as few causes as possible.
 
-    What is told already has its condition: a relation breaks where a changed call meets it and the call does not.
+    A cause that is already reported for the subject is preferred, else the causes that explain each cell alone. A
+    reported cause keeps its condition: a relation breaks if the changed call meets the condition and the call does not.
     """
     by_subject: dict[str, dict[Key, list[str]]] = {}
     for cell in cells:
         alone = _explained_by(cell)
-        known = [cause for cause in alone if cause in told.get(cell.subject, ())]
+        known = [cause for cause in alone if cause in reported.get(cell.subject, ())]
         by_subject.setdefault(cell.subject, {})[cell.key] = known or alone
     causes = {key: cause for some in by_subject.values() for key, cause in fewest(some).items()}
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.key in causes:
             groups.setdefault((cell.subject, causes[cell.key]), []).append(cell)
-    explained = [_finding(some, cause, told.get(subject, {}).get(cause)) for (subject, cause), some in groups.items()]
+    explained = [
+        _finding(some, cause, reported.get(subject, {}).get(cause)) for (subject, cause), some in groups.items()
+    ]
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
 
 
 def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
     """
-    What is told by repetition: one finding for each subject and class.
+    Findings for causes found by repeating calls: one for each subject and class.
 
-    Of replies that are drawn each time, two in a row may be the same by chance: a few such calls are no other cause.
+    Two random replies in a row may be equal by chance. So if most calls of a subject are nondeterministic, its few
+    order-dependent ones count as nondeterministic too.
     """
     count = Counter((cell.subject, cell.fail_class) for cell in cells)
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        drawn = (cell.subject, "nondeterministic")
+        random = (cell.subject, "nondeterministic")
         own = (cell.subject, cell.fail_class)
-        groups.setdefault(drawn if count[drawn] > count[own] else own, []).append(cell)
+        groups.setdefault(random if count[random] > count[own] else own, []).append(cell)
     for (subject, klass), some in groups.items():
-        alike = [cell for cell in some if cell.fail_class == klass]
-        first = next((cell for cell in alike if cell.repeated), alike[0])
+        of_class = [cell for cell in some if cell.fail_class == klass]
+        first = next((cell for cell in of_class if cell.repeated), of_class[0])
         yield Finding(
             subject=subject,
             kind=kind_of(first),
@@ -235,7 +240,7 @@ def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
 
 
 def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType({})) -> list[Finding]:
-    """What failed in the same way, as far as is known, and what that has in common."""
+    """Findings for cells without a cause: those that failed in the same way, with what they have in common."""
     groups: dict[tuple[str, str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
@@ -243,29 +248,31 @@ def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType(
 
 
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
-    """With what is known besides: where it lies, what its weights are, and what explains each by itself."""
-    odd, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
-    weights = f"its weights, read in {counted(calls, 'call')}, {odd}" if odd else ""
-    alone = _by_itself(cells) if finding.example in where else ""
-    told = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)
-    return replace(finding, sentence=f"{told}: {finding.sentence}") if told else finding
+    """Add to the sentence: where the failures are, what the weights are, and what would explain each cell alone."""
+    phrase, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
+    weights = f"its weights, read in {counted(calls, 'call')}, {phrase}" if phrase else ""
+    alone = _contradicted_cause(cells) if finding.example in where else ""
+    context = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)
+    return replace(finding, sentence=f"{context}: {finding.sentence}") if context else finding
 
 
-def _by_itself(cells: list[Cell]) -> str:
-    """What would explain every one of these calls, if others did not contradict it; "" where nothing does."""
+def _contradicted_cause(cells: list[Cell]) -> str:
+    """A cause that would explain every one of these cells but that other calls contradict; "" if there is none."""
     common = [cause for cause in _explained_by(cells[0]) if all(cause in _explained_by(cell) for cell in cells)]
-    return f"by itself, it {_sentence(cells, common[0])[0]}, which other calls contradict" if common else ""
+    if not common:
+        return ""
+    return f"these calls alone suggest that it {_sentence(cells, common[0])[0]}, but other calls contradict this"
 
 
 def _explained_by(cell: Cell) -> list[str]:
-    """Every cause that explains a cell, `decision=name`, the preferred one first."""
+    """Every cause that explains a cell, as `decision=name`, the preferred one first."""
     if cell.explanation is None:
         return []
     return [f"{cell.explanation.decision}={cell.explanation.name}", *cell.ties]
 
 
 def _sentence(cells: list[Cell], cause: str) -> tuple[str, str]:
-    """Sentence and remedy of a cause: from a cell that has it first, else from the table."""
+    """Sentence and remedy of a cause: from a cell whose preferred cause it is, else from the catalogue."""
     for cell in cells:
         if cell.explanation is not None and _explained_by(cell)[0] == cause:
             return cell.explanation.sentence, cell.explanation.remedy
@@ -290,10 +297,14 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
-def _finding(cells: list[Cell], cause: str, told: tuple[str, str] | None = None) -> Finding:
-    """One finding for a cause, or for none (""), in the words that are told already, if there are any."""
+def _finding(cells: list[Cell], cause: str, reported: tuple[str, str] | None = None) -> Finding:
+    """
+    One finding for a cause, or for none ("").
+
+    reported: sentence and remedy, if they are reported already.
+    """
     first = cells[0]
-    sentence, remedy = told or (_sentence(cells, cause) if cause else _without_cause(first))
+    sentence, remedy = reported or (_sentence(cells, cause) if cause else _without_cause(first))
     return Finding(
         subject=first.subject,
         kind=kind_of(first),
@@ -305,7 +316,7 @@ def _finding(cells: list[Cell], cause: str, told: tuple[str, str] | None = None)
 
 
 def _without_cause(cell: Cell) -> tuple[str, str]:
-    """Sentence and remedy where no decision is the cause: of a call that was to be refused, its mistake."""
+    """Sentence and remedy if no decision is the cause; for a call that must be refused, those of its mistake."""
     if cell.fail_class == NOT_REFUSED and cell.mistake is not None:
         refusal = REFUSALS[cell.mistake]
         return refusal.sentence, refusal.remedy

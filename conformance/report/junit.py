@@ -1,10 +1,10 @@
 """
 JUnit XML for CI systems: one suite per subject, one test per case.
 
-What the gate accepts without being a pass is `skipped` with its reason, what it does not accept is `failure` or
-`error`, so that a CI system is red exactly where the gate is. What stands against the run besides verdicts is a suite
-of its own. It is valid by the schema that Jenkins' xUnit plug-in holds it to (junit-10.xsd): a test has no file, and
-versions are properties of a suite.
+A cell that the gate accepts although it is no pass is `skipped` with its reason; a cell that the gate rejects is a
+`failure` or an `error`. So a CI system is red exactly if the gate is. Other objections of the gate form a suite of
+their own. The file is valid under the schema that Jenkins' xUnit plug-in uses (junit-10.xsd): a test has no file
+attribute, and versions are properties of a suite.
 """
 
 import math
@@ -20,10 +20,10 @@ from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
 from conformance.report.counts import kind_of, what_happened
 from conformance.report.findings import Finding, finding_of, finding_text
 
-# The finding to which a rejected verdict belongs.
+# Rejected cell -> the finding that it belongs to.
 Findings = Mapping[Key, Finding]
 
-# What XML 1.0 cannot carry, not even escaped.
+# Characters that XML 1.0 cannot contain, not even escaped.
 ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 # Verdicts that are JUnit errors: the test could not be carried out.
@@ -36,12 +36,12 @@ def write_junit(run: Run, path: Path) -> None:
 
 
 def junit_xml(run: Run) -> bytes:
-    """The run as a file of JUnit XML."""
+    """The bytes of the JUnit XML file of a run."""
     return bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
 
 
 def junit(run: Run) -> ET.Element:
-    """The whole document."""
+    """The JUnit document of a run."""
     root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
     found = finding_of(run)
     for line in subject_lines(run):
@@ -52,7 +52,7 @@ def junit(run: Run) -> ET.Element:
 
 
 def legal(text: str) -> str:
-    """`text` with a replacement character where XML has none."""
+    """`text` with each character that XML cannot contain replaced by U+FFFD."""
     return ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -71,7 +71,7 @@ def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings)
 
 
 def _environment(run: Run, subject: Subject) -> dict[str, str]:
-    """In what a subject was judged: versions, those of its worker before our own, and where."""
+    """Versions (those of the subject's worker override those of the coordinator), device, environment and platform."""
     found = {**run.header.versions, "device": subject.device, "environment": subject.environment}
     found |= {name: str(run.header.platform[name]) for name in ("system", "machine") if name in run.header.platform}
     for worker in run.workers:
@@ -81,7 +81,7 @@ def _environment(run: Run, subject: Subject) -> dict[str, str]:
 
 
 def add_properties(suite: ET.Element, found: Mapping[str, str]) -> None:
-    """Give a suite its properties, where there are any."""
+    """Add properties to a suite; without any, add no element."""
     if found:
         properties = ET.SubElement(suite, "properties")
         for name, value in found.items():
@@ -89,7 +89,7 @@ def add_properties(suite: ET.Element, found: Mapping[str, str]) -> None:
 
 
 def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) -> ET.Element:
-    """One test."""
+    """Add one test to a suite and return it."""
     return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.3f}")
 
 
@@ -104,14 +104,14 @@ def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findin
         link = f" ({cell.known.link})" if cell.known.link else ""
         say(test, "skipped", "known", f"known: {cell.known.reason}{link}")
     elif cell.verdict == "dialect":
-        declared = "\n".join(f"{item.decision}: {item.name} {item.source}".rstrip() for item in cell.dialect)
+        declared = "\n".join(f"{each.decision}: {each.name} {each.source}".rstrip() for each in cell.dialect)
         ET.SubElement(test, "system-out").text = legal(f"conforms to its declared dialect\n{declared}")
     elif cell.verdict != "pass":
         say(test, "skipped", kind_of(cell), f"{cell.verdict}: {what_happened(cell)}")
 
 
 def say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") -> None:
-    """Give a test its `failure`, `error` or `skipped`; the story is what the message does not say."""
+    """Add a `failure`, `error` or `skipped` element to a test; the story is its text, with the details."""
     element = ET.SubElement(test, tag, type=legal(kind), message=legal(message))
     element.text = legal(story) or None
 
@@ -125,7 +125,7 @@ def _message(cell: Cell, finding: Finding | None) -> str:
 def _story(cell: Cell, finding: Finding | None = None) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
     ties = [f"ambiguous: {other}" for other in finding.ambiguous] if finding else []
-    outputs = [item.message for item in cell.outputs if item.message and item.message not in cell.reason]
+    outputs = [each.message for each in cell.outputs if each.message and each.message not in cell.reason]
     rerun = f"rerun: {cell.rerun}" if cell.rerun else ""
     return "\n".join(part for part in (_message(cell, finding), *ties, cell.reason, *outputs, error, rerun) if part)
 
@@ -133,7 +133,7 @@ def _story(cell: Cell, finding: Finding | None = None) -> str:
 def _add_gate(root: ET.Element, run: Run) -> None:
     notes = gate_notes(run) if run.footer and not run.footer.gate.conforms else []
     if run.footer is None:
-        notes = [("incomplete", "the run was cut before its end: its log has no footer")]
+        notes = [("incomplete", "the run was interrupted before its end: its log has no footer")]
     if not notes:
         return
     suite = ET.SubElement(root, "testsuite", name="gate", timestamp=legal(run.header.started))
@@ -144,7 +144,7 @@ def _add_gate(root: ET.Element, run: Run) -> None:
 
 
 def count(suite: ET.Element) -> None:
-    """Write how many tests a suite has, by what became of them, and their seconds; the schema has three decimals."""
+    """Set the numbers of tests, failures, errors and skipped tests of a suite, and its seconds with three decimals."""
     tests = suite.findall("testcase")
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(sum(test.find(tag) is not None for test in tests)))
@@ -153,7 +153,7 @@ def count(suite: ET.Element) -> None:
 
 
 def sum_up(root: ET.Element) -> None:
-    """Write the sums of all suites."""
+    """Set the sums over all suites on the root element."""
     suites = [suite.attrib for suite in root]
     for name in ("tests", "failures", "errors"):
         root.set(name, str(sum(int(suite[name]) for suite in suites)))

@@ -1,4 +1,4 @@
-"""The data of the page: cells, texts, and their arrays packed."""
+"""The data inside the page of a run: the index of cells, their texts, and their packed arrays."""
 
 import base64
 import gzip
@@ -22,18 +22,18 @@ from conformance.verdicts.verdict import CONFORMING, GRAVITY
 
 Array = NDArray[np.float64]
 
-# Elements of one cell beyond which its arrays stay in the run folder.
-LARGEST_CELL = 4 * 1024 * 1024
+# Maximum number of array elements of one cell; larger arrays stay in the run folder.
+MAX_CELL_ELEMENTS = 4 * 1024 * 1024
 
 
 @dataclass
 class Planes:
-    """The binary part of a blob while it grows."""
+    """The binary part of a blob under construction."""
 
     parts: list[bytes] = field(default_factory=list)
 
     def add(self, array: NDArray[Any]) -> dict[str, Any]:
-        """Append `array`, its bytes grouped by significance; returns how to find its numbers again."""
+        """Append `array` with its bytes grouped by significance; return the dtype and length needed to read it back."""
         little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         grouped = little.reshape(-1).view(np.uint8).reshape(-1, little.itemsize).T
         self.parts.append(grouped.tobytes())
@@ -41,7 +41,7 @@ class Planes:
 
 
 def pack(path: Path) -> tuple[bytes | None, str]:
-    """The blob of a tensors file, or None and the reason why there is none."""
+    """The blob of a tensors file and "", or None and the reason why there is none."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name], dtype=np.float64) for name in archive.files}
@@ -49,13 +49,13 @@ def pack(path: Path) -> tuple[bytes | None, str]:
         return None, f"{path.name} is not in the run folder"
     except Exception as error:  # noqa: BLE001 - a damaged archive fails in many ways; the report must still be written
         return None, f"{path.name} cannot be read: {error}"
-    if (size := sum(array.size for array in arrays.values())) > LARGEST_CELL:
-        return None, f"{size:,} numbers are too many for the page; they are in {path.name}"
+    if (size := sum(array.size for array in arrays.values())) > MAX_CELL_ELEMENTS:
+        return None, f"the page cannot hold {size:,} numbers; they are in {path.name}"
     return blob(arrays), ""
 
 
 def blob(arrays: dict[str, Array]) -> bytes:
-    """Header length, header, planes."""
+    """The bytes of a blob: header length (uint32, little-endian), JSON header, planes."""
     planes = Planes()
     header = json.dumps([_output(name, arrays, planes) for name in _outputs(arrays)]).encode()
     return struct.pack("<I", len(header)) + header + b"".join(planes.parts)
@@ -88,29 +88,30 @@ def _pair(want: Array, got: Array, planes: Planes) -> dict[str, Any]:
     error = np.subtract(got, want, out=np.zeros_like(got), where=finite)
     kept, narrow = _narrow(got), _float32(error)
     exact = _restored(kept, narrow, want, finite)
-    odd = np.flatnonzero(~finite).astype(np.uint32)
+    nonfinite = np.flatnonzero(~finite).astype(np.uint32)
     return {
         "got": planes.add(kept),
         "error": planes.add(narrow if exact else error),
-        "odd": planes.add(odd),
-        "odd_want": planes.add(want.reshape(-1)[odd]),
+        "odd": planes.add(nonfinite),
+        "odd_want": planes.add(want.reshape(-1)[nonfinite]),
     }
 
 
 def _restored(got: NDArray[Any], error: NDArray[Any], want: Array, finite: NDArray[np.bool_]) -> bool:
+    """Whether `got - error` gives the expected values back to seven digits."""
     back = np.subtract(got, error, out=np.zeros_like(want), where=finite, dtype=np.float64)
     near = np.abs(back - np.where(finite, want, 0)) <= 1e-6 * np.abs(np.where(finite, want, 0))  # seven digits
     return bool(np.all(near | ~finite))
 
 
 def _narrow(array: Array) -> NDArray[Any]:
-    """float32 where that loses nothing."""
+    """The array as float32 if that is exact, else unchanged."""
     narrow = _float32(array)
     return narrow if np.array_equal(narrow, array, equal_nan=True) else np.asarray(array)
 
 
 def _seven_digits(array: Array) -> NDArray[Any]:
-    """float32 unless a number would fall to zero or grow to inf by it."""
+    """The array as float32, unless a number would become zero or infinite."""
     narrow = _float32(array)
     same = np.array_equal(narrow == 0, array == 0) and np.array_equal(np.isinf(narrow), np.isinf(array))
     return narrow if same else np.asarray(array)
@@ -121,19 +122,19 @@ def _float32(array: Array) -> NDArray[np.float32]:
         return array.astype(np.float32)
 
 
-# Marks of a cell in the index.
+# Bits of the marks of a cell in the index.
 REJECTED, KNOWN, UNCALIBRATED = 1, 2, 4
 
-# Stands in the index where a verdict is owed and absent.
+# The number of the verdict "missing" in the index.
 MISSING = len(GRAVITY)
 
-# Bytes of packed tensors beyond which further ones stay in the run folder.
-LARGEST_PAGE = 48 * 1024 * 1024
+# Maximum number of bytes of packed tensors; further ones stay in the run folder.
+MAX_PAGE_BYTES = 48 * 1024 * 1024
 
-# The same beyond which those of cells that the gate accepts stay there: a page is opened for what it rejects.
-LARGEST_ACCEPTED = 2 * 1024 * 1024
+# The lower maximum from which tensors of accepted cells stay there: a page is opened to see rejected cells.
+MAX_ACCEPTED_BYTES = 2 * 1024 * 1024
 
-# Significant digits of a time on the page.
+# Significant digits of times on the page.
 DIGITS = 3
 
 WITHOUT_TYPE = frozenset({"type", "schema", "case", "subject"})
@@ -141,29 +142,29 @@ WITHOUT_TYPE = frozenset({"type", "schema", "case", "subject"})
 
 @dataclass
 class Texts:
-    """Strings that many cells share, each kept once; number 0 is the empty one."""
+    """Strings shared by many cells, each stored once; number 0 is the empty string."""
 
     numbers: dict[str, int] = field(default_factory=lambda: {"": 0})
 
     def number(self, text: str) -> int:
-        """Where `text` stands in the list."""
+        """The position of `text` in the list; it is added if it is new."""
         return self.numbers.setdefault(text, len(self.numbers))
 
 
 @dataclass
 class Blobs:
-    """Packed tensors by element id, and why some are left out."""
+    """Packed tensors by element id, and the reason for those that are left out."""
 
     packed: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
     def add(self, name: str, run: Run, cell: Cell) -> None:
-        """Pack the tensors of `cell` while there is room."""
+        """Pack the tensors of `cell` if the page has room."""
         path = (run.folder / cell.tensors).resolve()
         if not path.is_relative_to(run.folder.resolve()):
             self.left_out[name] = f"{cell.tensors} is outside the run folder"
-        elif self.size > (LARGEST_PAGE if cell.key in run.rejected else LARGEST_ACCEPTED):
+        elif self.size > (MAX_PAGE_BYTES if cell.key in run.rejected else MAX_ACCEPTED_BYTES):
             self.left_out[name] = f"the page is full; the arrays are in {cell.tensors}"
         else:
             data, self.left_out[name] = pack(path)
@@ -173,18 +174,18 @@ class Blobs:
 
 
 def packed(data: bytes) -> str:
-    """Compressed, and in letters that mean nothing to HTML."""
+    """`data` compressed by gzip and encoded in base64, which HTML does not interpret."""
     return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
 
 def script_json(value: Any) -> str:
-    """Strict JSON that stands safely inside a script element."""
+    """Strict JSON that is safe inside a script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def index(run: Run) -> dict[str, Any]:
-    """What the page holds in memory: subjects, cases, and a short row of numbers per cell."""
+    """The index that the page loads at once: subjects, cases, and a short row of numbers per cell."""
     texts = Texts()
     rows = _rows(run, texts)
     return {
@@ -228,48 +229,48 @@ def _rows(run: Run, texts: Texts) -> Mapping[str, list[list[Any]]]:
 
 def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
     marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
-    said = "" if cell.verdict == "pass" else _said(cell)
+    text = "" if cell.verdict == "pass" else _text(cell)
     return [
         GRAVITY.index(cell.verdict),
         budget_text(cell.budget),
         marks + UNCALIBRATED * cell.uncalibrated,
-        texts.number(said),
+        texts.number(text),
         texts.number(_way(cell)),
-        texts.number(", ".join(f"{item.decision}: {item.name}" for item in cell.dialect)),
+        texts.number(", ".join(f"{each.decision}: {each.name}" for each in cell.dialect)),
     ]
 
 
-def _said(cell: Cell) -> str:
+def _text(cell: Cell) -> str:
     return cell.explanation.sentence if cell.explanation else what_happened(cell)
 
 
 def _way(cell: Cell) -> str:
-    """In which way a cell does not conform: equal ways are the same disagreement."""
+    """How a cell fails, as a text that is equal for equal disagreements; "" if it conforms."""
     if cell.verdict in CONFORMING:
         return ""
     if cell.explanation is not None:
         return f"{cell.verdict} {cell.explanation.decision}={cell.explanation.name}"
     if cell.verdict == "fail":
         return kind_of(cell)
-    said = f"{cell.error.kind} {first_line(cell.error.message)}" if cell.error else first_line(cell.reason)
-    return f"{cell.verdict} {re.sub(r'[0-9]+', '#', said)}"
+    text = f"{cell.error.kind} {first_line(cell.error.message)}" if cell.error else first_line(cell.reason)
+    return f"{cell.verdict} {re.sub(r'[0-9]+', '#', text)}"
 
 
 def blobs(run: Run) -> Blobs:
     """
-    The tensors of cells that name some, packed, as far as there is room; ids are `cell-CASE-SUBJECT` by number.
+    The packed tensors of all cells that have some, as far as the page has room; ids are `cell-CASE-SUBJECT`, by number.
 
-    Those of rejected cells come first, then one for each known deviation of each subject.
+    Rejected cells come first, then one cell for each known deviation of each subject, then the others.
     """
-    found = Blobs()
+    result = Blobs()
     ids = _ids(run)
     for cell in sorted((cell for cell in run.cells.values() if cell.tensors), key=_rank(run)):
-        found.add(ids[cell.key], run, cell)
-    return found
+        result.add(ids[cell.key], run, cell)
+    return result
 
 
 def _rank(run: Run) -> Callable[[Cell], int]:
-    """Where a cell stands: rejected ones, then the first of each known deviation and subject, then the others."""
+    """The sort key of cells: rejected ones, then the first of each known deviation and subject, then the others."""
     first: dict[tuple[str, str], Key] = {}
     for cell in run.cells.values():
         if cell.tensors and cell.known is not None:
@@ -290,8 +291,8 @@ def _ids(run: Run) -> dict[tuple[str, str], str]:
     }
 
 
-def chunks(run: Run, found: Blobs) -> dict[str, str]:
-    """One compressed chunk per case: its own record and those of its cells, by the number of their subject."""
+def chunks(run: Run, tensors: Blobs) -> dict[str, str]:
+    """One compressed chunk per case: its record, and those of its cells by subject number."""
     numbers = {name: number for number, name in enumerate(run.header.subjects)}
     ids = _ids(run)
     cells: dict[str, dict[int, Any]] = defaultdict(dict)
@@ -299,7 +300,7 @@ def chunks(run: Run, found: Blobs) -> dict[str, str]:
         record = {name: value for name, value in cell.record.items() if name not in WITHOUT_TYPE}
         if "seconds" in record:
             record["seconds"] = plain_data({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
-        if note := found.left_out.get(ids[key]):
+        if note := tensors.left_out.get(ids[key]):
             record["tensors_note"] = note
         cells[cell.case][numbers[cell.subject]] = record
     return {
@@ -309,13 +310,13 @@ def chunks(run: Run, found: Blobs) -> dict[str, str]:
 
 
 def joined(parts: Mapping[str, str]) -> tuple[str, dict[str, list[int]]]:
-    """All packed parts as one text, and where each begins and how long it is: one element costs less than hundreds."""
-    places: dict[str, list[int]] = {}
+    """All packed parts as one text (one HTML element is cheaper than hundreds), and [start, length] of each part."""
+    positions: dict[str, list[int]] = {}
     start = 0
     for name, text in parts.items():
-        places[name] = [start, len(text)]
+        positions[name] = [start, len(text)]
         start += len(text)
-    return "".join(parts.values()), places
+    return "".join(parts.values()), positions
 
 
 def _chunk(case: Case, cells: Mapping[int, Any]) -> dict[str, Any]:

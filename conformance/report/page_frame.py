@@ -1,8 +1,8 @@
 """
-What every page of ours stands in: a template, one style, one script, and a policy.
+The frame of every HTML page: a template, one style, one script, and a content security policy.
 
-The content security policy allows that script and that style, by their hashes, and nothing else; Trusted Types forbid
-the script to turn text into markup.
+The policy allows only this script and this style, by their hashes. Trusted Types prevent the script from turning text
+into markup.
 """
 
 import base64
@@ -15,25 +15,25 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
-    """The templates beside the scripts; everything that a template inserts is escaped."""
-    found = Environment(
+    """A Jinja environment for the templates in page/; everything that a template inserts is escaped."""
+    templates = Environment(
         loader=PackageLoader("conformance.report", "page"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= filters
-    return found
+    templates.filters |= filters
+    return templates
 
 
 def asset(name: str) -> str:
-    """A file of the page."""
+    """The text of a file in page/."""
     return files("conformance.report").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def script_of(names: Iterable[str]) -> str:
-    """One script of several files, in the order in which they build on each other."""
+    """One script made of several files, in the given order, which must respect their dependencies."""
     parts = "\n".join(asset(f"{name}.js") for name in names)
     return f'(() => {{\n"use strict";\n{parts}\n}})();'
 

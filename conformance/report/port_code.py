@@ -1,8 +1,8 @@
 """
-Programs that make one and the same call with different subjects: framework code to paste, without anything of ours.
+Programs that make the same call with different subjects, in plain framework code that imports nothing of this package.
 
-Each is the same inputs, the lines of one subject, and a last line that shows the output. Two programs of one operator
-agree to float32 rounding; tests/report/test_port_code.py runs every one of them.
+Each program consists of shared inputs, the lines of one subject, and lines that print the output. Two programs of one
+operator agree to float32 rounding; tests/report/test_port_code.py runs every one of them.
 """
 
 from collections.abc import Mapping
@@ -78,7 +78,7 @@ from onnx import TensorProto, helper
 names = ("query", "key", "value")
 inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, query.shape) for name in names]
 inputs.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, (batch, 1, seq_len, seq_len)))
-node = helper.make_node("Attention", [*names, "mask"], ["output"], is_causal=1)  # a mask beside it: both hold
+node = helper.make_node("Attention", [*names, "mask"], ["output"], is_causal=1)  # combined with the mask
 outputs = [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)]
 graph = helper.make_graph([node], "attention", inputs, outputs)
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
@@ -91,9 +91,9 @@ feeds = {"query": query, "key": key, "value": value, "mask": np.ascontiguousarra
 _TORCH_MHA = """
 import torch
 
-layer = torch.nn.MultiheadAttention(width, num_heads, batch_first=True).eval()  # eval: without dropout
+layer = torch.nn.MultiheadAttention(width, num_heads, batch_first=True).eval()  # eval() disables dropout
 with torch.no_grad():
-    # (3 * embed_dim, embed_dim): weights are (out, in), those of query, key and value one below the other
+    # (3 * embed_dim, embed_dim): the (out, in) weights of query, key and value are stacked
     layer.in_proj_weight.copy_(torch.from_numpy(np.concatenate([wq.T, wk.T, wv.T])))
     layer.in_proj_bias.copy_(torch.from_numpy(np.concatenate([bq, bk, bv])))
     layer.out_proj.weight.copy_(torch.from_numpy(wo.T))
@@ -135,7 +135,7 @@ _FLAX_MHA = """
 import flax.linen as nn
 
 layer = nn.MultiHeadDotProductAttention(num_heads=num_heads, qkv_features=width, out_features=width, deterministic=True)
-params = {  # kernels are (embed_dim, num_heads, head_dim), that of the output (num_heads, head_dim, embed_dim)
+params = {  # kernels are (embed_dim, num_heads, head_dim); the output kernel is (num_heads, head_dim, embed_dim)
     name: {"kernel": weight.reshape(width, num_heads, head_dim), "bias": bias.reshape(num_heads, head_dim)}
     for name, weight, bias in (("query", wq, bq), ("key", wk, bk), ("value", wv, bv))
 }
@@ -144,10 +144,10 @@ mask = np.tril(np.ones((seq_len, seq_len), dtype=bool)) & attend[:, None, None, 
 output = np.asarray(layer.apply({"params": params}, query, key, value, mask=mask))
 """
 
-# What every program of an operator begins with.
+# The inputs with which every program of an operator begins.
 INPUTS = {"sdpa": SDPA, "mha": MHA}
 
-# Adapter -> its operator, and the lines that call it.
+# Adapter -> its operator, and the lines that make the call.
 LINES: dict[str, tuple[str, str]] = {
     "torch.sdpa": ("sdpa", _TORCH_SDPA),
     "jax.sdpa": ("sdpa", _JAX_SDPA),
@@ -158,24 +158,24 @@ LINES: dict[str, tuple[str, str]] = {
     "flax.mha": ("mha", _FLAX_MHA),
 }
 
-# Variants of the subjects of Keras; without one it is the first.
+# Variants of the Keras subjects; the first is the default.
 BACKENDS = ("torch", "jax", "tensorflow")
 
 
 class NoCodeError(Exception):
-    """There are no lines for a subject; the text says for which there are."""
+    """No program exists for a subject; the text lists the adapters that have one."""
 
 
 def program(name: str) -> str:
     """
-    A program that makes the call with a subject, by its name: `torch.mha`, `keras.mha[jax]`.
+    The program that makes the call with a subject, given its name, such as `torch.mha` or `keras.mha[jax]`.
 
     Raises:
-        NoCodeError: none is written for this subject.
+        NoCodeError: there is no program for this subject.
     """
     adapter, _, variant = name.partition("[")
     if adapter not in LINES:
-        raise NoCodeError(f"--code: no program is written for {name}, only for {', '.join(LINES)}")
+        raise NoCodeError(f"--code: there is no program for {name}, only for {', '.join(LINES)}")
     operator, lines = LINES[adapter]
     words = [word for word in variant.rstrip("]").split(",") if word in BACKENDS]
     called = lines.replace("{backend}", words[0] if words else BACKENDS[0])
@@ -184,10 +184,10 @@ def program(name: str) -> str:
 
 def before_and_after(here: str, there: str) -> Mapping[str, str]:
     """
-    Two programs that print the same, by the names of their files.
+    Two programs that print the same result, by file name.
 
     Raises:
-        NoCodeError: none is written for one of the two, or they compute different operators.
+        NoCodeError: there is no program for one of the two, or they compute different operators.
     """
     operators = [LINES[name.partition("[")[0]][0] for name in (here, there) if name.partition("[")[0] in LINES]
     if len(set(operators)) > 1:

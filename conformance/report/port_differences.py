@@ -1,4 +1,4 @@
-"""What differs between two subjects for somebody who moves calls from one to the other."""
+"""What differs between two subjects when calls move from one to the other."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from conformance.report.call_site_advice import Destination, change
 from conformance.report.probe_report import Pictured, declared_text, observed_text
 from conformance.spec.masks import KINDS
 
-# Cases that show a difference, with the way of either side.
+# Cases that show a difference, each with the ways of both sides.
 ObservedDifference = list[tuple[str, tuple[Way, Way]]]
 
-# Verdicts of calls that had a reply.
+# Verdicts of calls that have a reply.
 WITH_REPLY = ("pass", "dialect", "fail", "inconclusive")
 
 FACTS = ("outputs", "dtypes", "capabilities")
@@ -25,7 +25,7 @@ FACTS = ("outputs", "dtypes", "capabilities")
 
 @dataclass(frozen=True)
 class PortedSubject:
-    """One of the two subjects, what was read off its replies, and its records in the run log."""
+    """One of the two subjects, its behaviour profile, and its records in the run log."""
 
     subject: Subject
     picture: Pictured
@@ -43,13 +43,13 @@ class PortedSubject:
 
     @property
     def readings(self) -> dict[str, Reading]:
-        """Case -> what its reply says."""
+        """Case -> what its reply shows."""
         return {reading.probe.case: reading for reading in self.picture.behaviour.readings}
 
 
 @dataclass(frozen=True)
 class Argument:
-    """Where a kind of mask goes on either side; None where a subject has no argument of its own for it."""
+    """The argument for a kind of mask on either side; None if a subject has no argument of its own for it."""
 
     kind: str
     here: Slot | None
@@ -59,11 +59,11 @@ class Argument:
 @dataclass(frozen=True)
 class Difference:
     """
-    A decision that the two take in different ways in one and the same case.
+    A decision in which the two subjects differ in the same case.
 
-    decision: on either side (arguments have other names). declared, observed: in words, on either side. case: of those
-    that show it the one of fewest elements. ways: in that case. changes: what to change at the call site; more than one
-    where it depends on the circumstances, none where nothing is known to help.
+    decision: its name on either side (the names of arguments differ). declared, observed: in words, on either side.
+    case: the case with the fewest elements that shows the difference. ways: what each side does in that case. changes:
+    what to change at the call site; several if the change depends on the circumstances, none if no remedy is known.
     """
 
     decision: tuple[str, str]
@@ -75,13 +75,13 @@ class Difference:
 
     @property
     def sentences(self) -> tuple[str, str]:
-        """What either side does in the case that shows it."""
+        """What either side does in `case`, in words."""
         return sentence(*self.ways[0]), sentence(*self.ways[1])
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Cases that the one answers and the other does not, for one reason; case is the one of fewest elements."""
+    """Cases with a reply on the old side only, all for one reason; `case` is the one with the fewest elements."""
 
     verdict: str
     reason: str
@@ -91,7 +91,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Port:
-    """All that differs; lost and gained: of FACTS, what only the one or only the other has."""
+    """All differences; lost, gained: for each of FACTS, the values that only the old or only the new side has."""
 
     here: PortedSubject
     there: PortedSubject
@@ -103,7 +103,7 @@ class Port:
 
     @property
     def shared(self) -> int:
-        """How many cases were judged on both sides."""
+        """The number of cases that have a reply on both sides."""
         here, there = (
             {case for case, record in side.verdicts.items() if record["verdict"] in WITH_REPLY}
             for side in (self.here, self.there)
@@ -112,7 +112,7 @@ class Port:
 
 
 def port(here: PortedSubject, there: PortedSubject) -> Port:
-    """Compare two subjects that were asked the same."""
+    """Compare two subjects that were given the same cases."""
     arguments = tuple(Argument(kind, slot_for(here.subject, kind), slot_for(there.subject, kind)) for kind in KINDS)
     facts = {name: (getattr(here.subject, name), getattr(there.subject, name)) for name in FACTS}
     return Port(
@@ -120,22 +120,22 @@ def port(here: PortedSubject, there: PortedSubject) -> Port:
         there,
         arguments,
         tuple(_differences(here, there, arguments)),
-        {name: tuple(each for each in mine if each not in yours) for name, (mine, yours) in facts.items()},
-        {name: tuple(each for each in yours if each not in mine) for name, (mine, yours) in facts.items()},
+        {name: tuple(each for each in old if each not in new) for name, (old, new) in facts.items()},
+        {name: tuple(each for each in new if each not in old) for name, (old, new) in facts.items()},
         tuple(_refusals(here, there)),
     )
 
 
 def slot_for(subject: Subject, kind: str) -> Slot | None:
     """
-    The argument or flag that takes a kind of mask in a plain call: a flag first.
+    The argument that takes a kind of mask in a plain call; a causal, window or lengths argument is preferred.
 
-    One about whole queries is no mask of that kind, and what stands for a cache is no argument.
+    An argument that masks whole queries does not count, and neither does one that exists only with a cache.
     """
     slots = [slot for slot in subject.slots.values() if not slot.only_with]
-    flags = (slot for slot in slots if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
+    scalars = (slot for slot in slots if slot.role == kind or (slot.role == "lengths" and kind in slot.takes))
     masks = (slot for slot in slots if slot.role == "mask" and kind in slot.takes and slot.axes != (("b", "q"),))
-    return next(iter((*flags, *masks)), None)
+    return next(iter((*scalars, *masks)), None)
 
 
 def _differences(here: PortedSubject, there: PortedSubject, arguments: Sequence[Argument]) -> Iterator[Difference]:
@@ -145,21 +145,21 @@ def _differences(here: PortedSubject, there: PortedSubject, arguments: Sequence[
         match = there.picture.behaviour.line(other) if other else None
         if other is None or match is None or not (line.observations and match.observations):
             continue
-        found = _observed(here, there, line.decision, other)
-        if found:
-            case, ways = found[0]
+        shown = _observed(here, there, line.decision, other)
+        if shown:
+            case, ways = shown[0]
             yield Difference(
                 decision=(line.decision, other),
                 declared=(declared_text(here.picture, line), declared_text(there.picture, match)),
                 observed=(observed_text(line), observed_text(match)),
                 case=case,
                 ways=ways,
-                changes=tuple(_changes(found, there, _destination(there, other, arguments))),
+                changes=tuple(_changes(shown, there, _destination(there, other, arguments))),
             )
 
 
 def _destination(there: PortedSubject, decision: str, arguments: Sequence[Argument]) -> Destination:
-    """Where a call moves to, as far as a decision of the new side is concerned."""
+    """The destination of a call, as far as one decision of the new side is concerned."""
     additive = next((each.there for each in arguments if each.kind == "additive"), None)
     slot = there.subject.slots.get(slot_of(decision)[1] or "")
     operator = there.picture.behaviour.readings[0].probe.facts.operator
@@ -167,7 +167,7 @@ def _destination(there: PortedSubject, decision: str, arguments: Sequence[Argume
 
 
 def _changes(shown: ObservedDifference, there: PortedSubject, to: Destination) -> Iterator[str]:
-    """What to change, with the circumstances of the call under which it is where there is more than one."""
+    """What to change; if there is more than one change, each begins with the circumstances in which it applies."""
     texts = {case: change(*ways, to) for case, ways in shown}
 
     def is_one(part: Sequence[Reading]) -> bool:
@@ -186,29 +186,29 @@ def _changes(shown: ObservedDifference, there: PortedSubject, to: Destination) -
 
 
 def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:
-    """The decision under the name of the other side's argument, or None where it has none for it."""
+    """The same decision with the name of the other side's argument, or None if the other side has no such argument."""
     family, slot = slot_of(decision)
     if slot is None:
         return decision
     return f"{family}[{names[slot]}]" if slot in names else None
 
 
-def _observed(here: PortedSubject, there: PortedSubject, mine: str, yours: str) -> ObservedDifference:
-    """The cases, those of fewest elements first, in which no way is left open that both could have taken."""
+def _observed(here: PortedSubject, there: PortedSubject, old: str, new: str) -> ObservedDifference:
+    """The cases in which no way is possible for both sides, those with the fewest elements first."""
     found, others = [], there.readings
-    for case, reading in sorted(here.readings.items(), key=lambda item: size(item[1].probe)):
+    for case, reading in sorted(here.readings.items(), key=lambda pair: size(pair[1].probe)):
         other = others.get(case)
-        if other is None or not (reading.reaches(mine) and other.reaches(yours)):
+        if other is None or not (reading.reaches(old) and other.reaches(new)):
             continue
-        if slot_of(mine)[0] in OF_ARRAYS and not any(mask.verbatim for mask in reading.probe.facts.masks):
-            continue  # the array was converted to what each side documents
-        if set(reading.open[mine]).isdisjoint(other.open[yours]):
-            found.append((case, ((mine, reading.open[mine][0]), (yours, other.open[yours][0]))))
+        if slot_of(old)[0] in OF_ARRAYS and not any(mask.verbatim for mask in reading.probe.facts.masks):
+            continue  # the array was converted to the form that each side documents
+        if set(reading.open[old]).isdisjoint(other.open[new]):
+            found.append((case, ((old, reading.open[old][0]), (new, other.open[new][0]))))
     return found
 
 
 def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[Refusal]:
-    """What the other side declines or fails to answer, though this one answers it."""
+    """The cases that have a reply on the old side and none on the new side, by reason."""
     answered = {case: reading for case, reading in here.readings.items() if case not in there.readings}
     by_reason: dict[tuple[str, str], list[str]] = {}
     for case in sorted(answered, key=lambda case: size(answered[case].probe)):

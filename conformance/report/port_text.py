@@ -1,4 +1,4 @@
-"""Advice for moving calls from one subject to another, for terminals and as JSON."""
+"""Advice for moving calls from one subject to another: on the terminal, as JSON and as Markdown."""
 
 import ast
 import re
@@ -16,25 +16,25 @@ from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, Refusal
 from conformance.report.summary import code, words
 
-# What is told of an entry point, in this order; functions have no constructor and no parameters.
+# The topics of an entry point, in the order of the report; functions have no constructor and no parameters.
 CALL_TOPICS = ("constructor", "call", "weights", "dropout", "gradients", "parameters")
 
-# Adapter -> topic -> text, and under `defaults` the defaults that the texts speak of, by callable and argument.
+# Adapter -> topic -> text, and under `defaults` the defaults that the texts mention, by callable and argument.
 CALLS: dict[str, dict[str, Any]] = tomllib.loads((files(__package__) / "calls.toml").read_text(encoding="utf-8"))
 
 
 def side_by_side(here: str, there: str) -> list[dict[str, str]]:
-    """For every topic that one of two adapters has a text about, the texts of both; "" where one has none."""
-    mine, yours = _texts(here), _texts(there)
+    """The texts of two adapters for every topic that one of them has; "" if the other has none."""
+    old, new = _texts(here), _texts(there)
     return [
-        {"topic": topic, "from": mine.get(topic, ""), "to": yours.get(topic, "")}
+        {"topic": topic, "from": old.get(topic, ""), "to": new.get(topic, "")}
         for topic in CALL_TOPICS
-        if topic in mine or topic in yours
+        if topic in old or topic in new
     ]
 
 
 def is_described(adapter: str) -> bool:
-    """Whether there are texts about an adapter."""
+    """Whether calls.toml describes an adapter."""
     return adapter in CALLS
 
 
@@ -42,12 +42,13 @@ def _texts(adapter: str) -> Mapping[str, str]:
     return CALLS.get(adapter, {})
 
 
-# How the points begin that somebody needs who writes the call; the others are about masks, which SLOTS hold, or us.
+# How the points begin that matter to somebody who writes the call. The other points are about masks, which SLOTS
+# describe, or about this package.
 ARRAY_TOPICS = ("arrays", "weights")
 
 
 def conventions(path: Path) -> tuple[str, ...]:
-    """The points about arrays and weights from the docstring of an adapter file, each on one line; () without any."""
+    """The points about arrays and weights in the docstring of an adapter file, each on one line."""
     text = ast.get_docstring(ast.parse(path.read_bytes(), str(path))) or ""
     points: list[str] = []
     for line in text.splitlines():
@@ -58,10 +59,10 @@ def conventions(path: Path) -> tuple[str, ...]:
     return tuple(point for point in points if point.startswith(ARRAY_TOPICS))
 
 
-# Where the record stands in the run folder.
+# The name of the record in the run folder.
 FILE = "port.json"
 
-# Where the same stands as Markdown.
+# The name of the Markdown page in the run folder.
 PAGE = "port.md"
 
 Record = Mapping[str, Any]
@@ -69,7 +70,7 @@ Record = Mapping[str, Any]
 ROLES = {
     "key_padding": "padding mask",
     "attention": "attention mask",
-    "causal": "causal order",
+    "causal": "causal mask",
     "window": "window",
     "additive": "numbers added to the logits",
 }
@@ -82,59 +83,60 @@ MEANINGS = {
     ("float", "add"): "floats are added",
     ("float", "attend"): "floats are cast to bool",
 }
-# Capabilities of adapters: whether arrays can be handed over in a memory layout of our choice.
+# Capabilities of the harness rather than the framework: here, that the adapter can set the memory layout of arrays.
 HARNESS_CAPABILITIES = frozenset({"layout"})
 
-HARNESS_REASONS = frozenset(f"does not honour: {name}" for name in HARNESS_CAPABILITIES)
+HARNESS_REASONS = frozenset(f"does not support: {name}" for name in HARNESS_CAPABILITIES)
 
-# Where one of two has nothing of the kind.
-NOTHING_SAID = "-"
+# Printed for a side that has no text.
+NO_TEXT = "-"
 
 VERBS = {"unsupported": "declines", "error": "raises", "crash": "crashes", "timeout": "hangs"}
 
 
-def lines(told: Record) -> Iterator[str]:
+def lines(advice: Record) -> Iterator[str]:
     """The advice of a record, line by line."""
-    mine, yours = told["from"], told["to"]
-    yield f"From {mine} to {yours}"
+    old, new = advice["from"], advice["to"]
+    yield f"From {old} to {new}"
     yield ""
-    yield from _called(told)
-    if any(told["conventions"].values()):
-        yield 'Arrays and parameters ("given" is how the cases have them):'
-        for side, name in (("from", mine), ("to", yours)):
-            yield from (f"  {name}: {point}" for point in told["conventions"][side])
+    yield from _called(advice)
+    if any(advice["conventions"].values()):
+        yield 'Arrays and parameters ("given" means the form that the cases use):'
+        for side, name in (("from", old), ("to", new)):
+            yield from (f"  {name}: {point}" for point in advice["conventions"][side])
         yield ""
     yield "Arguments:"
-    for each in told["arguments"]:
+    for each in advice["arguments"]:
         if each["from"] or each["to"]:
             yield f"  {ROLES[each['kind']]}: {each['described']['from']} -> {each['described']['to']}"
         yield from (f"    change: {change}" for change in each["changes"])
     yield ""
-    if not told["shared"]:
-        yield "No probe case was judged on both sides: nothing can be said about where they differ."
-    elif told["differences"]:
-        yield f"Where they differ ({len(told['differences'])}; {told['shared']} probe cases were judged on both sides):"
+    if not advice["shared"]:
+        yield "No probe case was judged on both sides: the differences are unknown."
+    elif advice["differences"]:
+        number = len(advice["differences"])
+        yield f"Where they differ ({number}; {advice['shared']} probe cases were judged on both sides):"
     else:
-        yield f"They take every decision alike that the {told['shared']} probe cases judged on both sides show."
-    for each in told["differences"]:
-        yield from _difference(told, each)
-    yield from told["notes"]
-    for each in told["refused"]:
+        yield f"No difference found in the {advice['shared']} probe cases that were judged on both sides."
+    for each in advice["differences"]:
+        yield from _difference(advice, each)
+    yield from advice["notes"]
+    for each in advice["refused"]:
         yield each["sentence"]
         yield f"    see: {each['command']}"
 
 
-def _called(told: Record) -> Iterator[str]:
-    if told.get("calls"):  # a folder of an earlier version has none
+def _called(advice: Record) -> Iterator[str]:
+    if advice.get("calls"):  # a folder of an earlier version has none
         yield "How each is called:"
-        for each in told["calls"]:
+        for each in advice["calls"]:
             yield f"  {each['topic']}"
-            yield from (f"    {told[side]}: {each[side] or NOTHING_SAID}" for side in ("from", "to"))
+            yield from (f"    {advice[side]}: {each[side] or NO_TEXT}" for side in ("from", "to"))
         yield ""
 
 
-def _difference(told: Record, each: Record) -> Iterator[str]:
-    yield f"  {told['from']} {each['sentences']['from']}; {told['to']} {each['sentences']['to']}"
+def _difference(advice: Record, each: Record) -> Iterator[str]:
+    yield f"  {advice['from']} {each['sentences']['from']}; {advice['to']} {each['sentences']['to']}"
     for change in each["changes"]:
         yield f"    change: {change}"
     shown = {what: f"{each[what]['from']} -> {each[what]['to']}" for what in ("declared", "observed")}
@@ -144,39 +146,40 @@ def _difference(told: Record, each: Record) -> Iterator[str]:
     yield f"    see: {each['command']}"
 
 
-def markdown(told: Record) -> Iterator[str]:
-    """The advice of a record as a page: what differs first, then how to call the new one."""
-    yield f"# From {code(told['from'])} to {code(told['to'])}"
+def markdown(advice: Record) -> Iterator[str]:
+    """The advice of a record as a Markdown page: the differences first, then how to call the new subject."""
+    yield f"# From {code(advice['from'])} to {code(advice['to'])}"
     yield ""
-    versions = ", ".join(f"{name} {version}" for name, version in told["versions"].items())
-    yield f"Read off {told['shared']} probe cases that were judged on both sides, with {words(versions)}."
+    versions = ", ".join(f"{name} {version}" for name, version in advice["versions"].items())
+    yield f"Based on {advice['shared']} probe cases that were judged on both sides, with {words(versions)}."
     differ = (
-        (each["sentences"]["from"], each["sentences"]["to"], "; ".join(each["changes"])) for each in told["differences"]
+        (each["sentences"]["from"], each["sentences"]["to"], "; ".join(each["changes"]))
+        for each in advice["differences"]
     )
-    yield from _table("Where they differ", (told["from"], told["to"], "change"), differ)
+    yield from _table("Where they differ", (advice["from"], advice["to"], "change"), differ)
     yield from _table(
         "How each is called",
-        ("", told["from"], told["to"]),
-        ((each["topic"], each["from"] or NOTHING_SAID, each["to"] or NOTHING_SAID) for each in told["calls"]),
+        ("", advice["from"], advice["to"]),
+        ((each["topic"], each["from"] or NO_TEXT, each["to"] or NO_TEXT) for each in advice["calls"]),
     )
     yield from _table(
         "Arguments",
-        ("for", told["from"], told["to"], "change"),
+        ("for", advice["from"], advice["to"], "change"),
         (
             (ROLES[each["kind"]], each["described"]["from"], each["described"]["to"], "; ".join(each["changes"]))
-            for each in told["arguments"]
+            for each in advice["arguments"]
             if each["from"] or each["to"]
         ),
     )
-    points = [f"{told[side]}: {point}" for side in ("from", "to") for point in told["conventions"][side]]
+    points = [f"{advice[side]}: {point}" for side in ("from", "to") for point in advice["conventions"][side]]
     for title, texts in (
         ("Arrays and parameters", points),
-        ("What only one of them takes", [*told["notes"], *(each["sentence"] for each in told["refused"])]),
+        ("What only one of them takes", [*advice["notes"], *(each["sentence"] for each in advice["refused"])]),
     ):
         if texts:
             yield from ("", f"## {title}", "", *(f"* {words(text.strip())}" for text in texts))
     try:
-        programs = before_and_after(told["from"], told["to"])
+        programs = before_and_after(advice["from"], advice["to"])
     except NoCodeError:
         return
     yield from ("", "## One call, before and after", "")
@@ -192,7 +195,7 @@ def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> I
 
 
 def described(slot: Slot | None) -> str:
-    """An argument with what is documented about it."""
+    """An argument with what its framework documents about it, in words."""
     if slot is None:
         return "no argument"
     if slot.role != "mask":
@@ -200,7 +203,7 @@ def described(slot: Slot | None) -> str:
         forms = {
             "causal": slot.alignment.replace("_", " "),
             "window": "(left, right)",
-            "lengths": "how many, from the first",
+            "lengths": "the number of leading positions",
         }
         about = [forms[slot.role], hint]
     else:
@@ -209,35 +212,35 @@ def described(slot: Slot | None) -> str:
 
 
 def _notes(found: Port) -> Iterator[str]:
-    """What only one of them has, and what another variant of the other one has as well."""
+    """What only one subject has, and which other variants of the other side have it too."""
     for side, other, has in ((found.here, found.there, found.lost), (found.there, found.here, found.gained)):
-        missing = _of_reason(has)
+        missing = _without_harness(has)
         variants = [each for each in subjects_of([other.subject.adapter]) if not each.dense]
         for values, names in _by_variant(missing, variants).items():
             if not names:
                 yield f"Only {side.name} has: {values}"
             else:
-                yield f"{', '.join([side.name, *names[:-1]])} and {names[-1]} have, and {other.name} has not: {values}"
+                yield f"{', '.join([side.name, *names[:-1]])} and {names[-1]} have, but {other.name} does not: {values}"
         if has is found.lost and "weights_mean" in has["outputs"] and "weights" in found.there.subject.outputs:
-            yield f"    change: take the mean of the weights of {found.there.name} over axis 1"
+            yield f"    change: average the weights of {found.there.name} over axis 1, the heads"
 
 
 def _by_variant(missing: Mapping[str, tuple[str, ...]], variants: Sequence[Subject]) -> dict[str, tuple[str, ...]]:
-    """What a subject lacks, in words, to the other variants that have it; what none of them has comes first."""
+    """What a subject lacks, in words -> the other variants that have it; what no variant has comes first."""
     groups: dict[tuple[str, ...], dict[str, list[str]]] = {(): {}}
     for fact, values in missing.items():
         for value in values:
             names = tuple(each.name for each in variants if value in getattr(each, fact))
             groups.setdefault(names, {}).setdefault(fact, []).append(value)
     return {
-        "; ".join(f"{fact} {', '.join(values)}" for fact, values in told.items()): names
-        for names, told in groups.items()
-        if told
+        "; ".join(f"{fact} {', '.join(values)}" for fact, values in facts.items()): names
+        for names, facts in groups.items()
+        if facts
     }
 
 
-def _of_reason(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Without what says how we hand arrays over, not what a framework can do."""
+def _without_harness(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The facts without those that are about the harness rather than the framework."""
     return {name: tuple(value for value in values if value not in HARNESS_CAPABILITIES) for name, values in has.items()}
 
 
@@ -248,15 +251,15 @@ def _refusal(found: Port, refusal: Refusal) -> str:
 
 
 def command(found: Port, case: str) -> str:
-    """The command that runs one case on both."""
+    """The command that runs one case on both subjects."""
     return shlex.join(["conformance", "run", "-a", found.here.name, "-a", found.there.name, "-k", case])
 
 
 def record(found: Port, versions: Mapping[str, str]) -> dict[str, Any]:
     """
-    What differs, as JSON values: the terminal, the file and the page tell the same.
+    The differences as JSON values, from which terminal, Markdown and page are written.
 
-    versions: of the packages that both sides ran with, by name.
+    versions: package name -> version, for the packages of both sides.
     """
     return {
         "schema": 1,
@@ -287,7 +290,7 @@ def record(found: Port, versions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _conventions(side: PortedSubject) -> list[str]:
-    """How the adapter hands arrays over, of an entry point whose call is not told."""
+    """How an adapter passes arrays, for entry points that calls.toml does not describe."""
     adapter = side.subject.adapter
     return [] if is_described(adapter.name) else list(conventions(adapter.path))
 

@@ -1,4 +1,4 @@
-"""What `conformance probe` found, for terminals, as JSON, as Markdown: declared beside observed, line by line."""
+"""The report of `conformance probe`, on the terminal, as JSON and as Markdown: declared next to observed behaviour."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, Obse
 from conformance.diagnosis.explanation import CANONICAL, Way
 from conformance.report.summary import code, words
 
-# What canonical is called where the oracle has no name for it: mostly in decisions of a mask argument.
-OF_ARGUMENTS = {
+# Names of canonical behaviour in decisions for which the oracle has none, mostly those of a mask argument.
+ARGUMENT_NAMES = {
     "polarity": "attend",
     "float_mask": "added",
     "number_mask": "non-zero attends",
@@ -21,10 +21,10 @@ OF_ARGUMENTS = {
 }
 
 REMARKS = {"contradicted": "CONTRADICTED", "accepted": "known deviation", "agrees": ""}
-# Characters of a column on a terminal; what is longer moves the rest of its line.
-WIDEST = 40
+# Maximum width of a column on the terminal; a longer text shifts the rest of its line.
+MAX_WIDTH = 40
 
-# Where the records stand in the run folder.
+# The name of the records in the run folder.
 FILE = "probe.json"
 
 HEADINGS = ("decision", "declared", "observed", "")
@@ -33,10 +33,10 @@ HEADINGS = ("decision", "declared", "observed", "")
 @dataclass(frozen=True)
 class Pictured:
     """
-    A subject with what was read off its replies.
+    A subject with its behaviour profile.
 
-    undocumented: decisions on which its documentation is silent. broken: cases that raised, crashed or hung. rerun:
-    case -> the command that runs it again. asked: how many cases there were for it.
+    undocumented: decisions that its documentation does not mention. broken: cases that raised, crashed or hung. rerun:
+    case -> the command that runs it again. asked: the number of cases for it.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Pictured:
 
 
 def way_name(decision: str, name: str) -> str:
-    """A way in words; canonical has a name of its own in each decision."""
+    """A way in words; each decision has its own name for canonical behaviour."""
     if name != CANONICAL:
         return name
     family, _ = slot_of(decision)
-    return OF_ARGUMENTS.get(family, CANONICAL_NAMES.get(decision, CANONICAL))
+    return ARGUMENT_NAMES.get(family, CANONICAL_NAMES.get(decision, CANONICAL))
 
 
 def declared_text(picture: Pictured, line: Line) -> str:
-    """What is declared, with the circumstances where it differs between calls."""
+    """What is declared, with the circumstances if it differs between calls."""
     if line.decision in picture.undocumented:
         return "undocumented"
     texts = [" or ".join(way_name(line.decision, name) for name in each.declared) for each in line.observations]
@@ -66,7 +66,7 @@ def declared_text(picture: Pictured, line: Line) -> str:
 
 
 def observed_text(line: Line) -> str:
-    """What is observed, with the circumstances where it differs between calls."""
+    """What is observed, with the circumstances if it differs between calls."""
     texts = [
         f"varies: {', '.join(way_name(line.decision, name) for name in each.observed)}"
         if each.varies
@@ -82,8 +82,8 @@ def _under(text: str, observation: Observation) -> str:
     return f"{text} ({observation.circumstance})" if observation.circumstance else text
 
 
-def untold(line: Line) -> tuple[str, ...]:
-    """Ways that the calls do not tell apart from what is observed, those of other decisions with their decision."""
+def indistinct(line: Line) -> tuple[str, ...]:
+    """Ways that the calls do not distinguish from the observed one; those of other decisions as `decision=way`."""
     found: dict[str, None] = {}
     for each in line.observations:
         if not each.varies:
@@ -93,26 +93,26 @@ def untold(line: Line) -> tuple[str, ...]:
 
 
 def remark(line: Line) -> str:
-    """The status where it is worth a word, and what is not told apart."""
-    apart = untold(line)
-    return "; ".join(filter(None, (REMARKS[line.status], f"not told apart: {', '.join(apart)}" if apart else "")))
+    """The status unless declared and observed agree, and the ways that are not distinguished."""
+    others = indistinct(line)
+    return "; ".join(filter(None, (REMARKS[line.status], f"not distinguished: {', '.join(others)}" if others else "")))
 
 
 def shown(picture: Pictured) -> list[Line]:
-    """The decisions that were reached: contradicted ones first, then accepted ones."""
-    order = {status: place for place, status in enumerate(REMARKS)}
+    """The decisions that were reached: contradicted ones first, then accepted ones, then the others."""
+    order = {status: rank for rank, status in enumerate(REMARKS)}
     return sorted((line for line in picture.behaviour.lines if line.observations), key=lambda line: order[line.status])
 
 
 def rows(picture: Pictured) -> list[tuple[str, str, str, str]]:
-    """The cells of the table."""
+    """The rows of the table: decision, declared, observed, remark."""
     return [(line.decision, declared_text(picture, line), observed_text(line), remark(line)) for line in shown(picture)]
 
 
 def table(picture: Pictured) -> Iterator[str]:
-    """The lines for a terminal."""
+    """The lines of the terminal report: conclusion, table, notes."""
     cells = [HEADINGS, *rows(picture)]
-    widths = [max(len(row[column]) for row in cells if len(row[column]) <= WIDEST) for column in range(3)]
+    widths = [max(len(row[column]) for row in cells if len(row[column]) <= MAX_WIDTH) for column in range(3)]
     yield f"{picture.name}: {conclusion(picture)}"
     for row in cells:
         yield "  ".join((*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3])).rstrip()
@@ -120,18 +120,16 @@ def table(picture: Pictured) -> Iterator[str]:
 
 
 def conclusion(picture: Pictured) -> str:
-    """How observed stands to declared, in a sentence."""
-    against = len(picture.behaviour.contradicted)
+    """Say in one sentence whether observed and declared behaviour agree."""
+    number = len(picture.behaviour.contradicted)
     read = f"{len(picture.behaviour.readings)} of {picture.asked} probe cases answered"
-    if against:
-        return (
-            f"{read}; {against} {'decision contradicts' if against == 1 else 'decisions contradict'} what is declared"
-        )
-    return f"{read}; observed as declared, or as known"
+    if number:
+        return f"{read}; {number} {'decision contradicts' if number == 1 else 'decisions contradict'} the declaration"
+    return f"{read}; every observed decision is as declared or a known deviation"
 
 
 def notes(picture: Pictured) -> Iterator[str]:
-    """What stands below the table."""
+    """The notes below the table: what was not reached, blinded, unexplained or has no reply, and rerun commands."""
     lines = picture.behaviour.lines
     if unreached := [line.decision for line in lines if line.status == "not reached"]:
         yield f"not reached: {', '.join(unreached)}"
@@ -151,7 +149,7 @@ def _rerun(picture: Pictured, against: Sequence[str]) -> str:
 
 
 def record(picture: Pictured) -> dict[str, Any]:
-    """The same as JSON values."""
+    """The report as JSON values."""
     return {
         "subject": picture.name,
         "asked": picture.asked,
@@ -191,7 +189,7 @@ def _observation(decision: str, each: Observation) -> dict[str, Any]:
 
 
 def markdown(pictures: Iterable[Pictured]) -> Iterator[str]:
-    """A page with a section for each subject."""
+    """The report as a Markdown page with a section for each subject."""
     yield "# Declared and observed"
     for picture in pictures:
         yield ""
@@ -208,4 +206,4 @@ def markdown(pictures: Iterable[Pictured]) -> Iterator[str]:
             yield words(note)
 
 
-__all__ = ["Pictured", "Way", "declared_text", "markdown", "observed_text", "record", "table", "untold", "way_name"]
+__all__ = ["Pictured", "Way", "declared_text", "indistinct", "markdown", "observed_text", "record", "table", "way_name"]

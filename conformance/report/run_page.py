@@ -1,4 +1,4 @@
-"""Which features of the cases each subject judged, declined, or was never asked for."""
+"""The HTML page of a run: verdicts, findings, coverage of features, and the data for its scripts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,20 +21,21 @@ from conformance.report.page_data import blobs, chunks, index, joined, script_js
 from conformance.report.page_frame import asset, environment, policy, script_of
 from conformance.spec.texts import counted, quoted
 
+# What the coverage table shows for a feature without a judged case.
 DECLINED = "declined"
 NOT_REACHED = "not reached"
 
 
 @dataclass
 class Reach:
-    """How many cases with a feature a subject judged, and how many it declined."""
+    """How many cases with a feature were judged for a subject, and how many it declined."""
 
     judged: int = 0
     declined: int = 0
 
     @property
     def text(self) -> str:
-        """The number judged, or why there is none."""
+        """The number of judged cases, or why there is none."""
         if self.judged:
             return str(self.judged)
         return DECLINED if self.declined else NOT_REACHED
@@ -42,19 +43,19 @@ class Reach:
 
 @dataclass(frozen=True)
 class Row:
-    """A feature and, for each counted subject by name, how it fared."""
+    """A feature and its reach for each counted subject, by name."""
 
     feature: str
     reach: Mapping[str, Reach]
 
 
 def counted_subjects(run: Run) -> tuple[str, ...]:
-    """The subjects of the run that count, in its order."""
+    """The names of the counted subjects, in the order of the run."""
     return tuple(name for name, subject in run.header.subjects.items() if subject.counted)
 
 
 def coverage(run: Run) -> tuple[Row, ...]:
-    """A row for each feature that a case of the run has, in the order of their names."""
+    """A row for each feature that a case of the run has, sorted by name."""
     names = counted_subjects(run)
     features = sorted({feature for case in run.header.cases.values() for feature in case.features})
     found = {feature: {name: Reach() for name in names} for feature in features}
@@ -66,7 +67,7 @@ def coverage(run: Run) -> tuple[Row, ...]:
 
 
 def _count(reach: Reach, cell: Cell, feature: str) -> None:
-    """An output that was asked for and that the subject does not have is declined, whatever became of the rest."""
+    """Count one cell; an output that the subject does not have counts as declined, whatever the verdict is."""
     kind, _, name = feature.partition(" ")
     if cell.verdict == "unsupported" or (kind == "output" and name in cell.dropped_outputs):
         reach.declined += 1
@@ -78,10 +79,10 @@ PAGE_FILE = "index.html"
 # The parts of the page's script, in the order in which they build on each other.
 SCRIPTS = ("elements", "dom", "state", "matrix", "colour", "heatmap", "picture", "detail", "pair", "main")
 
-# What a run leaves beside the page.
+# Files of the run that the page links to.
 FILES = ("verdict.json", "summary.md", "junit.xml", "run.jsonl")
 
-# A verdict is never told by colour alone.
+# One symbol per verdict: a verdict is never shown by colour alone.
 SYMBOLS = {
     "pass": "✓",
     "dialect": "≈",
@@ -96,16 +97,16 @@ SYMBOLS = {
 }
 
 MEANINGS = {
-    "pass": "within the bound of what is canonical",
-    "dialect": "within the bound of what is declared, which differs from canonical here",
+    "pass": "within the bound of canonical attention",
+    "dialect": "within the bound of what is declared, which differs from canonical attention here",
     "unsupported": "declined by the adapter before the framework was called",
     "inconclusive": "could not be judged",
-    "known": "fails, and a known deviation accepts it for a stated reason",
+    "known": "fails, but a known deviation accepts it for a stated reason",
     "fail": "outside the bound of what is declared",
     "error": "the framework raised an exception",
-    "timeout": "no answer in time",
-    "crash": "the worker died",
-    "missing": "owed, and not in the log",
+    "timeout": "no reply within the time limit",
+    "crash": "the worker process died",
+    "missing": "expected, but not in the log",
 }
 
 
@@ -117,14 +118,14 @@ def write_page(run: Run) -> None:
 def page(run: Run) -> str:
     """The whole page as text."""
     style, script = asset("page.css"), script_of(SCRIPTS)
-    found = blobs(run)
-    packed, places = joined(chunks(run, found) | found.packed)
+    tensors = blobs(run)
+    packed, positions = joined(chunks(run, tensors) | tensors.packed)
     port = recorded(run, port_text.FILE)
     data = index(run) | {
         "port": port and {side: port[side] for side in ("from", "to")},
         "symbols": SYMBOLS,
         "meanings": MEANINGS,
-        "places": places,
+        "places": positions,
     }
     return (
         environment(_filters(run))
@@ -151,7 +152,7 @@ def _reported(run: Run) -> dict[str, Any]:
         "lines": subject_lines(run),
         "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
         "known": known_groups(run),
-        "portraits": (recorded(run, probe_report.FILE) or {}).get("subjects", []),
+        "profiles": (recorded(run, probe_report.FILE) or {}).get("subjects", []),
         "port": recorded(run, port_text.FILE),
         "roles": port_text.ROLES,
         "stamp": stamp(run),
@@ -172,12 +173,12 @@ def _filters(run: Run) -> dict[str, Callable[..., Any]]:
         "target": cell_address,
         "address": web_address,
         "picture": lambda finding: picture(run, finding),
-        "apart": split_by_difference,
+        "by_difference": split_by_difference,
     }
 
 
 def stamp(run: Run) -> str:
-    """When it ran, where, and with which releases."""
+    """When the run started, on which device, and with which package versions."""
     versions: dict[str, dict[str, None]] = {}
     for worker in run.workers:
         for name, version in worker.versions.items():
@@ -190,60 +191,60 @@ def stamp(run: Run) -> str:
 
 
 def split_by_difference(table: list[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
-    """The rows of a table of decisions where observed is not declared, and those where it is."""
-    worth = tuple(filter(None, probe_report.REMARKS.values()))
-    differ = [row for row in table if row[1] != row[2] or row[3].startswith(worth)]
+    """Split the rows of a decision table: first those where observed differs from declared, then the others."""
+    remarks = tuple(filter(None, probe_report.REMARKS.values()))
+    differ = [row for row in table if row[1] != row[2] or row[3].startswith(remarks)]
     return differ, [row for row in table if row not in differ]
 
 
 def recorded(run: Run, name: str) -> Any:
     """
-    What `probe` or `port` left in the run folder, or None; such a file is theirs alone.
+    The record that `probe` or `port` wrote into the run folder, or None if there is none.
 
     Raises:
-        RunLogError: it is no JSON, or a link.
+        RunLogError: the file is not JSON, or it is a link.
     """
     path = run.folder / name
     if not path.is_file():
         return None
     if path.is_symlink():
-        raise RunLogError(f"{path}: a link, which is not followed: remove it, and write the reports again")
+        raise RunLogError(f"{path} is a symbolic link, which is not followed: remove it and write the reports again")
     try:
         return strict_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RunLogError(f"{path}: {error}: remove it, and write the reports again") from None
+        raise RunLogError(f"{path}: {error}: remove the file and write the reports again") from None
 
 
 def picture(run: Run, finding: Finding) -> Key | None:
-    """The cell whose effective pattern shows a finding best: the one with most of its weights beyond the bound."""
+    """The cell whose effective pattern shows a finding best: the largest share of weights is beyond the bound."""
     shares = {key: _beyond(run.cells[key]) for key in finding.cells}
     best = max(shares, key=lambda key: shares[key])
     return best if shares[best] else None
 
 
 def _beyond(cell: Cell) -> float:
-    """The share of weights beyond the bound in the effective pattern; 0 where none was read."""
+    """The share of weights beyond the bound in the effective pattern; 0 if it was not read."""
     return cell.pattern.beyond / cell.pattern.elements
 
 
 def shown_value(value: Any) -> str:
-    """A fact as people read it: words as they stand, the rest as short JSON."""
+    """A fact as text: strings unchanged, mappings and lists joined, everything else as short JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {shown_value(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {shown_value(each)}" for key, each in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(shown_value(item) for item in value)
+        return " ".join(shown_value(each) for each in value)
     return quoted(value)
 
 
 def cell_address(key: tuple[str, str]) -> str:
-    """The part of the page's address that opens one cell."""
+    """The fragment of the page's address that opens one cell."""
     return f"#cell={quote(key[0], safe='')}&of={quote(key[1], safe='')}"
 
 
 def web_address(text: str) -> str:
-    """`text` where it is an http address, else nothing: no other scheme becomes a link."""
+    """`text` if it is an http(s) address, else "": no other scheme becomes a link."""
     try:
         return text if urlsplit(text).scheme in ("http", "https") else ""
     except ValueError:

@@ -1,7 +1,7 @@
 """
-summary.md, fit for the step summary of a CI system.
+summary.md, for the step summary of a CI system.
 
-Text from the run is escaped: it can neither become markup nor break a table.
+Text from the run is escaped, so that it can neither become markup nor break a table.
 """
 
 import re
@@ -24,13 +24,14 @@ from conformance.report.counts import COUNTED, budget_text, kind_of, share_text,
 from conformance.report.findings import Finding, findings, rejected_cells, unexplained_kind
 from conformance.spec.texts import counted
 
+# Maximum number of rejected cells and of findings that are listed.
 MAX_CELLS = 20
 MAX_FINDINGS = 20
-# Characters of one reason; the page has the whole.
-LONGEST = 300
+# Maximum number of characters of a text; the HTML page has the full text.
+MAX_CHARACTERS = 300
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# What means something inside a line; no text of the run begins one.
+# Characters with a meaning inside a line of Markdown; no text of the run begins a line.
 MARKUP = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 ADDRESS = re.compile(r"https?://[^\s<>`|\\\"]+")
@@ -60,19 +61,19 @@ def summary(run: Run) -> Iterator[str]:
 
 
 def words(text: str) -> str:
-    """`text` on one line, with nothing left that Markdown or HTML would read."""
+    """`text` on one line, shortened, with everything escaped that Markdown or HTML would interpret."""
     flat = CONTROL.sub(" ", text).strip()
-    cut = flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
+    cut = flat if len(flat) <= MAX_CHARACTERS else f"{flat[: MAX_CHARACTERS - 1]}…"
     return MARKUP.sub(r"\\\1", cut)
 
 
 def link(address: str) -> str:
-    """`address` as a link where it is a web address, else as words."""
+    """`address` as a link if it is a web address, else as plain text."""
     return f"<{address}>" if ADDRESS.fullmatch(address) else words(address)
 
 
 def code(text: str) -> str:
-    """`text` as a code span that also stands in a table."""
+    """`text` as a code span that can also be used in a table."""
     flat = CONTROL.sub(" ", text).replace("|", r"\|")
     fence = "`" * (_longest_run(flat) + 1)
     pad = " " if flat.startswith("`") or flat.endswith("`") else ""
@@ -116,7 +117,7 @@ def _finding(finding: Finding) -> str:
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"
-    return f"1 cause explains {verdicts}: **{words(finding.said)}**{fix}"
+    return f"1 cause explains {verdicts}: **{words(finding.full_sentence)}**{fix}"
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
@@ -170,7 +171,7 @@ def _not_offered(run: Run) -> Iterator[str]:
         return
     yield "## Not offered here"
     yield ""
-    for item in run.header.not_offered:
-        add = f": {code(item.remedy)}" if item.remedy else ""
-        yield f"- {code(item.adapter)} misses {words(', '.join(item.missing))}{add}"
+    for each in run.header.not_offered:
+        install = f": {code(each.remedy)}" if each.remedy else ""
+        yield f"- {code(each.adapter)} misses {words(', '.join(each.missing))}{install}"
     yield ""

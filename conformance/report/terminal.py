@@ -1,7 +1,7 @@
 """
-The end of a run on the terminal: one line per subject, the findings, the conclusion, where the report is.
+The summary of a run on the terminal: one line per subject, the findings, the conclusion, the path of the report.
 
-It goes to stdout and is data: on a pipe there are no control codes and a line is never cut or broken.
+It is written to stdout. On a pipe it has no control codes, and lines are neither cut nor wrapped.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from conformance.report.counts import COUNTED, budget_text, share_text
 from conformance.report.findings import Finding, finding_text, findings
 from conformance.spec.texts import counted, printable
 
+# Maximum number of findings, and of ambiguous causes per finding.
 MAX_FINDINGS = 12
 MAX_TIES = 3
 STYLES = {
@@ -33,16 +34,16 @@ STYLES = {
 
 
 def plain_console(stream: IO[str]) -> Console:
-    """A console that writes texts as they stand: nothing in them is markup, and no line is wrapped."""
+    """A console that writes texts unchanged: it interprets no markup and wraps no line."""
     return Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True, brief: bool = False) -> None:
-    """Tell the run on `stream`; without its findings where they were told before, brief without subjects."""
+    """Print the summary of a run; `with_findings=False` omits the findings, `brief` omits the subjects."""
     console = plain_console(stream)
     not_working = run.footer.gate.not_working.values() if run.footer else ()
-    for said in not_working:
-        console.print(Text(f"incomplete: {plain(said)}", style="bold red"))
+    for sentence in not_working:
+        console.print(Text(f"incomplete: {plain(sentence)}", style="bold red"))
     lines = [] if brief else subject_lines(run)
     width = max((len(plain(line.subject.name)) for line in lines), default=0)
     for line in lines:
@@ -57,7 +58,7 @@ def print_summary(run: Run, stream: IO[str], *, with_findings: bool = True, brie
 
 
 def plain(text: str) -> str:
-    """`text` on one line and without what a terminal would obey."""
+    """`text` on one line, without control sequences."""
     return printable(text)
 
 
@@ -87,15 +88,15 @@ def _findings(run: Run, found: list[Finding]) -> list[Text]:
 
 
 def _not_offered(run: Run) -> Iterator[Text]:
-    """One line for each command that would add subjects."""
+    """One line for each install command that would add subjects."""
     by_remedy: dict[str, list[str]] = {}
     for each in run.header.not_offered:
         by_remedy.setdefault(each.remedy, []).append(each.adapter)
     for remedy, names in by_remedy.items():
-        add = f"; to add: {remedy}" if remedy else ""
-        yield Text(plain(f"not offered here: {', '.join(names)}{add}"), style="dim")
+        install = f"; to add: {remedy}" if remedy else ""
+        yield Text(plain(f"not offered here: {', '.join(names)}{install}"), style="dim")
 
 
 def _notes(run: Run) -> list[Text]:
-    told = set(run.footer.gate.not_working.values()) if run.footer else set()  # at the very beginning
-    return [Text(plain(f"{kind}: {text}")) for kind, text in gate_notes(run) if text not in told]
+    printed = set(run.footer.gate.not_working.values()) if run.footer else set()  # by `print_summary`, at the top
+    return [Text(plain(f"{kind}: {text}")) for kind, text in gate_notes(run) if text not in printed]

@@ -142,7 +142,7 @@ def test_what_is_no_answer_is_refused(message: Message, reason: str) -> None:
 def test_a_profile_of_unknown_roundings_is_refused() -> None:
     fields = crossed(answer_message(Answer(1, "reply", DECLARATION))).fields
     fields["declaration"]["profile"]["acc"] = "float128"
-    with pytest.raises(WireError, match="profile field acc: 'float128' is none of"):
+    with pytest.raises(WireError, match="profile field acc: 'float128' is not one of"):
         read_answer(Message("reply", fields))
 
 

@@ -24,7 +24,7 @@ PORTRAITS = {
     "subjects": [
         {
             "subject": name,
-            "conclusion": "5 of 7 probe cases answered; 1 decision contradicts what is declared",
+            "conclusion": "5 of 7 probe cases answered; 1 decision contradicts the declaration",
             "table": [["polarity[attn_mask]", "attend", "ignore", "CONTRADICTED"], ["scale", "none", "none", ""]],
             "notes": ["not reached: softcap, https://example.org/known"],
         }

@@ -231,7 +231,7 @@ def test_two_subjects_are_compared(witness: Witness, folder: Path) -> None:
     page = witness.open(folder)
     page.select_option("#pair-a", "keras.mha[jax]")
     page.select_option("#pair-b", "keras.mha[torch]")
-    assert page.inner_text("#pair-said").startswith("Both judged 28 cases: they agree on 24, disagree on 4")
+    assert page.inner_text("#pair-summary").startswith("28 cases judged on both sides: they agree on 24, disagree on 4")
     rows = page.locator("#pair-table tbody tr:not(.cause)")
     assert rows.count() == 4
     assert "declared dialect differs" in rows.nth(0).inner_text()
@@ -242,7 +242,7 @@ def test_two_subjects_are_compared(witness: Witness, folder: Path) -> None:
     page.click("[data-kind=alone]")
     assert "judged on one side only" in page.inner_text("#pair-table")
     page.select_option("#pair-b", "torch.sdpa[math]")
-    assert "share no case" in page.inner_text("#pair-said")
+    assert "share no case" in page.inner_text("#pair-summary")
     page.select_option("#pair-b", "torch.mha")
     page.click("#pair-table tbody a >> nth=1")
     page.wait_for_selector("dialog[open]")
@@ -365,7 +365,7 @@ def test_the_pattern_that_was_read_stands_beside_the_finding(witness: Witness, p
     page = witness.open(pictured)
     page.wait_for_selector(".findings .picture canvas")
     assert page.locator(".findings .picture figcaption").all_inner_texts() == ["Expected pattern", "Effective pattern"]
-    assert page.inner_text(".findings .picture p") == "Item 0, head 1 of masks/attention/large"
+    assert page.inner_text(".findings .picture p") == "Batch element 0, head 1 of masks/attention/large"
     scales = page.locator(".findings .picture .scale").all_inner_texts()
     assert [scale.split()[0] for scale in scales] == ["0", "0"]  # weights are not negative
     assert "2 by 3" in page.get_attribute(".findings .picture canvas", "aria-label")
@@ -375,7 +375,7 @@ def test_the_second_look_is_told_in_the_detail(witness: Witness, pictured: Path)
     page = witness.open(pictured, cell_of(("masks/attention/large", "torch.sdpa[math]")))
     page.wait_for_selector("#detail .maps canvas")
     said = page.inner_text("#detail")
-    assert "Asked again 3 times in the same worker, alone in a fresh one: the same reply" in said
+    assert "Repeated 3 times in the same worker, alone in a new one: the same reply" in said
     assert "Effective pattern, with one-hot values: read in 1 call, 2 of 12 weights beyond the bound" in said
     assert "it gives another reply; output: 3" in said
 

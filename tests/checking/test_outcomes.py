@@ -44,8 +44,8 @@ def test_a_form_that_is_declined_does_not_count_beside_one_that_is_judged(
 
 
 def test_what_is_declined_says_why(builder: RunBuilder) -> None:
-    builder.cell("a/b", FORMS[0], "unsupported", reason="does not honour: scale")
-    assert told(builder) == Outcome("unsupported", accepted=True, text="does not honour: scale")
+    builder.cell("a/b", FORMS[0], "unsupported", reason="does not support: scale")
+    assert told(builder) == Outcome("unsupported", accepted=True, text="does not support: scale")
 
 
 def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: RunBuilder) -> None:

@@ -53,7 +53,7 @@ FAILS = {
         False,
         "it reads True in mask as: ignore this key\nfix: pass ~mask",
     ),
-    "causal/offset/moved_by_padding[dtype=float32]": ("unsupported", True, "does not honour: padding"),
+    "causal/offset/moved_by_padding[dtype=float32]": ("unsupported", True, "does not support: padding"),
 }
 
 
@@ -121,7 +121,7 @@ def test_a_failing_case_prints_its_finding_and_one_that_is_not_taken_is_skipped(
             "it reads True in mask as: ignore this key",
             "fix: pass ~mask",
             "report: *index.html",
-            "SKIPPED [[]1[]] test_mine.py:3: unsupported: does not honour: padding",
+            "SKIPPED [[]1[]] test_mine.py:3: unsupported: does not support: padding",
         ]
     )
     done.stdout.no_fnmatch_line("*pytest.py*")
@@ -191,7 +191,7 @@ def test_a_marked_function_is_called_where_its_case_is_accepted_and_cannot_forge
 
 
 def test_too_small_a_share_fails_a_test_of_its_own(project: pytest.Pytester) -> None:
-    declined = dict.fromkeys(SDPA[3:], ("unsupported", True, "does not honour: scale"))
+    declined = dict.fromkeys(SDPA[3:], ("unsupported", True, "does not support: scale"))
     chosen = [name for name in SDPA if "moved_by_padding" in name]
     taken = len(set(chosen) - set(declined))
     assert 0 < taken < len(chosen)
@@ -203,7 +203,7 @@ def test_too_small_a_share_fails_a_test_of_its_own(project: pytest.Pytester) -> 
 
 
 def test_the_least_share_is_chosen(project: pytest.Pytester) -> None:
-    declined = dict.fromkeys(SDPA[3:], ("unsupported", True, "does not honour: scale"))
+    declined = dict.fromkeys(SDPA[3:], ("unsupported", True, "does not support: scale"))
     stood_in(project, declined).makepyfile(test_mine=THREE_LINES.format(", min_judged=0.005"))
     run(project).assert_outcomes(passed=4, skipped=len(SDPA) - 3)
 

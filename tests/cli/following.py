@@ -61,7 +61,7 @@ def booleans(problem: Problem, kind: str) -> Array:
 
 def agrees(problem: Problem, allowed: Array, old: Array, new: Array) -> bool:
     """Whether two outputs differ by no more than both may be wrong; allowed: True = attend, broadcastable."""
-    meant = problem.but(groups=(MaskOperand("mask", ("attention",), "bool", np.asarray(allowed)),))
+    meant = problem.but(mask_operands=(MaskOperand("mask", ("attention",), "bool", np.asarray(allowed)),))
     tolerance = expect(meant, {}, Profile.uniform("float32")).bounds["output"].tolerance
     return bool(np.all(np.abs(old - new) <= 2 * tolerance))
 

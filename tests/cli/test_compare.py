@@ -125,7 +125,7 @@ def test_junit_names_what_changed_and_the_versions_of_both_sides(runs: Path) -> 
 def test_junit_shows_what_is_no_news_as_skipped(runs: Path) -> None:
     between(runs, "nan", "nan")
     found = said(runs / "nan-nan" / "junit.xml", "skipped")
-    assert found == {"small/dead": ("fail on both sides: nothing new", "")}
+    assert found == {"small/dead": ("fail on both sides: no change", "")}
     between(runs, "declines", "declines")
     assert said(runs / "declines-declines" / "junit.xml", "skipped")["small/dead"][0] == "declined on both sides"
     between(runs, "nan", "zero")

@@ -131,4 +131,4 @@ def test_an_environment_without_numpy_is_told_with_what_to_type(tmp_path: Path) 
     code, said, _ = run(tmp_path, "-a", "numpy.sdpa", "--env", f"bare={python}")
     assert code == 7
     remedy = f"{python} -m pip install 'numpy>=1.26'"
-    assert f"environment bare: it has no NumPy, workers need 1.26 or later: {remedy}" in said
+    assert f"environment bare: it has no NumPy, but workers need NumPy 1.26 or later: {remedy}" in said

@@ -44,20 +44,22 @@ def test_a_case_is_told_in_full(project: Path) -> None:
         "sdpa in float16: batch 1, num_heads 1, num_kv_heads 1, seq_len_q 2, seq_len_k 3, head_dim 1, value_dim 1\n",
         "Mask causal (bool; # attends, . does not):\n    #..\n    ##.\n",
         "Mask key_padding (bool; # attends, . does not):\n    .##\n",
-        "Together (# attends, . does not):\n    ...\n    .#.\n1 of 2 rows attend no key\n",
+        "All masks combined (# attends, . does not):\n    ...\n    .#.\n1 of 2 rows are fully masked\n",
         "Expected of canonical attention:\n  output [1, 1, 2, 1] float16: 0, 2, ...; from 0 to 2\n",
-        "Allowed in float16, as ordinary arithmetic rounds:\n  output: at most ",
-        "Allowed in float32, as ordinary arithmetic rounds:\n  output: at most ",
+        "Tolerance in float16, for ordinary arithmetic:\n  output: at most ",
+        "Tolerance in float32, for ordinary arithmetic:\n  output: at most ",
         "  causal_alignment: bottom_right",
-        "Asked, unless its adapter declines:\n",
+        "Subjects, unless the adapter declines the call:\n",
     ):
         assert text in done.stdout
     assert re.search(
-        r"^Declined:\n(?:  .*\n)*  numpy\.sdpa +takes no float16, only float64, float32$", done.stdout, re.MULTILINE
+        r"^Declined:\n(?:  .*\n)*  numpy\.sdpa +does not support float16, only float64, float32$",
+        done.stdout,
+        re.MULTILINE,
     )
     assert conformance(
         "explain", "small/soft*", "--cases", "cases", "-a", "torch.sdpa[math]", cwd=project
-    ).stdout.endswith("Declined:\n  torch.sdpa[math]  does not honour: softcap\n")
+    ).stdout.endswith("Declined:\n  torch.sdpa[math]  does not support: softcap\n")
 
 
 def test_as_json_every_deviation_has_its_distance(project: Path) -> None:
@@ -79,7 +81,7 @@ def test_as_json_every_deviation_has_its_distance(project: Path) -> None:
     assert "causal_alignment=bottom_right" in found["without_effect"]
     dense, plain = sorted(found["subjects"], key=lambda each: -len(each["subject"]))
     assert plain == {"subject": "numpy.sdpa", "asked": True, "reason": "", "route": [], "dropped": []}
-    assert (dense["asked"], dense["reason"]) == (False, "the same call as without dense")
+    assert (dense["asked"], dense["reason"]) == (False, "its dense form would be the same call")
 
 
 @pytest.mark.parametrize(

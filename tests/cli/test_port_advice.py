@@ -13,10 +13,10 @@ from ..docs import porting
 
 PROJECT = Path(__file__).parents[2]
 SIDES = {"from torch": ("torch.mha", "keras.mha[jax]"), "from keras": ("keras.mha[jax]", "torch.mha")}
-BIAS = "overwrite the rows of the output that attend no key with the bias of the output projection (0 without one)"
+BIAS = "overwrite the output rows of fully masked queries with the bias of the output projection (0 without one)"
 WERE_MEAN = (
-    "the rows of the output that attend no key were the mean of V and are {} now: "
-    "overwrite them where that was relied on"
+    "the output rows of fully masked queries were the mean of V and are now {}: "
+    "overwrite them if your code relies on the old values"
 )
 # Direction -> decision -> what is to be changed.
 SAID = {
@@ -24,7 +24,10 @@ SAID = {
         "polarity[attn_mask]": ["pass ~attn_mask as attention_mask"],
         "polarity[key_padding_mask]": ["pass ~key_padding_mask as value_mask"],
         "float_mask[attn_mask]": [
-            "where attn_mask holds 0 and -inf, pass attn_mask == 0 as attention_mask; no argument takes other numbers"
+            (
+                "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as attention_mask; "
+                "no argument accepts other numbers"
+            )
         ],
         "nonfinite_key": ["nothing"],
         "fully_masked_row": [
@@ -36,7 +39,7 @@ SAID = {
         "polarity[attention_mask]": ["pass ~attention_mask as attn_mask"],
         "polarity[value_mask]": ["pass ~value_mask as key_padding_mask"],
         "float_mask[attention_mask]": ["pass attention_mask == 0 as a boolean attn_mask"],
-        "nonfinite_key": ["overwrite the keys that nobody attends with finite numbers, such as 0, before the call"],
+        "nonfinite_key": ["overwrite keys at masked positions with finite numbers, such as 0, before the call"],
         "fully_masked_row": [
             f"without weights, three tensors: {WERE_MEAN.format('zero')}",
             f"with weights, three tensors: {BIAS}",
@@ -46,11 +49,11 @@ SAID = {
 }
 
 HINTS = {
-    "from torch": ["use_causal_mask=True suffices: leave out the attn_mask that only repeats it"],
+    "from torch": ["pass use_causal_mask=True alone: the attn_mask that repeats it is not needed"],
     "from keras": [
-        "pass the causal mask itself as attn_mask; is_causal=True beside it is only a hint that it is causal",
-        "write the window out for attn_mask: True where the key is outside of it",
-        "beside attention_mask, combine the two: booleans by |, numbers by +",
+        "pass the causal mask itself as attn_mask; is_causal=True is only a hint that this mask is causal",
+        "pass the window mask explicitly as attn_mask: True where the key is outside the window",
+        "combine it with attention_mask: booleans by |, numbers by +",
     ],
 }
 # Direction -> the decisions of which the advice is to change something.
@@ -100,7 +103,7 @@ def test_the_call_and_the_parameters_are_told_for_both_sides(records: Mapping[st
     calls = {each["topic"]: each for each in told["calls"]}
     assert list(calls) == ["constructor", "call", "weights", "dropout", "gradients", "parameters"]
     assert "key_dim is embed_dim // num_heads" in calls["constructor"]["to"]
-    assert "(query, value, key), the value before the key" in calls["call"]["to"]
+    assert "(query, value, key) returns the output: the value comes before the key" in calls["call"]["to"]
     assert calls["weights"]["from"].startswith("need_weights=True")
     assert calls["weights"]["to"].startswith("return_attention_scores=False")
     assert "in_proj_weight" in calls["parameters"]["from"]
@@ -129,7 +132,7 @@ def test_following_the_advice_makes_them_agree_where_they_did_not(records: Mappi
     assert followed == dict.fromkeys(wanted, (False, True))
 
 
-NO_ROW = "the rows of the output that attend no key"
+NO_ROW = "the output rows of fully masked queries"
 # More pairs -> decision -> one of the changes, which is followed.
 MORE = {
     ("torch.sdpa", "jax.sdpa"): {"fully_masked_row": f"overwrite {NO_ROW} with 0"},
@@ -140,7 +143,7 @@ MORE = {
         "polarity[attn_mask]": "pass ~attn_mask as mask",
         "polarity[key_padding_mask]": "pass ~key_padding_mask as mask",
         "float_mask[attn_mask]": (
-            "where attn_mask holds 0 and -inf, pass attn_mask == 0 as mask; no argument takes other numbers"
+            "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as mask; no argument accepts other numbers"
         ),
         "fully_masked_row": f"without weights, three tensors: {BIAS}",
     },
@@ -152,12 +155,12 @@ SHAPED = {
     ("torch.mha", "flax.mha[linen]"): {
         "pass it as (batch, 1, 1, seq_len_k)",
         "pass it as (1, 1, seq_len_q, seq_len_k)",
-        "beside key_padding_mask, combine the two: booleans by &",
-        "write the order out for mask: True where the key is not after the query",
+        "combine it with key_padding_mask: booleans by &",
+        "pass the causal mask explicitly as mask: True where the key is at or before the query",
     },
     ("jax.sdpa", "torch.sdpa"): {
-        "beside mask, combine the two: booleans by &, numbers by +",
-        "write the window out for attn_mask: True where the key is inside of it",
+        "combine it with mask: booleans by &, numbers by +",
+        "pass the window mask explicitly as attn_mask: True where the key is inside the window",
     },
 }
 

@@ -111,7 +111,7 @@ def test_a_pass_is_reproduced(project: Path, subject: str, case: str, tmp_path: 
     assert code == 0, lines
     assert lines[0] == f"{case} on {subject}"
     assert f"{record['budget']:.3g} of the allowed error used" in "\n".join(lines)
-    assert lines[-3] == "within what is allowed"
+    assert lines[-3] == "within the tolerance"
     assert lines[-2].startswith("in the run: pass: output: ")
     assert lines[-1].startswith("with the harness: conformance run cases -a ")
 
@@ -131,7 +131,7 @@ def test_a_failure_is_reproduced(project: Path, subject: str, found: str, tmp_pa
     assert code == 1
     assert any(line.startswith(found) for line in lines), lines
     assert record["budget"] == "inf" or f" {record['budget']:.3g} of the allowed error used" in "\n".join(lines)
-    assert lines[-3] == "beyond what is allowed"
+    assert lines[-3] == "beyond the tolerance"
     assert lines[-1] == f"with the harness: {record['rerun']}"
 
 
@@ -154,7 +154,7 @@ def test_a_reply_without_a_declaration_is_shown_and_is_no_pass(project: Path, tm
     (tmp_path / "out" / "facts.json").write_text(json.dumps({**facts, "outputs": {}}), encoding="utf-8")
     code, lines = scripted(tmp_path / "out")
     assert code == 1
-    assert lines[-3] == "nothing to compare with: the run holds no declaration"
+    assert lines[-3] == "no comparison: the run has no declaration for this call"
 
 
 def test_the_folder_is_called_like_the_cell(project: Path) -> None:

@@ -85,7 +85,7 @@ def test_collecting_starts_nothing(
     ]
     assert not (project / "reports").exists()
     out, _ = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--collect-only", "-v", "-k", "*half*")
-    assert out[0].startswith("small/half on fake.liar[honest]: declined: takes no float16, only ")
+    assert out[0].startswith("small/half on fake.liar[honest]: declined: does not support float16, only ")
 
 
 @pytest.mark.usefixtures("project")

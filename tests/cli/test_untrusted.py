@@ -46,7 +46,7 @@ def kind(found: list[dict[str, Any]], name: str) -> dict[str, Any]:
 EDITS: dict[str, tuple[Edit, str]] = {
     "the footer names a cell that there is not": (
         lambda found: found[-1]["gate"].update(rejected=[["nowhere", "numpy.sdpa"]]),
-        "the footer names 'nowhere' on 'numpy.sdpa', which has no verdict here",
+        "the footer names 'nowhere' on 'numpy.sdpa', which has no verdict in this log",
     ),
     "a diagnosis names a cell that there is not": (
         lambda found: kind(found, "diagnosis").update(unexplained=["nowhere"]),
@@ -54,11 +54,11 @@ EDITS: dict[str, tuple[Edit, str]] = {
     ),
     "a worker tells odd evidence": (
         lambda found: kind(found, "worker").update(evidence={"libraries": 5}),
-        "odd evidence: libraries: expected a mapping, got 5",
+        "invalid evidence: libraries: expected a mapping, got 5",
     ),
     "the platform has odd features": (
         lambda found: found[0]["platform"].update(cpu_features=5),
-        "cpu_features is a list of names",
+        "cpu_features must be a list of names",
     ),
     "an entry of the list covers a cell oddly": (
         lambda found: kind(found, "cell").update(covered_by=["known.yaml:3"]),
@@ -101,7 +101,7 @@ def test_a_line_that_does_not_end_is_not_read_whole(tmp_path: Path) -> None:
         file.truncate(200 << 20)
     done = conformance("report", str(tmp_path))
     assert done.returncode == 4
-    assert "run.jsonl:1: a line of over 67108864 bytes; no record is as long" in done.stderr
+    assert "run.jsonl:1: the line has more than 67108864 bytes, the maximum of a record" in done.stderr
 
 
 def test_reports_are_not_written_through_links(ran: Path, tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_reports_are_not_written_through_links(ran: Path, tmp_path: Path) -> Non
     assert not any((folder / name).is_symlink() for name in ("index.html", "junit.xml", "summary.md"))
     (folder / "port.json").symlink_to(secret)
     done = conformance("report", str(folder))
-    assert (done.returncode, "port.json: a link, which is not followed" in done.stderr) == (4, True)
+    assert (done.returncode, "port.json is a symbolic link, which is not followed" in done.stderr) == (4, True)
 
 
 def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_what_no_project_says_is_told(tmp_path: Path, text: str, message: str) -
 def test_an_interpreter_that_can_be_none_is_unusable(python: str, reason: str) -> None:
     found = examine("old", python)
     assert isinstance(found, Unusable)
-    assert f"cannot be run: {reason}; give an interpreter" in found.reason
+    assert f"cannot be run: {reason}; specify an interpreter" in found.reason
     assert len(found.reason) < 300
 
 

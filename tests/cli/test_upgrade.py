@@ -161,7 +161,7 @@ def test_all_versions_are_asked_for_before_anything_is_installed(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fakeframe==1.0"], "fakeframe==1.0 alone: it is not installed here"),
+        (["fakeframe==1.0"], "fakeframe==1.0 has no base version: fakeframe is not installed here"),
         (["fakeframe"], "expected NAME==VERSION"),
         (["fakeframe==1.0", "fakeframe==2.0"], "no adapter requires fakeframe, only "),
         (["fakeframe==1.0", "fakeframe==2.0", "--python", "/nowhere"], "--python: /nowhere cannot be run"),

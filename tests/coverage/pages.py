@@ -66,9 +66,9 @@ FACTS = {
     "dtypes": "dtypes",
     "devices": "devices",
     "returns": "returns",
-    "masks and flags": "mask and causal arguments",
-    "honours": "honours",
-    "declares, where it applies": "declares where it applies",
+    "mask arguments": "mask and causal arguments",
+    "supports": "honours",
+    "declared deviations": "declares where it applies",
 }
 NAMES = {"onnxruntime": "ort"}
 NOT_YET = "not asked yet"
@@ -135,7 +135,7 @@ def _adapter(name: str) -> Iterator[str]:
         if row[heading].strip() not in ("", "-"):
             yield f"| {told} | {'<br>'.join(_parts(row[heading]))} |"
     yield ""
-    reasons = _declined(_parts(row["declines, and why"]))
+    reasons = _declined(_parts(row["declines, with reason"]))
     if reasons:
         yield "| what it declines | why |\n|---|---|"
         yield from (f"| {', '.join(names) or 'some calls'} | {reason} |" for reason, names in reasons.items())

@@ -72,7 +72,7 @@ def test_who_refuses_everything_is_seen_by_the_valid_twin(cells: dict[tuple[str,
 
 def test_an_adapter_that_is_not_prepared_is_not_asked(cells: dict[tuple[str, str], Record]) -> None:
     record = cells[SHORT, "fake.lenient[unprepared]"]
-    assert (record["verdict"], record["reason"]) == ("unsupported", "does not honour: mistakes")
+    assert (record["verdict"], record["reason"]) == ("unsupported", "does not support: mistakes")
 
 
 def test_the_run_is_red_and_tells_each_mistake_once(ran: tuple["subprocess.CompletedProcess[str]", Path]) -> None:
@@ -122,9 +122,9 @@ def test_a_reproduction_is_refused_or_has_a_reply_where_an_error_was_due(
     assert told["strict"].returncode == 0
     assert "\nrefused, as it must be: ValueError: " in told["strict"].stdout
     assert told["lenient"].returncode == 1
-    assert "the call has a mistake, value_positions, and an error was due" in told["lenient"].stdout
+    assert "the call has a mistake (value_positions) and must be refused, but it has a reply" in told["lenient"].stdout
 
 
 def test_explain_says_that_the_call_is_to_be_refused() -> None:
     done = conformance("explain", WIDE)
-    assert "\nTo be refused: mask_keys; what follows is said of the valid call\n" in done.stdout
+    assert "\nMust be refused: mask_keys; everything below describes the valid call\n" in done.stdout

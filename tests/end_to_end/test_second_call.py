@@ -25,4 +25,4 @@ def test_what_a_call_leaves_in_its_arrays_shows_in_the_second(tmp_path: Path) ->
 def test_explain_says_that_the_call_is_made_twice() -> None:
     told = conformance("explain", TWICE).stdout
     assert "second_call" in told
-    assert "does not honour: second_call" not in told
+    assert "does not support: second_call" not in told

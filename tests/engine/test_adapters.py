@@ -103,7 +103,7 @@ MISTAKES = {
         "": "1: NAME is missing",
         'NAME = "one"': "3: NAME is 'one', expected framework.entry_point",
         "NAME = f'fake.{1}'": "3: NAME is not a literal; facts are read without running the file",
-        'NAME = "fake.one"\nNAME = "fake.two"': "4: NAME stands twice",
+        'NAME = "fake.one"\nNAME = "fake.two"': "4: NAME is assigned twice",
     },
     'OPERATORS = ["sdpa", "mha"]': {
         'OPERATORS = ["sdpa", "gqa"]': "4: OPERATORS has 'gqa', expected sdpa, mha",
@@ -117,7 +117,7 @@ MISTAKES = {
     },
     'OUTPUTS = ["output", "weights"]': {
         'OUTPUTS = ["output", "weight"]': "6: OUTPUTS has 'weight', expected output, weights, weights_mean, gradients,",
-        'OUTPUTS = ["output"]\nOUTPUT = []': "7: OUTPUT is no fact; did you mean OUTPUTS?",
+        'OUTPUTS = ["output"]\nOUTPUT = []': "7: unknown fact OUTPUT; did you mean OUTPUTS?",
     },
     'DTYPES = ["float32"]': {'DTYPES = ["fp32"]': "7: DTYPES has 'fp32', expected float64, float32, float16, bfloat16"},
     "CAPABILITIES = []": {
@@ -128,14 +128,14 @@ MISTAKES = {
     '"bool": "attend"': {
         '"bool": "yes"': "11: SLOTS: slot mask: bool is 'yes', expected one of attend, ignore",
         '"bool": "attend", "polarity": 1': "11: SLOTS: slot mask: unknown key 'polarity'",
-        '"bool": "attend", "excludes": ["flag"]': "11: SLOTS: slot mask: excludes names 'flag', which is no slot",
+        '"bool": "attend", "excludes": ["flag"]': "11: SLOTS: slot mask: excludes names 'flag', which is not a slot",
     },
     '"role": "mask", ': {"": "11: SLOTS: slot mask: role is None"},
     'EXTRA = "fake"': {"EXTRA = None": "13: EXTRA is None, expected the name of an extra"},
     '    "plain": {},': {
-        '    "dense": {},': "15: a variant cannot be named 'dense'",
-        '    "a b": {},': "15: a variant cannot be named 'a b'",
-        "    1: {},": "15: a variant cannot be named 1",
+        '    "dense": {},': "15: invalid variant name 'dense'",
+        '    "a b": {},': "15: invalid variant name 'a b'",
+        "    1: {},": "15: invalid variant name 1",
         '    "plain": {"environment": {}},': "15: variant plain has 'environment', expected env, summary",
         '    "plain": {"NAME": "x.y"},': "15: variant plain has 'NAME'",
         '    "plain": {"env": {"A": 1}},': "15: variant plain: env is {'A': 1}, expected names and values as strings",
@@ -145,10 +145,10 @@ MISTAKES = {
         '    "plain": {"DTYPES": ["int8"]},': "15: DTYPES has 'int8'",
     },
     "def declare(facts): ...": {
-        "": "1: there is no function declare",
+        "": "1: the function declare is missing",
         "def declare(:": "28: cannot be read: invalid syntax",
     },
-    "def sdpa(call): ...": {"": "1: there is no function sdpa"},
+    "def sdpa(call): ...": {"": "1: the function sdpa is missing"},
 }
 
 
@@ -189,7 +189,7 @@ def test_a_folder_gives_its_adapters_and_no_helpers(tmp_path: Path) -> None:
 def test_two_adapters_of_one_name_are_a_mistake(tmp_path: Path) -> None:
     written(tmp_path)
     written(tmp_path, name="two.py")
-    with pytest.raises(AdapterError, match=r"two.py:1: NAME 'fake.one' is that of .*one.py"):
+    with pytest.raises(AdapterError, match=r"two.py:1: NAME 'fake.one' is already used by .*one.py"):
         read_adapters([tmp_path])
 
 

@@ -52,16 +52,16 @@ def test_a_virtual_environment_may_be_named_by_its_folder(tmp_path: Path) -> Non
 
 ANSWERS = {
     'echo \'{"python": [3, 9, 18], "distributions": {"numpy": "2.0"}}\'': (
-        "is Python 3.9.18, which is too old: make the environment with 3.10 or later"
+        "is Python 3.9.18, which is too old: create the environment with 3.10 or later"
     ),
     'echo \'{"python": [3, 11, 0], "distributions": {"NumPy": "1.25.2"}}\'': (
-        "it has NumPy 1.25.2, workers need 1.26 or later: "
+        "it has NumPy 1.25.2, but workers need NumPy 1.26 or later: "
     ),
     'echo \'{"python": [3, 11, 0], "distributions": {}}\'': "python -m pip install 'numpy>=1.26'",
-    "echo hello": "answered as no Python of ours would (exit code 0)",
-    "echo '[]'": "answered as no Python of ours would",
+    "echo hello": "did not answer like a Python interpreter (exit code 0)",
+    "echo '[]'": "did not answer like a Python interpreter",
     "echo first >&2; echo no such module >&2; exit 3": (
-        "answered as no Python of ours would (exit code 3), and its stderr ends with: no such module"
+        "did not answer like a Python interpreter (exit code 3); its stderr ends with: no such module"
     ),
     "kill -9 $$": "(exit code -9)",
 }
@@ -84,8 +84,8 @@ def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
     assert nowhere == Unusable(
         "odd",
         str(tmp_path / "nowhere"),
-        f"{tmp_path}/nowhere cannot be run: No such file or directory; give an interpreter, such as .venv/bin/python, "
-        "or the folder of a virtual environment",
+        f"{tmp_path}/nowhere cannot be run: No such file or directory; "
+        "specify an interpreter, such as .venv/bin/python, or the folder of a virtual environment",
     )
     (tmp_path / "text").write_text("no program", encoding="utf-8")
     forbidden = examine("odd", str(tmp_path / "text"))
@@ -119,7 +119,7 @@ def test_arguments() -> None:
         (["old="], "expected NAME=PYTHON"),
         (["=python"], "expected NAME=PYTHON"),
         (["a b=python"], "expected NAME=PYTHON"),
-        (["a=p", "a=q"], "the name 'a' is taken"),
+        (["a=p", "a=q"], "the name 'a' is used twice"),
     ],
 )
 def test_arguments_of_another_form_are_wrong_usage(given: list[str], message: str) -> None:

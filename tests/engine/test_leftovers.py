@@ -25,7 +25,7 @@ def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
     assert worker.stdout.readline() == b"ready\n"
     try:
         time.sleep(0.2)
-        below, marked = process.below(worker.pid), process.marked("a mark")
+        below, marked = process.descendants(worker.pid), process.marked("a mark")
         assert len(below) == 2
         assert set(marked) - {worker.pid} < set(below), "the one whose environment was wiped bears no mark"
         process.end({pid: born + 1 for pid, born in below.items()})
@@ -40,7 +40,7 @@ def test_descendants_and_what_bears_the_mark_are_found_and_ended() -> None:
         worker.kill()
         worker.wait()
         worker.stdout.close()
-    assert process.marked("a mark") == process.below(worker.pid) == {}
+    assert process.marked("a mark") == process.descendants(worker.pid) == {}
 
 
 def lives(pid: int) -> bool:

@@ -96,7 +96,7 @@ def test_where_no_argument_has_the_axis_the_call_is_declined() -> None:
     case = CASES["shapes/mistakes/padding[operator=sdpa,mistake=mask_keys]"]
     found = make_cell(case, materialise(case), lengths)
     assert isinstance(found, Refused)
-    assert found.reason == "no argument takes a mask over k as it is: the mistake cannot be made"
+    assert found.reason == "no argument takes a mask over axis k unchanged: the mistake cannot be made"
 
 
 def test_two_arguments_that_exclude_each_other_are_both_given() -> None:

@@ -53,21 +53,21 @@ LIARS = {
     "fork_and_die": ("crash", "the worker exited with code 1"),
     "fork_away_and_die": ("crash", "the worker exited with code 1"),
     "close_everything": ("crash", "the worker exited with code"),
-    "speak_protocol": ("crash", "the worker broke the protocol: a frame begins with b'ACW1', not with b'hell'"),
+    "speak_protocol": ("crash", "the worker broke the protocol: the frame begins with b'hell', expected b'ACW1'"),
     "memory": ("error", "MemoryError: Unable to allocate 2.00 EiB"),
     "too_large": (
         "error",
-        "ValueError: a reply of 33554432 bytes (output [4194304]); the request implies at most 1048576",
+        "ValueError: the reply has 33554432 bytes (output [4194304]), expected at most 1048576",
     ),
-    "missing_output": ("error", "KeyError: 'asked for output, returned without output'"),
-    "no_mapping": ("error", "TypeError: returned list, not a mapping of output names to arrays"),
+    "missing_output": ("error", "KeyError: 'the call requests output; the adapter returned no output'"),
+    "no_mapping": ("error", "TypeError: the adapter returned list, expected a mapping of output names to arrays"),
     "raise_inside": ("error", "ValueError: cannot reshape array of size 3 into shape (2,2)"),
     "raise_outside": ("error", "ZeroDivisionError: before the framework was called"),
     "raise_in_declare": ("error", "LookupError: no such kernel in the table"),
-    "declare_nothing": ("error", "TypeError: declare returned NoneType, not a Declaration"),
+    "declare_nothing": ("error", "TypeError: declare() returned NoneType, expected a Declaration"),
     "decline_late": ("error", "Unsupported: I have seen the result and do not like it"),
-    "never_call": ("error", "RuntimeError: returned without calling the framework inside framework_call()"),
-    "odd_dtype": ("error", "ValueError: dtype 'complex64' cannot cross the bridge"),
+    "never_call": ("error", "RuntimeError: the adapter returned without calling the framework inside framework_call()"),
+    "odd_dtype": ("error", "ValueError: dtype 'complex64' is not supported"),
     "long_message": ("error", "no no no"),
     "decline": ("unsupported", "no batch of 13: an odd superstition"),
     "slow": ("reply", ""),
@@ -241,7 +241,7 @@ def test_requirements_are_declined_before_the_adapter_is_called(plan_of: Plans, 
     with Pool([plan_of("liar.py", "exit")], 2) as pool:
         pool.run(Hooks(lambda _plan, _started: [job], run.judged, run.started.append))
     assert run.outcomes["case"].status == "unsupported"
-    assert run.outcomes["case"].reason == "does not honour: grouped_heads, kdim"
+    assert run.outcomes["case"].reason == "does not support: grouped_heads, kdim"
 
 
 def test_jobs_are_made_as_they_are_needed(make_run: Any, plan_of: Plans) -> None:

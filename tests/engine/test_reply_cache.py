@@ -67,7 +67,7 @@ def test_an_unchanged_rerun_starts_no_worker_and_says_the_same(
     known, made = replies(again)
     assert made == 0
     assert known > 10
-    assert f"{known} calls known from earlier runs, 0 made now" in told
+    assert f"{known} calls reused from earlier runs, 0 made now" in told
     assert again[-1]["workers"] == []
     assert all(record["cached"] for record in again if record["type"] == "worker")
     assert verdicts(again) == verdicts(first)

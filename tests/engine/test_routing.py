@@ -441,8 +441,8 @@ def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[An
         ({"role": "mask", "axes": [["b", "k"]], "bool": "keep"}, "slot m: bool is 'keep'"),
         ({"role": "mask", "bool": "attend"}, "slot m: a mask needs axes"),
         ({"role": "lengths", "takes": ["key_padding"], "axes": [["q", "k"]]}, "slot m: lengths need axes"),
-        ({"role": "lengths", "axes": [["b", "k"]]}, "slot m: lengths need axes .* and the kinds that they take"),
-        ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is no slot"),
+        ({"role": "lengths", "axes": [["b", "k"]]}, "slot m: lengths need axes .* and takes"),
+        ({"role": "causal", "excludes": ["n"]}, "slot m: excludes names 'n', which is not a slot"),
     ],
 )
 def test_a_wrong_slot_says_what_is_allowed(fields: dict[str, Any], message: str) -> None:
@@ -513,9 +513,9 @@ def test_a_mask_leaves_out_keys_that_it_masks_where_that_is_documented() -> None
     ("native", "groups", "lacking"),
     [
         (("lengths",), (padding(),), "lengths"),
-        (("causal", "lengths"), (padding(), moved()), "a causal flag and lengths"),
-        (("window",), (window(),), "a window"),
-        (("window",), (), "a window"),
+        (("causal", "lengths"), (padding(), moved()), "a causal argument and lengths"),
+        (("window",), (window(),), "a window argument"),
+        (("window",), (), "a window argument"),
         (("short",), (attention(),), "a mask of fewer keys"),
     ],
 )
@@ -524,7 +524,7 @@ def test_what_is_asked_as_it_stands_is_never_folded(
 ) -> None:
     asked = problem(*groups).but(native=native)
     only_mask = {"attn_mask": NONPAD["attn_mask"]}
-    with pytest.raises(Declined, match=f"as it stands, and no argument takes {lacking}$"):
+    with pytest.raises(Declined, match=f"the case requires {lacking}, and the subject has no such argument$"):
         route(asked, parse_slots(only_mask))
     assert route_dense(asked, parse_slots(NONPAD)) is None
     if native != ("short",):
@@ -558,5 +558,5 @@ def test_an_attached_mask_is_never_folded() -> None:
 
 
 def test_a_flag_is_not_attached() -> None:
-    with pytest.raises(ValueError, match="role causal is no array that could be attached"):
+    with pytest.raises(ValueError, match="only a mask can be attached, not an argument with role causal"):
         parse_slots({"is_causal": {"role": "causal", "attached": True}})

@@ -61,8 +61,8 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     ("record", "message"),
     [
         ({"type": "cell", "reason": object()}, "is not a JSON value"),
-        ({"type": "cell", "evidence": {1: 2}}, "1 is not a name"),
-        ({"type": "comment"}, "a record of type 'comment'; a run log has header, worker, cell, diagnosis, footer"),
+        ({"type": "cell", "evidence": {1: 2}}, "1 is not a valid key"),
+        ({"type": "comment"}, "unknown record type 'comment', expected one of header, worker, cell, diagnosis, footer"),
     ],
 )
 def test_what_is_no_record_is_refused_and_nothing_written(tmp_path: Path, record: Any, message: str) -> None:
@@ -104,14 +104,20 @@ def test_a_cut_log_is_not_complete(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", ":1: no header: the run was cut before it began"),
+        ("", ":1: no header: the run was interrupted before it began"),
         ('{"type": "header", "sch', ":1: no header"),
         ('{"type": "header", "schema": 2}\n', ":1: schema 2; this version reads schema 1"),
         ('{"type": "header", "schema": 1}\nnonsense\n{"type": "cell", "schema": 1}\n', ":2: not strict JSON"),
         ('{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "rms": NaN}\n', ":2: not strict JSON: NaN"),
-        ('{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "schema": 1}\n', "a key stands twice"),
-        ('{"type": "cell", "schema": 1}\n', ":1: a run log has one header, in its first line"),
-        ('{"type": "header", "schema": 1}\n{"type": "header", "schema": 1}\n', ":2: a run log has one header"),
+        (
+            '{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "schema": 1}\n',
+            "an object has a duplicate key",
+        ),
+        ('{"type": "cell", "schema": 1}\n', ":1: the header must be the first line of a run log"),
+        (
+            '{"type": "header", "schema": 1}\n{"type": "header", "schema": 1}\n',
+            ":2: the header must be the first line of a run log",
+        ),
         ('{"type": "header", "schema": 1}\n{"type": "remark", "schema": 1}\n', ":2: not a record of a run log"),
         ("[]\n", ":1: not a record of a run log"),
     ],
@@ -149,7 +155,7 @@ def test_a_run_that_was_cut_before_its_header_begins(tmp_path: Path, length: int
 def test_what_is_no_log_is_not_begun_anew(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("notes of mine", encoding="utf-8")
-    with pytest.raises(RunLogError, match="this is no run log"):
+    with pytest.raises(RunLogError, match="this is not a run log"):
         RunLog.resume(path)
     assert path.read_text(encoding="utf-8") == "notes of mine"
     assert [each.name for each in tmp_path.iterdir()] == ["run.jsonl"]
@@ -162,7 +168,9 @@ def test_a_log_has_one_owner_who_is_named(tmp_path: Path) -> None:
         for take in (RunLog.resume, RunLog.hold):
             with pytest.raises(RunLogError) as caught:
                 take(path)
-            said = rf"{re.escape(str(path))}: the run is held by process {os.getpid()} on \S+ since \d{{4}}-\S+Z: wait "
+            said = (
+                rf"{re.escape(str(path))}: the run is in use by process {os.getpid()} on \S+ since \d{{4}}-\S+Z: wait "
+            )
             assert re.match(said, str(caught.value))
         log.append(CELL)
     assert not (tmp_path / OWNER).exists()

@@ -374,7 +374,7 @@ def second_owner(place: Place, whole: Whole) -> list[str]:
     first.send_signal(signal.SIGCONT)
     _, told = first.communicate(timeout=PATIENCE)
     found = [] if code == 4 else [f"exit code {code}, expected 4: {said[-300:]}"]
-    found += [] if f"held by process {first.pid} on " in said else [f"does not name the owner: {said[-300:]}"]
+    found += [] if f"in use by process {first.pid} on " in said else [f"does not name the owner: {said[-300:]}"]
     return [*found, *place.differs(whole, first.returncode, told)]
 
 
@@ -383,7 +383,7 @@ def two_resumes(place: Place, whole: Whole) -> list[str]:
     place.killed("header", 0.3 * whole.since["header"])
     both = [place.start("--resume") for _ in range(2)]
     ended = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
-    told = [said for said, code in ended if code == 4 and "is held by process" in said]
+    told = [said for said, code in ended if code == 4 and "is in use by process" in said]
     after = [said for said, code in ended if code == whole.code and "had come to its end" in said]
     went_on = [said for said, code in ended if code == whole.code]
     found = [] if len(went_on) == 2 - len(told) and len(told) + len(after) == 1 else [f"{ended}"]
@@ -461,7 +461,9 @@ def no_bytes(place: Place, whole: Whole) -> list[str]:
     """Where nothing at all can be written, nothing is run."""
     code, said = place.run(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)))
     last = said.strip().splitlines()[-1:] or [""]
-    expected = "conformance: no folder for temporary files can be written: free space, or let TMPDIR name another"
+    expected = (
+        "conformance: no folder for temporary files is writable: free some space, or set TMPDIR to another folder"
+    )
     found = [] if code == 3 and last == [expected] else [f"exit code {code}: {said[-300:]}"]
     return [*found, *place.left_over(), *place.differs(whole, *place.go_on())]
 

@@ -22,7 +22,10 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
     ]
     assert found[0].sentence == "reads True in attn_mask as ignore, only with a mask"
     assert found[0].ambiguous == (
-        "or it ignores attn_mask (fix: do not rely on attn_mask); causal/square/sdpa_full[dtype=float32] would tell",
+        (
+            "or it ignores attn_mask (fix: do not rely on attn_mask); "
+            "causal/square/sdpa_full[dtype=float32] would distinguish them"
+        ),
     )
     assert finding_text(found[0]) == (
         "1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, only with a mask; "
@@ -66,11 +69,11 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     builder.diagnosis(subject, cause, unexplained=("a/one", "a/three"))
     reverses, left = findings(load_run(builder.write()))
     assert (reverses.sentence, reverses.cells, reverses.explained) == ("reverses", (("a/two", subject),), True)
-    assert reverses.ambiguous == ("or it turns round, only now; no case tells the two apart",)
+    assert reverses.ambiguous == ("or it turns round, only now; no case distinguishes the two",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
     assert finding_text(left) == (
         "2 verdicts of torch.mha (fail, semantic, unexplained): "
-        "by itself, it does not scale, which other calls contradict: output: far off"
+        "these calls alone suggest that it does not scale, but other calls contradict this: output: far off"
     )
 
 
@@ -212,7 +215,9 @@ def test_a_cut_run_is_undecided(tmp_path: Path) -> None:
     builder.case("shapes/two")
     builder.cell(builder.case("shapes/one"), builder.subject("torch.mha"))
     builder.footed = False
-    assert headline(load_run(builder.write())) == "Undecided: the run was cut before its end (1 verdict missing)."
+    assert (
+        headline(load_run(builder.write())) == "Undecided: the run was interrupted before its end (1 verdict missing)."
+    )
 
 
 def test_an_incomplete_run_says_so(tmp_path: Path) -> None:
@@ -231,7 +236,7 @@ def test_the_sums_of_a_subject(demonstration: Path) -> None:
     assert lines["torch.mha"].rejected == 0
     assert lines["torch.mha"].worst == pytest.approx(0.74, abs=0.01)
     assert lines["torch.sdpa[flash]"].share == pytest.approx(27 / 28)
-    assert lines["torch.sdpa[math,dense]"].asked == 10
+    assert lines["torch.sdpa[math,dense]"].cases == 10
 
 
 def test_the_cells_of_a_known_deviation_are_grouped(demonstration: Path) -> None:

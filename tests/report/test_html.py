@@ -157,7 +157,7 @@ def test_arrays_of_rejected_cells_come_first_then_one_for_each_known_deviation(
     size = len(page_data.blobs(run).packed["cell-0-0"])
     kept = []
     for room in (0, 1, 2):
-        monkeypatch.setattr(page_data, "LARGEST_ACCEPTED", room * size)
+        monkeypatch.setattr(page_data, "MAX_ACCEPTED_BYTES", room * size)
         found = page_data.blobs(run)
         kept.append(sorted(found.packed))
         assert set(found.left_out.values()) <= {"", "the page is full; the arrays are in tensors/one.npz"}
@@ -172,7 +172,7 @@ def test_what_is_missing_has_its_own_mark(tmp_path: Path) -> None:
     page = Page(run_page.page(load_run(builder.write())))
     index, _ = opened(page)
     assert index["verdicts"][index["cells"][0][0][1]] == "missing"
-    assert "Undecided: the run was cut" in page.text
+    assert "Undecided: the run was interrupted" in page.text
 
 
 def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:

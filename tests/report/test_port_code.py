@@ -49,7 +49,7 @@ def test_there_is_a_program_for_every_subject_that_is_tested() -> None:
 
 
 def test_what_has_no_program_is_told() -> None:
-    with pytest.raises(NoCodeError, match=r"no program is written for equinox.mha, only for torch.sdpa, jax.sdpa, "):
+    with pytest.raises(NoCodeError, match=r"there is no program for equinox.mha, only for torch.sdpa, jax.sdpa, "):
         program("equinox.mha")
     with pytest.raises(NoCodeError, match=r"torch.sdpa and torch.mha compute different operators: sdpa and mha"):
         before_and_after("torch.sdpa", "torch.mha")

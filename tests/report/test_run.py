@@ -88,8 +88,8 @@ def test_of_a_cell_that_stands_twice_the_graver_verdict_counts(small: Path) -> N
     assert key in run.rejected
     (note,) = (text for kind, text in gate_notes(run) if kind == LOG_NOTE)
     assert note == (
-        "two processes wrote this run at once: 1 cell is in the log more than once, first "
-        "masks/key_padding/trailing on torch.mha: the graver verdict counts"
+        "two processes wrote this run at the same time: 1 cell is in the log more than once (first: "
+        "masks/key_padding/trailing on torch.mha); the graver verdict counts"
     )
 
 
@@ -117,8 +117,8 @@ def set_in(line: int, key: str, value: object) -> Edit:
         (set_in(2, "outputs", [1]), 3, "outputs.0: expected a mapping, got 1"),
         (set_in(3, "verdict", None), 4, "verdict: expected pass, dialect, unsupported, "),
         (set_in(1, "status", "fine"), 2, "status: 'fine' is not valid; did you mean 'failed'"),
-        (lambda lines: lines.insert(2, lines[0]), 3, "a run log has one header, in its first line"),
-        (lambda lines: lines.__delitem__(0), 1, "a run log has one header, in its first line"),
+        (lambda lines: lines.insert(2, lines[0]), 3, "the header must be the first line of a run log"),
+        (lambda lines: lines.__delitem__(0), 1, "the header must be the first line of a run log"),
         (lambda lines: lines[4]["gate"].__setitem__("rejected", ["a"]), 5, "gate.rejected.0: expected a list, got 'a'"),
     ],
 )  # fmt: skip
@@ -132,8 +132,8 @@ def test_a_wrong_log_is_refused_with_file_and_line(small: Path, edit: Edit, line
 @pytest.mark.parametrize(
     ("cut", "message"),
     [
-        (lambda text: text[:-1], "run.jsonl:5: the line is cut off"),
-        (lambda text: text[:-40], "run.jsonl:5: the line is cut off"),
+        (lambda text: text[:-1], "run.jsonl:5: the line is truncated"),
+        (lambda text: text[:-40], "run.jsonl:5: the line is truncated"),
         (lambda text: text.replace('"budget": 0.5', '"budget": NaN'), "run.jsonl:3: not strict JSON: NaN is not JSON"),
         (
             lambda text: text.replace('"budget": 0.5', '"budget": 1e999'),
@@ -141,7 +141,7 @@ def test_a_wrong_log_is_refused_with_file_and_line(small: Path, edit: Edit, line
         ),
         (lambda text: text.replace('"budget": 0.5', '"budget": }'), "run.jsonl:3: not strict JSON"),
         (lambda _: "[]\n", "run.jsonl:1: not a record of a run log: []"),
-        (lambda _: "", "no header: the run was cut before it began"),
+        (lambda _: "", "no header: the run was interrupted before it began"),
     ],
 )
 def test_a_damaged_log_is_refused(small: Path, cut: Callable[[str], str], message: str) -> None:
@@ -153,7 +153,7 @@ def test_a_damaged_log_is_refused(small: Path, cut: Callable[[str], str], messag
 
 
 def test_a_folder_without_a_log_says_what_a_run_folder_is(tmp_path: Path) -> None:
-    with pytest.raises(RunLogError, match="no run log here"):
+    with pytest.raises(RunLogError, match="there is no run log here"):
         load_run(tmp_path)
 
 

@@ -111,7 +111,7 @@ def test_a_missing_a_broken_and_a_huge_file_are_told(tmp_path: Path) -> None:
     assert pack(broken)[1].startswith("broken.npz cannot be read")
     huge = tmp_path / "huge.npz"
     np.savez_compressed(huge, allow_pickle=False, **{"output.expected": np.zeros((3000, 2000), np.float16)})
-    assert pack(huge)[1] == "6,000,000 numbers are too many for the page; they are in huge.npz"
+    assert pack(huge)[1] == "the page cannot hold 6,000,000 numbers; they are in huge.npz"
 
 
 def test_pickled_objects_are_not_loaded(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ def dead(name: str) -> Way:
 @pytest.mark.parametrize(
     ("here", "there", "to", "said"),
     [
-        (CANONICAL, "uniform", TO_SDPA, "overwrite the rows of the output that attend no key with 0"),
+        (CANONICAL, "uniform", TO_SDPA, "overwrite the output rows of fully masked queries with 0"),
         (CANONICAL, "nan", TO_MHA, "with the bias of the output projection (0 without one)"),
         ("nan", CANONICAL, TO_MHA, NOTHING),
         ("nan", "uniform", TO_MHA, NOTHING),
-        ("uniform", CANONICAL, TO_SDPA, "were the mean of V and are zero now"),
+        ("uniform", CANONICAL, TO_SDPA, "were the mean of V and are now zero"),
     ],
 )
 def test_dead_rows_are_overwritten_with_what_they_were(here: str, there: str, to: Destination, said: str) -> None:
@@ -37,9 +37,9 @@ def test_dead_rows_are_overwritten_with_what_they_were(here: str, there: str, to
 @pytest.mark.parametrize(
     ("here", "there", "meaning", "said"),
     [
-        (CANONICAL, "cast_to_bool", "attend", "where old holds 0 and -inf, pass old == 0 as new; "),
-        (CANONICAL, "cast_to_bool", "ignore", "where old holds 0 and -inf, pass old != 0 as new; "),
-        (CANONICAL, "one_minus", "attend", "where old holds 0 and -inf, pass old == 0 as new; "),
+        (CANONICAL, "cast_to_bool", "attend", "if old holds only 0 and -inf, pass old == 0 as new; "),
+        (CANONICAL, "cast_to_bool", "ignore", "if old holds only 0 and -inf, pass old != 0 as new; "),
+        (CANONICAL, "one_minus", "attend", "if old holds only 0 and -inf, pass old == 0 as new; "),
         ("cast_to_bool", CANONICAL, "attend", "pass old != 0 as a boolean new"),
         ("one_minus", CANONICAL, "ignore", "pass old == 0 as a boolean new"),
         (CANONICAL, "subtracted", "attend", "pass -old as new"),
@@ -56,7 +56,7 @@ def test_other_numbers_go_where_numbers_are_added() -> None:
     ways = ("float_mask[attn_mask]", CANONICAL), ("float_mask[mask]", "cast_to_bool")
     mask, bias = slot("mask", bool="attend"), slot("bias", float="add")
     assert change(*ways, Destination("sdpa", mask, bias)).endswith("; pass other numbers as bias")
-    assert change(*ways, Destination("sdpa", mask)).endswith("; no argument takes other numbers")
+    assert change(*ways, Destination("sdpa", mask)).endswith("; no argument accepts other numbers")
 
 
 def test_what_helped_before_is_no_longer_needed() -> None:
@@ -66,7 +66,7 @@ def test_what_helped_before_is_no_longer_needed() -> None:
 
 def test_padding_is_cleaned_only_for_those_who_let_it_through() -> None:
     isolated, leaks = ("nonfinite_value", CANONICAL), ("nonfinite_value", "leaks")
-    assert change(isolated, leaks, TO_MHA).startswith("overwrite the values that nobody attends with finite numbers")
+    assert change(isolated, leaks, TO_MHA).startswith("overwrite values at masked positions with finite numbers")
     assert change(leaks, isolated, TO_MHA) == NOTHING
 
 
@@ -84,10 +84,10 @@ def test_a_causal_flag_that_is_only_a_hint_needs_its_mask() -> None:
         return argument_changes("causal", {"causal": (here, there)})
 
     (said,) = told(plain, hinted)
-    assert said.startswith("pass the causal mask itself as attn_mask; is_causal=True beside it")
-    assert told(hinted, plain) == ("use_causal_mask=True suffices: leave out the attn_mask that only repeats it",)
+    assert said.startswith("pass the causal mask itself as attn_mask; is_causal=True is only a hint")
+    assert told(hinted, plain) == ("pass use_causal_mask=True alone: the attn_mask that repeats it is not needed",)
     assert told(plain, flags["attn_mask"]) == (
-        "write the order out for attn_mask: True where the key is after the query",
+        "pass the causal mask explicitly as attn_mask: True where the key is after the query",
     )
     assert told(plain, plain) == told(None, plain) == ()
 
@@ -105,8 +105,10 @@ def test_a_window_is_written_out_where_the_new_side_takes_only_a_mask() -> None:
     def told(there: Slot) -> tuple[str, ...]:
         return argument_changes("window", {"window": (window, there)})
 
-    assert told(slots["attn_mask"]) == ("write the window out for attn_mask: True where the key is outside of it",)
-    assert told(slots["mask"]) == ("write the window out for mask: True where the key is inside of it",)
+    assert told(slots["attn_mask"]) == (
+        "pass the window mask explicitly as attn_mask: True where the key is outside the window",
+    )
+    assert told(slots["mask"]) == ("pass the window mask explicitly as mask: True where the key is inside the window",)
     assert told(window) == ()
 
 
@@ -132,12 +134,10 @@ def test_two_masks_that_become_one_are_shaped_and_combined() -> None:
     assert argument_changes("key_padding", pairs("wide")) == ("pass it as (batch, 1, 1, seq_len_k)",)
     assert argument_changes("attention", pairs("wide")) == (
         "pass it as (1, 1, seq_len_q, seq_len_k)",
-        "beside padding, combine the two: booleans by &, numbers by +",
+        "combine it with padding: booleans by &, numbers by +",
     )
     assert argument_changes("key_padding", pairs("items")) == ("pass it as (batch, seq_len_q, seq_len_k)",)
-    assert argument_changes("attention", pairs("square")) == (
-        "beside padding, combine the two: booleans by |, numbers by +",
-    )
+    assert argument_changes("attention", pairs("square")) == ("combine it with padding: booleans by |, numbers by +",)
 
 
 def test_conventions_are_the_points_about_arrays_and_weights(tmp_path: Path) -> None:

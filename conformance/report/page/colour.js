@@ -1,5 +1,5 @@
-// Colours of maps: blue to orange for signed values, grey-blue within the bound and warm beyond it.
-// What is not a number on the scale has a colour, a sign and a word of its own.
+// Colours of maps: blue to orange for signed values, grey-blue within the bound, warm colours beyond it.
+// Each value outside the scale (NaN, infinities, not judged) has its own colour, sign and word.
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 const SIGNED = {
   light: [[33, 86, 160], [128, 178, 218], [246, 246, 244], [244, 176, 92], [166, 76, 4]],
@@ -16,9 +16,9 @@ const SPECIAL = {
 const mode = () => (DARK.matches ? "dark" : "light");
 
 function between(stops, at) {
-  const place = Math.min(1, Math.max(0, at)) * (stops.length - 1);
-  const low = Math.min(stops.length - 2, Math.floor(place));
-  return stops[low].map((from, part) => Math.round(from + (stops[low + 1][part] - from) * (place - low)));
+  const position = Math.min(1, Math.max(0, at)) * (stops.length - 1);
+  const low = Math.min(stops.length - 2, Math.floor(position));
+  return stops[low].map((from, part) => Math.round(from + (stops[low + 1][part] - from) * (position - low)));
 }
 
 function specialOf(value) {
@@ -30,7 +30,7 @@ function specialOf(value) {
 
 const signedColour = (value, range) => between(SIGNED[mode()], 0.5 + (0.5 * value) / (range || 1));
 
-// Budgets: to 1 a quiet scale, beyond it four decades of warm colours.
+// Budgets: muted colours up to 1, warm colours over four decades beyond it.
 function budgetColour(value) {
   if (value <= 1) return between(WITHIN[mode()], value);
   return between(BEYOND[mode()], value === Infinity ? 1 : Math.log10(value) / 4);
@@ -42,7 +42,7 @@ function gradient(stops) {
   return `linear-gradient(90deg, ${stops.map(css).join(", ")})`;
 }
 
-// Numbers in full where that is short, else seven digits.
+// A number with at most seven significant digits, in scientific notation if it is very large or small.
 function number(value) {
   if (value === undefined || value === null) return "";
   if (Number.isNaN(value)) return "NaN";

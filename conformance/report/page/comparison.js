@@ -1,4 +1,4 @@
-// The cells that changed: filters, a table, and the two sides of one cell in a dialog.
+// The changed cells: filters, a table, and a dialog with both sides of one cell.
 const DATA = JSON.parse($("index").textContent);
 const CHANGES = DATA.groups.flatMap((group, at) => group.cells.map((cell) => ({ ...cell, group, at })));
 const STEP = 200;

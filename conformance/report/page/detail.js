@@ -1,4 +1,4 @@
-// The detail of one cell, in a dialog at the side; its address can be sent to somebody.
+// The details of one cell, in a dialog at the side; the page's address then links to the cell.
 let shownCell = "";
 let openedFrom = null;
 
@@ -20,12 +20,12 @@ function table(head, rows) {
     el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((one) => el("td", {}, one)))))));
 }
 
-const said = (value) => (value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
-const logged = (value) => (typeof value === "number" ? number(value) : said(value));
+const textOf = (value) => (value === undefined || value === null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const logged = (value) => (typeof value === "number" ? number(value) : textOf(value));
 
 function facts(values) {
   const entries = Object.entries(values || {}).filter(([, value]) => value !== null && value !== undefined);
-  return entries.length ? el("dl", { class: "facts" }, entries.map(([name, value]) => [el("dt", {}, name), el("dd", {}, said(value))])) : null;
+  return entries.length ? el("dl", { class: "facts" }, entries.map(([name, value]) => [el("dt", {}, name), el("dd", {}, textOf(value))])) : null;
 }
 
 function code(text, label) {
@@ -52,11 +52,11 @@ function verdictLine(cell, record) {
 function explanationOf(record) {
   const { explanation, ties } = record;
   if (!explanation) return null;
-  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this reading the result uses ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget} of the bound.`);
+  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this explanation the result uses ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget} of the bound.`);
   return el("div", { class: "callout" }, el("p", {}, "Explained by: ", el("strong", {}, explanation.sentence), "."),
     explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `Fix: ${explanation.remedy}`)) : null,
     used, el("p", { class: "muted mono" }, `${explanation.decision}: ${explanation.name}${explanation.declared ? `, declared ${explanation.declared}` : ""}`),
-    (ties || []).length ? el("p", {}, "Ties, not told apart by these cases: ", el("span", { class: "mono" }, ties.join("; "))) : null);
+    (ties || []).length ? el("p", {}, "Ties, which these cases do not distinguish: ", el("span", { class: "mono" }, ties.join("; "))) : null);
 }
 
 function knownOf({ known }) {
@@ -72,11 +72,11 @@ function outputsOf({ outputs, reason, dropped_outputs: dropped }) {
     logged(one.bound), one.at ? `[${one.at.join(", ")}]` : "", logged(one.expected), logged(one.actual), logged(one.rms),
     one.elements === undefined ? "" : `${one.beyond || 0} of ${one.elements}`, logged(one.coverage), logged(one.not_judged), logged(one.unspecified)]);
   const kept = head.map((_, column) => rows.some((row) => row[column] !== ""));
-  const told = (one) => (one.message.startsWith(`${one.output}:`) ? one.message : `${one.output}: ${one.message}`);
-  const notes = outputs.filter((one) => one.message && !(reason || "").includes(one.message)).map((one) => el("p", { class: "muted" }, told(one)));
+  const note = (one) => (one.message.startsWith(`${one.output}:`) ? one.message : `${one.output}: ${one.message}`);
+  const notes = outputs.filter((one) => one.message && !(reason || "").includes(one.message)).map((one) => el("p", { class: "muted" }, note(one)));
   const impossible = outputs.filter((one) => one.beyond_worst).map((one) => el("p", { class: "muted" }, `${one.output}: the error is beyond the worst case that the declared arithmetic allows.`));
   return section("Outputs", table(head.filter((_, column) => kept[column]), rows.map((row) => row.filter((_, column) => kept[column]))), notes, impossible,
-    (dropped || []).length ? el("p", { class: "muted" }, `Asked for, and not returned by this subject: ${dropped.join(", ")}`) : null);
+    (dropped || []).length ? el("p", { class: "muted" }, `Requested, but not returned by this subject: ${dropped.join(", ")}`) : null);
 }
 
 async function drawMaps(holder, cell, record) {
@@ -108,17 +108,17 @@ function mapsOf(cell, record) {
 
 function routeOf({ route }) {
   if (!route || !route.length) return null;
-  return section("Route of each mask", table(["Carries", "Into", "As", "Axes", ""], route.map((one) => [
+  return section("Route of each mask", table(["Masks", "Argument", "Element type", "Axes", ""], route.map((one) => [
     (one.kinds || []).join(" + "), el("code", {}, one.slot || ""), one.element || "", (one.axes || []).join(" "), one.verbatim ? "verbatim" : ""])));
 }
 
 function declaredOf({ declared, differs_from_canonical: differs }) {
   if (!declared) return null;
   const dialect = (declared.dialect || []).map((one) => el("li", {}, el("b", { class: "mono" }, `${one.decision}: ${one.name}`), " ", one.source ? linked(one.source) : el("span", { class: "muted" }, "no source")));
-  return section("Declared", dialect.length ? el("ul", { class: "declared" }, dialect) : el("p", {}, "Every decision canonical."),
-    differs === undefined ? null : el("p", { class: "muted" }, differs ? "Here the declared and the canonical expected replies differ." : "Here the declared and the canonical expected replies agree."),
+  return section("Declared", dialect.length ? el("ul", { class: "declared" }, dialect) : el("p", {}, "Every decision is canonical."),
+    differs === undefined ? null : el("p", { class: "muted" }, differs ? "For this case the declared and the canonical behaviour give different replies." : "For this case the declared and the canonical behaviour give the same reply."),
     declared.profile ? el("details", {}, el("summary", {}, "Arithmetic profile"), facts(declared.profile)) : null,
-    declared.evidence ? el("p", {}, el("span", { class: "muted" }, "Profile rests on: "), declared.evidence) : null);
+    declared.evidence ? el("p", {}, el("span", { class: "muted" }, "Evidence for the profile: "), declared.evidence) : null);
 }
 
 function errorOf({ error }) {
@@ -135,11 +135,11 @@ function evidenceOf(record) {
 }
 
 function againOf({ repeats, invariants, pattern }) {
-  const times = repeats && [repeats.again && `${repeats.again} times in the same worker`, repeats.alone && "alone in a fresh one"].filter(Boolean).join(", ");
-  const same = { same: "the same reply", nondeterministic: "nondeterministic", order_dependent: "order dependent" };
+  const times = repeats && [repeats.again && `${repeats.again} times in the same worker`, repeats.alone && "alone in a new one"].filter(Boolean).join(", ");
+  const outcomes = { same: "the same reply", nondeterministic: "nondeterministic", order_dependent: "order dependent" };
   const read = pattern && (pattern.not_read ? `not read: ${pattern.not_read}` : `read in ${plural(pattern.calls, "call")}, ${pattern.beyond} of ${pattern.elements} weights beyond the bound`);
   return section("Second look",
-    repeats ? el("p", {}, `Asked again ${times}: `, el("b", {}, same[repeats.found] || repeats.found), repeats.reason ? `. ${repeats.reason}` : "") : null,
+    repeats ? el("p", {}, `Repeated ${times}: `, el("b", {}, outcomes[repeats.found] || repeats.found), repeats.reason ? `. ${repeats.reason}` : "") : null,
     read ? el("p", {}, `Effective pattern, with one-hot values: ${read}`) : null,
     (invariants || []).length ? table(["Relation to a changed call", "", ""], invariants.map((one) => [el("code", {}, one.name), one.found === "broken" ? el("b", { class: "v-fail" }, "broken") : one.found, one.sentence ? `it ${one.sentence}; ${one.where}` : ""])) : null);
 }
@@ -154,7 +154,7 @@ function caseOf(cell, about) {
 function bodyOf(cell, record, about) {
   const maps = mapsOf(cell, record);
   const parts = [verdictLine(cell, record), explanationOf(record), knownOf(record), record.reason ? el("p", { class: "reason" }, record.reason) : null,
-    record.rerun ? section("Run just this cell", code(record.rerun, "Command")) : null,
+    record.rerun ? section("Rerun this cell alone", code(record.rerun, "Command")) : null,
     errorOf(record), maps, outputsOf(record), againOf(record), el("div", { class: "two" }, routeOf(record), declaredOf(record)), caseOf(cell, about), evidenceOf(record)];
   const body = el("div", { class: "detail-body", tabindex: "-1" }, parts.filter(Boolean));
   body.ready = () => { const holder = body.querySelector(".maps-holder"); if (holder) holder.ready(); };

@@ -1,17 +1,17 @@
-// What the page holds in memory: the index of cells, with names for its numbers.
+// The index of cells that the page holds in memory.
 const INDEX = JSON.parse($("index").textContent);
 const { subjects: SUBJECTS, cases: CASES, verdicts: VERDICTS, symbols: SYMBOLS, meanings: MEANINGS, texts: TEXTS } = INDEX;
 const KINDS_OF_CELLS = Object.keys(SYMBOLS);
 const REJECTED = 1;
 const KNOWN = 2;
 
-// A cell of the index, with names for its numbers.
-function cellOf([subject, verdict, budget, marks, said, way, dialect], row) {
+// A cell as an object, from its row of numbers in the index.
+function cellOf([subject, verdict, budget, marks, text, way, dialect], row) {
   return {
     row, subject, budget,
     verdict: VERDICTS[verdict], gravity: verdict,
     rejected: (marks & REJECTED) !== 0, known: (marks & KNOWN) !== 0,
-    said: TEXTS[said], way, dialect,
+    text: TEXTS[text], way, dialect,
   };
 }
 
@@ -35,7 +35,7 @@ function cellClass(cell) {
   return `v-${cell.verdict}${cell.rejected ? " rejected" : ""}${cell.known ? " known-cell" : ""}`;
 }
 
-// What a screen reader says and a tooltip shows.
+// The text for screen readers and tooltips.
 function describe(cell) {
   const parts = [cell.verdict];
   if (cell.rejected) parts.push("rejected");
@@ -44,7 +44,7 @@ function describe(cell) {
   return `${parts.join(", ")}: ${CASES[cell.row].name} on ${SUBJECTS[cell.subject].name}`;
 }
 
-// Compressed data waits in the page as text until something asks for it.
+// Compressed data stays in the page as text until it is needed.
 let packedText = "";
 async function unpacked(id) {
   if (!(id in INDEX.places)) return null;

@@ -1,4 +1,4 @@
-// Making elements. Everything from the run is written as text: nothing here can become markup.
+// Functions that create elements. Everything from the run is inserted as text, never as markup.
 const $ = (id) => document.getElementById(id);
 
 function el(tag, props, ...children) {

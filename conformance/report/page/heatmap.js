@@ -1,12 +1,12 @@
-// Maps of one output: expected, actual, error and budget, side by side, with one cursor for all.
+// Maps of one output, side by side: expected, actual, error and budget, with one shared cursor.
 
-// Numbers of a plane: bytes were grouped by significance before they were compressed.
+// The numbers of a plane; their bytes were grouped by significance before compression.
 function plane(bytes, from, { type, length }) {
   const size = Number(type.slice(1));
   const ordered = new Uint8Array(length * size);
   for (let part = 0; part < size; part += 1) {
     const start = from + part * length;
-    for (let place = 0; place < length; place += 1) ordered[place * size + part] = bytes[start + place];
+    for (let position = 0; position < length; position += 1) ordered[position * size + part] = bytes[start + position];
   }
   const kind = { f4: Float32Array, f8: Float64Array, u4: Uint32Array }[type];
   return new kind(ordered.buffer);
@@ -28,15 +28,15 @@ function readAlone({ name, alone }, next) {
 function readPair(entry, next) {
   const got = Float64Array.from(next(entry.got));
   const error = Float64Array.from(next(entry.error));
-  const [odd, oddWant] = [next(entry.odd), next(entry.odd_want)];
+  const [nonfinite, nonfiniteWant] = [next(entry.odd), next(entry.odd_want)];
   const tolerance = entry.tolerance ? Float64Array.from(next(entry.tolerance)) : null;
-  const want = got.map((value, place) => value - error[place]);
-  odd.forEach((place, item) => { want[place] = oddWant[item]; error[place] = got[place] - oddWant[item]; });
-  const budget = tolerance && got.map((_, place) => budgetAt(got[place], want[place], error[place], tolerance[place]));
+  const want = got.map((value, position) => value - error[position]);
+  nonfinite.forEach((position, index) => { want[position] = nonfiniteWant[index]; error[position] = got[position] - nonfiniteWant[index]; });
+  const budget = tolerance && got.map((_, position) => budgetAt(got[position], want[position], error[position], tolerance[position]));
   return { name: entry.name, shape: entry.shape, got, want, error, tolerance, budget };
 }
 
-// NaN stands for "not judged".
+// NaN means "not judged".
 function budgetAt(got, want, error, tolerance) {
   if (tolerance === Infinity || Number.isNaN(tolerance)) return NaN;
   if (Object.is(got, want) || got === want) return 0;
@@ -57,15 +57,15 @@ function axesOf(name, operator, rank) {
   return Array.from({ length: rank }, (_, axis) => `axis ${axis}`);
 }
 
-const LEAST = 66; // pixels on each side: what the name of an axis between its ticks needs
+const MIN_PIXELS = 66; // on each side, so that the axis name fits between its ticks
 
-// One canvas with its ticks and axis names.
+// One canvas with ticks and axis names.
 class HeatMap {
   constructor(title, rows, columns, axes, colourAt, signAt) {
     Object.assign(this, { rows, columns, colourAt, signAt });
     const size = Math.max(1, Math.min(22, Math.floor(Math.min(232 / columns, 240 / rows))));
-    this.width = Math.max(size, Math.ceil(LEAST / columns));
-    this.height = Math.max(size, Math.ceil(LEAST / rows));
+    this.width = Math.max(size, Math.ceil(MIN_PIXELS / columns));
+    this.height = Math.max(size, Math.ceil(MIN_PIXELS / rows));
     this.canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${title}, ${rows} by ${columns}; arrow keys move the cursor` });
     this.mark = el("div", { class: "mark", hidden: true });
     this.legend = el("div", { class: "scale" });
@@ -97,7 +97,7 @@ class HeatMap {
     const small = el("canvas", { width: columns, height: rows });
     const ink = small.getContext("2d");
     const image = ink.createImageData(columns, rows);
-    for (let place = 0; place < rows * columns; place += 1) image.data.set([...this.colourAt(place), 255], place * 4);
+    for (let position = 0; position < rows * columns; position += 1) image.data.set([...this.colourAt(position), 255], position * 4);
     ink.putImageData(image, 0, 0);
     return small;
   }
@@ -108,13 +108,13 @@ class HeatMap {
     ink.textAlign = "center";
     ink.textBaseline = "middle";
     ink.fillStyle = mode() === "dark" ? "#111" : "#fff";
-    for (let place = 0; place < rows * columns; place += 1) {
-      const sign = this.signAt(place);
-      if (sign) ink.fillText(sign, ((place % columns) + 0.5) * width, (Math.floor(place / columns) + 0.55) * height);
+    for (let position = 0; position < rows * columns; position += 1) {
+      const sign = this.signAt(position);
+      if (sign) ink.fillText(sign, ((position % columns) + 0.5) * width, (Math.floor(position / columns) + 0.55) * height);
     }
   }
 
-  placeOf(event) {
+  positionOf(event) {
     const box = this.canvas.getBoundingClientRect();
     const column = Math.floor(((event.clientX - box.left) / box.width) * this.columns);
     const row = Math.floor(((event.clientY - box.top) / box.height) * this.rows);
@@ -122,11 +122,11 @@ class HeatMap {
     return row * this.columns + column;
   }
 
-  point(place) {
-    this.mark.hidden = place === null;
-    if (place === null) return;
+  point(position) {
+    this.mark.hidden = position === null;
+    if (position === null) return;
     Object.assign(this.mark.style, {
-      left: `${(place % this.columns) * this.width}px`, top: `${Math.floor(place / this.columns) * this.height}px`,
+      left: `${(position % this.columns) * this.width}px`, top: `${Math.floor(position / this.columns) * this.height}px`,
       width: `${this.width}px`, height: `${this.height}px`,
     });
   }
@@ -142,7 +142,7 @@ class Maps {
     this.columns = this.shape[this.shape.length - 1];
     this.slice = this.rows * this.columns;
     this.lead = this.shape.slice(0, -2);
-    this.cursor = this.placeOfIndex(start);
+    this.cursor = this.positionOfIndex(start);
     this.maps = el("div", { class: "maps" });
     this.readout = el("dl", { class: "readout", "aria-live": "polite" });
     this.selectors = this.lead.map((length, axis) => this.selector(length, axis));
@@ -152,23 +152,23 @@ class Maps {
     else this.maps.append(el("p", { class: "muted" }, `The shape (${data.shape.join(", ")}) has no elements.`));
   }
 
-  placeOfIndex(index) {
+  positionOfIndex(index) {
     if (!index || index.length !== this.data.shape.length) return 0;
-    return this.data.shape.reduce((place, length, axis) => place * length + index[axis], 0);
+    return this.data.shape.reduce((position, length, axis) => position * length + index[axis], 0);
   }
 
-  indexOf(place) {
+  indexOf(position) {
     const index = [];
     for (let axis = this.shape.length - 1; axis >= 0; axis -= 1) {
-      index.unshift(place % this.shape[axis]);
-      place = Math.floor(place / this.shape[axis]);
+      index.unshift(position % this.shape[axis]);
+      position = Math.floor(position / this.shape[axis]);
     }
     return index;
   }
 
   selector(length, axis) {
     const worst = this.worstBy(axis);
-    const select = el("select", {}, Array.from({ length }, (_, item) => el("option", { value: item }, worst[item] ? `${item}  (${worst[item]} beyond)` : String(item))));
+    const select = el("select", {}, Array.from({ length }, (_, index) => el("option", { value: index }, worst[index] ? `${index}  (${worst[index]} beyond)` : String(index))));
     select.value = String(this.indexOf(this.cursor)[axis]);
     select.addEventListener("change", () => this.move(axis, Number(select.value)));
     return { select, label: el("label", {}, el("span", {}, this.axes[axis]), select, el("span", { class: "muted" }, `of ${length}`)) };
@@ -177,14 +177,14 @@ class Maps {
   worstBy(axis) {
     const counts = new Array(this.shape[axis]).fill(0);
     const below = this.shape.slice(axis + 1).reduce((product, length) => product * length, 1);
-    if (this.data.budget) this.data.budget.forEach((used, place) => { if (used > 1) counts[Math.floor(place / below) % this.shape[axis]] += 1; });
+    if (this.data.budget) this.data.budget.forEach((used, position) => { if (used > 1) counts[Math.floor(position / below) % this.shape[axis]] += 1; });
     return counts;
   }
 
-  move(axis, item) {
+  move(axis, value) {
     const index = this.indexOf(this.cursor);
-    index[axis] = item;
-    this.cursor = index.reduce((place, at, one) => place * this.shape[one] + at, 0);
+    index[axis] = value;
+    this.cursor = index.reduce((position, at, one) => position * this.shape[one] + at, 0);
     this.draw();
   }
 
@@ -192,8 +192,8 @@ class Maps {
 
   range(...arrays) {
     let top = 0;
-    for (const array of arrays) for (let place = 0; place < this.slice; place += 1) {
-      const size = Math.abs(array[this.from + place]);
+    for (const array of arrays) for (let position = 0; position < this.slice; position += 1) {
+      const size = Math.abs(array[this.from + position]);
       if (size > top && Number.isFinite(size)) top = size;
     }
     return top;
@@ -218,30 +218,30 @@ class Maps {
 
   signed(title, array, range) {
     const { from } = this;
-    const kind = (place) => specialOf(array[from + place]);
+    const kind = (position) => specialOf(array[from + position]);
     const map = new HeatMap(title, this.rows, this.columns, this.axes.slice(-2),
-      (place) => (kind(place) ? SPECIAL[kind(place)][mode()] : signedColour(array[from + place], range)),
-      (place) => (kind(place) ? SPECIAL[kind(place)].sign : ""));
+      (position) => (kind(position) ? SPECIAL[kind(position)][mode()] : signedColour(array[from + position], range)),
+      (position) => (kind(position) ? SPECIAL[kind(position)].sign : ""));
     const below = array.subarray(from, from + this.slice).some((value) => value < 0);
-    const stops = below ? SIGNED[mode()] : SIGNED[mode()].slice(2);  // weights have the warm half alone
+    const stops = below ? SIGNED[mode()] : SIGNED[mode()].slice(2);  // weights use only the warm half
     map.legend.append(el("span", {}, below ? short(-range) : "0"), bar(stops), el("span", {}, short(range)), ...this.present(kind));
     return map;
   }
 
   budgets(array) {
     const { from } = this;
-    const free = (place) => Number.isNaN(array[from + place]);
+    const free = (position) => Number.isNaN(array[from + position]);
     const map = new HeatMap("Budget used (|error| / tolerance)", this.rows, this.columns, this.axes.slice(-2),
-      (place) => (free(place) ? SPECIAL.free[mode()] : budgetColour(array[from + place])),
-      (place) => (free(place) ? SPECIAL.free.sign : ""));
+      (position) => (free(position) ? SPECIAL.free[mode()] : budgetColour(array[from + position])),
+      (position) => (free(position) ? SPECIAL.free.sign : ""));
     map.legend.append(el("span", {}, "0"), bar(WITHIN[mode()]), el("b", {}, "1"), bar(BEYOND[mode()]), el("span", {}, "≥1e4"),
-      ...this.present((place) => (free(place) ? "free" : null)));
+      ...this.present((position) => (free(position) ? "free" : null)));
     return map;
   }
 
   present(kind) {
     const kinds = new Set();
-    for (let place = 0; place < this.slice; place += 1) kinds.add(kind(place));
+    for (let position = 0; position < this.slice; position += 1) kinds.add(kind(position));
     return [...kinds].filter(Boolean).map((one) => {
       const key = el("i", { class: "key" }, SPECIAL[one].sign);
       key.style.background = css(SPECIAL[one][mode()]);
@@ -251,34 +251,34 @@ class Maps {
 
   listen(map) {
     map.canvas.addEventListener("mousemove", (event) => {
-      const place = map.placeOf(event);
-      if (place !== null) this.set(this.from + place);
+      const position = map.positionOf(event);
+      if (position !== null) this.set(this.from + position);
     });
     map.canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -this.columns, ArrowDown: this.columns }[event.key];
       if (!step) return;
       event.preventDefault();
-      const place = this.cursor - this.from + step;
-      if (place >= 0 && place < this.slice) this.set(this.from + place);
+      const position = this.cursor - this.from + step;
+      if (position >= 0 && position < this.slice) this.set(this.from + position);
     });
   }
 
-  set(place) {
-    this.cursor = place;
+  set(position) {
+    this.cursor = position;
     this.read();
   }
 
   read() {
     const { got, want, error, tolerance, budget } = this.data;
-    const place = this.cursor;
-    const index = this.indexOf(place).slice(-this.data.shape.length || undefined);
-    const named = this.axes.filter(Boolean).map((axis, item) => `${axis} ${index[item]}`).join(", ");
+    const position = this.cursor;
+    const index = this.indexOf(position).slice(-this.data.shape.length || undefined);
+    const named = this.axes.filter(Boolean).map((axis, at) => `${axis} ${index[at]}`).join(", ");
     const entries = [["index", `[${index.join(", ")}]`], ["", named]];
-    if (this.data.alone) entries.push([this.data.alone.toLowerCase(), number(got[place])]);
-    else entries.push(["expected", number(want[place])], ["actual", number(got[place])], ["error", number(error[place])]);
-    if (tolerance) entries.push(["tolerance", number(tolerance[place])], ["budget", Number.isNaN(budget[place]) ? "not judged" : number(budget[place])]);
+    if (this.data.alone) entries.push([this.data.alone.toLowerCase(), number(got[position])]);
+    else entries.push(["expected", number(want[position])], ["actual", number(got[position])], ["error", number(error[position])]);
+    if (tolerance) entries.push(["tolerance", number(tolerance[position])], ["budget", Number.isNaN(budget[position]) ? "not judged" : number(budget[position])]);
     this.readout.replaceChildren(...entries.map(([name, text]) => el("div", { "data-name": name || "axes" }, el("dt", {}, name), el("dd", {}, text))));
-    this.drawn.forEach((map) => map.point(place - this.from));
+    this.drawn.forEach((map) => map.point(position - this.from));
   }
 }
 
@@ -288,7 +288,7 @@ function bar(stops) {
   return node;
 }
 
-// Where shapes differ there is no difference to draw: both sides stand alone.
+// If the shapes differ, no error can be drawn: both sides are shown separately.
 function aloneMaps({ name, want, got }, operator) {
   const sides = [["Expected", want], ["Actual", got]].filter(([, side]) => side);
   return el("div", {}, sides.map(([alone, { shape, numbers }]) => el("div", { class: "alone" },

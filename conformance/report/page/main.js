@@ -1,4 +1,4 @@
-// Wiring: controls to state, state to what is drawn.
+// Connects controls to the state, and the state to what is drawn.
 const FILTERS = ["q", "theme", "op", "dtype", "v", "s"];
 
 function drawFilters() {
@@ -63,7 +63,7 @@ function wireGrid() {
   body.addEventListener("keydown", moveInGrid);
   body.addEventListener("mouseover", (event) => {
     const td = event.target.closest("td[tabindex]");
-    if (td && !td.title) td.title = `${describe(td.cell)}${td.cell.said ? `\n${td.cell.said}` : ""}`;
+    if (td && !td.title) td.title = `${describe(td.cell)}${td.cell.text ? `\n${td.cell.text}` : ""}`;
   });
 }
 
@@ -95,7 +95,7 @@ function drawLegend() {
   $("legend").replaceChildren(...VERDICTS.filter((verdict) => used.has(verdict)).map((verdict) => el("span", {}, chip(verdict), ` ${verdict}: ${MEANINGS[verdict]}`)),
     el("span", {}, el("span", { class: "chip v-fail rejected", "aria-hidden": "true" }, SYMBOLS.fail), " filled: rejected by the gate"),
     el("span", {}, el("span", { class: "chip v-fail known-cell", "aria-hidden": "true" }, SYMBOLS.fail), " dotted: a known deviation"),
-    el("span", {}, "The number is the budget used; at most 1 conforms. In folded rows it counts cases."));
+    el("span", {}, "The number is the budget used; at most 1 conforms. In folded rows the number counts cases."));
 }
 
 listeners.push((changes) => {

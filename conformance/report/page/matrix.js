@@ -1,5 +1,5 @@
-// The matrix: themes and suites fold; a folded row shows the gravest verdict below it, and a declined case only where
-// nothing else is.
+// The matrix. Themes and suites can be folded; a folded row shows the gravest verdict below it, and "unsupported" only
+// if there is no other verdict.
 const openGroups = new Set();
 const rowCache = new Map();
 let columns = [];
@@ -21,14 +21,14 @@ const HAYSTACK = CASES.map((one) => `${one.name} ${one.summary}`.toLowerCase());
 function cellMatches(cell, words) {
   if (state.v.length && !state.v.some((one) => (one === "rejected" ? isBad(cell) : kindOf(cell) === one))) return false;
   if (!words.length) return true;
-  const text = `${HAYSTACK[cell.row]} ${SUBJECTS[cell.subject].name.toLowerCase()} ${cell.said.toLowerCase()}`;
+  const text = `${HAYSTACK[cell.row]} ${SUBJECTS[cell.subject].name.toLowerCase()} ${cell.text.toLowerCase()}`;
   return words.every((word) => text.includes(word));
 }
 
 const rowMatches = (one) => (!state.theme || themeOf(one) === state.theme)
   && (!state.op || one.operator === state.op) && (!state.dtype || one.dtype === state.dtype);
 
-// Subjects in the order of their frameworks; without a choice, those that have a verdict in the rows at hand.
+// Subjects ordered by framework; if none is chosen, those with a verdict in the rows that match the filters.
 function shownColumns() {
   const chosen = new Set(state.s);
   const lines = CELLS.filter((_, row) => rowMatches(CASES[row]));
@@ -38,7 +38,7 @@ function shownColumns() {
   return shown.sort((a, b) => order.indexOf(SUBJECTS[a].framework) - order.indexOf(SUBJECTS[b].framework) || a - b);
 }
 
-// row -> set of matching columns; rows without one are left out
+// row -> set of matching columns; rows without a match are omitted
 function matching() {
   const words = state.q.toLowerCase().split(/\s+/).filter(Boolean);
   const found = new Map();
@@ -75,13 +75,13 @@ function drawHead() {
   $("grid").querySelector("colgroup").replaceChildren(el("col", { class: "first" }), ...columns.map(() => el("col", { class: "other" })));
 }
 
-// The variant, in brackets, stands beside the name of the adapter.
+// The variant, in brackets, follows the name of the adapter.
 function columnName(name) {
   const at = name.indexOf("[");
   return at < 1 ? el("span", {}, name) : el("span", {}, name.slice(0, at), el("i", {}, name.slice(at)));
 }
 
-// What is read aloud contains the letters that are seen: who speaks to the browser says what stands there.
+// The accessible name begins with the visible letters, so that users of voice control can say what they see.
 function spoken(cell, number, text) {
   const mark = SYMBOLS[cell.verdict];
   return /[A-Z]/.test(mark) ? `${mark}${number}: ${text}` : text;
@@ -99,7 +99,7 @@ function bodyCell(row, column) {
 
 const labelOf = (one) => (one.name.startsWith(`${one.suite}/`) ? one.name.slice(one.suite.length + 1) : one.name);
 
-// Wide enough for the longest label, within reason.
+// Wide enough for the longest label, within limits.
 function firstColumn() {
   const longest = Math.max(24, ...CASES.map((one) => labelOf(one).length));
   return `min(${Math.min(560, 70 + Math.ceil(6.9 * longest))}px, 46vw)`;
@@ -152,7 +152,7 @@ function drawBody(found) {
   if (first) first.tabIndex = 0;
 }
 
-// The only suite of a theme needs no line of its own.
+// The only suite of a theme gets no row of its own.
 function drawSuite(rows, suite, below, found) {
   if (!below.length) return;
   if (SUITES.get(themeOf(CASES[below[0]])).size > 1) {
@@ -177,7 +177,7 @@ function drawMatrix() {
   $("shown").textContent = `${plural(verdicts, "verdict")} in ${plural(found.size, "case")} on ${plural(columns.length, "subject")}`;
 }
 
-// Small runs are open; of large ones only suites with something rejected, while they fit on a screen or two.
+// Small runs start unfolded; in large runs only suites with a rejected cell do, while they fit on one or two screens.
 function openFirst() {
   const rejected = (row) => CELLS[row].some((cell) => cell && isBad(cell));
   let room = CASES.length <= 60 ? CASES.length : 40;
@@ -202,7 +202,7 @@ function openAround(row) {
   openGroups.add(`suite:${CASES[row].suite}`);
 }
 
-// What a filter finds is not left folded away, unless it is too much to read.
+// Unfold what a filter finds, unless it is too much to read.
 function openFound() {
   if (!state.q && !state.v.length && !state.dtype && !state.theme) return;
   const found = matching();

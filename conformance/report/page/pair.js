@@ -1,4 +1,4 @@
-// Two subjects side by side: where do they disagree, and in what way?
+// Two subjects side by side: the cases on which they disagree, and how.
 const KINDS = {
   verdict: "verdict differs",
   dialect: "declared dialect differs",
@@ -9,7 +9,7 @@ const shownKinds = new Set(["verdict", "dialect", "way"]);
 const judged = (cell) => cell && !["unsupported", "inconclusive", "missing"].includes(cell.verdict);
 const conforms = (cell) => cell.verdict === "pass" || cell.verdict === "dialect";
 
-// null where both agree, or neither says anything
+// null if both agree, or neither was judged
 function disagreement(a, b) {
   if (!judged(a) && !judged(b)) return null;
   if (!judged(a) || !judged(b)) return "alone";
@@ -18,13 +18,13 @@ function disagreement(a, b) {
   return a.way === b.way ? null : "way";
 }
 
-// What one side does, in short: its declared dialect, its way to fail, or why it was not judged.
+// What one side does, in short: its declared dialect, how it fails, or why it was not judged.
 function manner(cell) {
-  if (!judged(cell)) return cell.said ? `${cell.verdict}: ${cell.said}` : cell.verdict;
+  if (!judged(cell)) return cell.text ? `${cell.verdict}: ${cell.text}` : cell.verdict;
   return conforms(cell) ? TEXTS[cell.dialect] || "canonical" : TEXTS[cell.way];
 }
 
-// Rows of one cause: polarity first, since it turns every other answer around, then the most frequent.
+// Rows grouped by cause: polarity first, since it inverts every other result, then the most frequent causes.
 function causesOf(found) {
   const causes = new Map();
   for (const one of found) {
@@ -50,7 +50,7 @@ function compared(a, b) {
 }
 
 function pairCell(cell) {
-  const text = cell.verdict === "dialect" ? TEXTS[cell.dialect] || cell.said : cell.said;
+  const text = cell.verdict === "dialect" ? TEXTS[cell.dialect] || cell.text : cell.text;
   return el("td", {}, el("a", { href: address({ ...state, cell: CASES[cell.row].name, of: SUBJECTS[cell.subject].name }), "data-state": true, class: "pair-cell", title: describe(cell) },
     chip(cell.verdict, cellClass(cell)), el("span", {}, el("b", {}, cell.verdict, cell.budget ? ` ${cell.budget}` : ""), text ? el("small", {}, text) : null)));
 }
@@ -62,9 +62,9 @@ function drawPair() {
   const counts = Object.fromEntries(Object.keys(KINDS).map((kind) => [kind, found.filter((one) => one.kind === kind).length]));
   drawKinds(counts);
   const differ = found.length - counts.alone;
-  $("pair-said").textContent = a === b ? "Choose two different subjects."
+  $("pair-summary").textContent = a === b ? "Choose two different subjects."
     : both + counts.alone === 0 ? "They share no case: their operators differ."
-      : `Both judged ${plural(both, "case")}: they agree on ${both - differ}, disagree on ${differ}; ${counts.alone} more judged on one side only.`;
+      : `${plural(both, "case")} judged on both sides: they agree on ${both - differ}, disagree on ${differ}; ${counts.alone} more judged on one side only.`;
   const rows = found.filter((one) => shownKinds.has(one.kind));
   const head = el("tr", {}, ["Case", SUBJECTS[a].name, SUBJECTS[b].name, "Difference"].map((name) => el("th", { scope: "col" }, name)));
   $("pair-table").tHead.replaceChildren(...(rows.length ? [head] : []));

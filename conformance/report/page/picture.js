@@ -1,4 +1,4 @@
-// Beside a finding: the pattern that was expected and the one that was read, where they differ most.
+// Next to a finding: the expected and the effective attention pattern, at the position where they differ most.
 class Pattern extends Maps {
   four() {
     const { got, want } = this.data;
@@ -7,9 +7,9 @@ class Pattern extends Maps {
   }
 }
 
-function worstPlace({ budget }) {
+function worstPosition({ budget }) {
   let worst = 0;
-  budget.forEach((used, place) => { if (used > budget[worst]) worst = place; });
+  budget.forEach((used, position) => { if (used > budget[worst]) worst = position; });
   return worst;
 }
 
@@ -19,13 +19,13 @@ async function drawPicture(holder) {
   const data = bytes && readBlob(bytes).find((one) => one.name === "pattern" && one.shape);
   if (!data) return;
   const maps = new Pattern(data, CASES[row].operator, null);
-  maps.cursor = worstPlace(data);
+  maps.cursor = worstPosition(data);
   maps.draw();
-  const [item, head] = maps.indexOf(maps.cursor);
-  holder.replaceChildren(maps.maps, el("p", { class: "muted" }, `Item ${item}, head ${head} of `, el("span", { class: "mono" }, holder.dataset.case)));
+  const [batch, head] = maps.indexOf(maps.cursor);
+  holder.replaceChildren(maps.maps, el("p", { class: "muted" }, `Batch element ${batch}, head ${head} of `, el("span", { class: "mono" }, holder.dataset.case)));
 }
 
-// Drawn when it comes into view; a page has many findings.
+// A picture is drawn when it scrolls into view: a page can have many findings.
 function wirePictures() {
   const seen = new IntersectionObserver((entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => {
     seen.unobserve(target);

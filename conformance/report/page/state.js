@@ -1,4 +1,4 @@
-// What is shown lives in the address after the #, so that a view can be sent to somebody.
+// The state of the page is stored in the address after the #, so that a view can be shared as a link.
 const EMPTY = { q: "", theme: "", op: "", dtype: "", v: [], s: [], a: "", b: "", cell: "", of: "" };
 let state = { ...EMPTY };
 const listeners = [];
@@ -22,7 +22,7 @@ function address(values) {
   return text ? `#${text}` : "#";
 }
 
-// Opening and closing a cell can be undone with Back; filters only rewrite the address.
+// Opening and closing a cell adds a history entry, which Back undoes; filters only rewrite the address.
 function update(changes) {
   const opens = "cell" in changes && (changes.cell !== state.cell || changes.of !== state.of);
   state = { ...state, ...changes };
