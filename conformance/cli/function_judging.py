@@ -1,4 +1,4 @@
-"""`conformance check`: a function of the user's own, without an adapter written by hand."""
+"""`conformance check`: judge a function of the user without a hand-written adapter."""
 
 import argparse
 import sys
@@ -24,7 +24,7 @@ from conformance.report.junit import junit_xml
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Judge the function, or write an example of one, and return the exit code."""
+    """Judge the function, or write an example function, and return the exit code."""
     try:
         if arguments.example is not None:
             return _example(arguments)
@@ -52,7 +52,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _example(arguments: argparse.Namespace) -> int:
     if arguments.target is not None:
-        raise CheckError("--example writes a function of its own: leave FILE:FUNCTION out")
+        raise CheckError("--example writes its own function: leave FILE:FUNCTION out")
     path, command = write_example(arguments.example, Path.cwd())
     print(f"Written: {path.name}, attention in NumPy with one mistake in it. Find it with:")
     print(command)
@@ -61,7 +61,7 @@ def _example(arguments: argparse.Namespace) -> int:
 
 def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     if arguments.target is None:
-        raise CheckError("what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example")
+        raise CheckError("no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example")
     request = Request(
         target=parse_target(arguments.target),
         like=arguments.like,
@@ -86,7 +86,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
 
 
 def _folder(out: Path | None) -> Path:
-    """The run folder, made here."""
+    """Create the run folder."""
     folder = out or new_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _folder(out: Path | None) -> Path:
 
 
 def _tidy(folder: Path, out: Path | None) -> None:
-    """Nothing stays of a check that has not begun; of others, reports/latest is the newest."""
+    """Remove the folder if the check wrote nothing; otherwise point reports/latest to it."""
     if out is not None:
         return
     if any(folder.iterdir()):

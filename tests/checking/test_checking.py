@@ -294,7 +294,7 @@ def test_a_folder_that_another_check_takes_meanwhile_is_refused(
         raise FileExistsError(path)
 
     monkeypatch.setattr(RunLog, "create", taken)
-    with pytest.raises(CheckError, match="holds a run already: choose another --out"):
+    with pytest.raises(CheckError, match="has a run already: choose another --out"):
         checked("plain_sdpa:right", "shapes/*")
 
 
