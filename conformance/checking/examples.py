@@ -1,4 +1,4 @@
-"""Skeletons to try `check` on: attention in plain NumPy, each with one mistake as people make it."""
+"""Example functions for `conformance check`: attention in plain NumPy, each with one common mistake."""
 
 from pathlib import Path
 
@@ -67,16 +67,16 @@ def split(rows, num_heads):
     return rows.reshape(batch, length, width // num_heads, num_heads).transpose(0, 3, 1, 2)
 '''
 
-# The function's name and the text, by operator.
+# Operator -> name of the function and source text.
 EXAMPLES = {"sdpa": ("attention", _SDPA), "mha": ("multi_head_attention", _MHA)}
 
 
 def write_example(operator: str, folder: Path) -> tuple[Path, str]:
     """
-    Write the skeleton, and tell the command that checks it.
+    Write the example, and return its path and the command that checks it.
 
     Raises:
-        CheckError: there is a file of that name.
+        CheckError: the file exists already, or cannot be written.
     """
     function, text = EXAMPLES[operator]
     path = folder / f"my_{function}.py"
@@ -85,7 +85,7 @@ def write_example(operator: str, folder: Path) -> tuple[Path, str]:
         with path.open("x", encoding="utf-8") as file:
             file.write(text.format(command=command))
     except FileExistsError:
-        raise CheckError(f"{path.name} exists already: it is left as it is") from None
+        raise CheckError(f"{path.name} exists already and was not changed") from None
     except OSError as error:
         raise CheckError(f"{path.name} cannot be written: {error}") from None
     return path, command

@@ -74,7 +74,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert done.stdout.splitlines()[-1].startswith("Report: reports/")
     second = conformance("check", "--example", operator, cwd=folder)
     assert second.returncode == 4
-    assert "exists already: it is left as it is" in second.stderr
+    assert "exists already and was not changed" in second.stderr
 
 
 def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
