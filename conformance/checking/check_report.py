@@ -167,7 +167,7 @@ def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool)
     share = f"{counted(judged, 'call')} judged, {share_text(some / max(1, every))} of the cases"
     if conforms:
         left = len(run.cells) - judged
-        return f"{given} conforms: {share}; {left:,} calls left out because it does not support them."
+        return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
     if judged and not run.rejected:

@@ -120,7 +120,7 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
     [
         (
             "from torch import nn\nattend = nn.MultiheadAttention(8, 2)\n",
-            "attend is an instance of MultiheadAttention with weights of fixed sizes: name the class",
+            "attend is an instance of MultiheadAttention with weights of fixed sizes: give the class",
         ),
         (
             "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, rank, d_model): ...\n",
@@ -142,11 +142,11 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
         ),
         (
             "from flax import nnx\nattend = nnx.MultiHeadAttention(2, 8, rngs=nnx.Rngs(0))\n",
-            "attend is an instance of MultiHeadAttention with weights of fixed sizes: name the class",
+            "attend is an instance of MultiHeadAttention with weights of fixed sizes: give the class",
         ),
         (
             "import equinox, jax\nattend = equinox.nn.Linear(8, 8, key=jax.random.PRNGKey(0))\n",
-            "attend is an instance of Linear with weights of fixed sizes: name the class",
+            "attend is an instance of Linear with weights of fixed sizes: give the class",
         ),
     ],
 )

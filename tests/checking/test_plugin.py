@@ -288,7 +288,7 @@ def test_a_share_counts_what_was_judged(found: list[Outcome], least: float, acce
         ),
         (
             "@pytest.mark.conformance(function=right)\ndef test_it():\n    pass",
-            "test_it: * must be used together: @pytest.mark.conformance(function=attention) above def test_it(conformance_case)",
+            "* must be used together: @pytest.mark.conformance(function=attention) above def test_it(conformance_case)",
         ),
         (
             "def test_it(conformance_case):\n    pass",

@@ -59,8 +59,7 @@ def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
         ("q, k", "attend(q, k) takes 2 arguments by position; sdpa is called as attend(query, key, value, mask)"),
         (
             "q, k, v, mask, block",
-            "needs an argument 'block' that check does not know: give it a default, or name its role with "
-            "--map block=ROLE; roles are mask, is_causal",
+            "'block' that check does not know: give it a default, or name its role with --map block=ROLE; roles",
         ),
         ("q, k, v, mask, *, is_casual", "needs an argument 'is_casual'"),
         ("q, k, v, mask, *, is_casual", "did you mean is_causal?"),
