@@ -54,7 +54,7 @@ def cases(function: Callable[..., Any], *, min_judged: float = MIN_JUDGED, **opt
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Arguments:
     """The arguments of a marker: a function, the minimum share, options of `conformance.check`; and the case ids."""
 
     function: Callable[..., Any]
@@ -63,14 +63,14 @@ class _Asked:
     ids: tuple[str, ...]
 
 
-_ASKED = pytest.StashKey[dict[str, _Asked]]()
+_ARGUMENTS = pytest.StashKey[dict[str, _Arguments]]()
 # Node id of a test function -> the outcomes of its cases.
-_FOUND = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
+_OUTCOMES = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.stash[_ASKED], config.stash[_FOUND] = {}, {}
+    config.stash[_ARGUMENTS], config.stash[_OUTCOMES] = {}, {}
     description = f"judge an attention function, one test per case ({FIXTURE}); options: those of conformance.check"
     config.addinivalue_line("markers", f"{MARKER}(function, min_judged={MIN_JUDGED}, **options): {description}")
 
@@ -89,14 +89,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if marked or FIXTURE in metafunc.fixturenames:
             raise pytest.Collector.CollectError(_NOT_BOTH.format(test.name))
         return
-    asked = _read(test, **marker.kwargs)
-    test.config.stash[_ASKED][_test_of(test)] = asked
-    metafunc.parametrize(FIXTURE, [*asked.ids, SHARE], indirect=True)
+    arguments = _read_arguments(test, **marker.kwargs)
+    test.config.stash[_ARGUMENTS][_test_of(test)] = arguments
+    metafunc.parametrize(FIXTURE, [*arguments.ids, SHARE], indirect=True)
 
 
-def _read(
+def _read_arguments(
     test: pytest.Function, function: Callable[..., Any], min_judged: float = MIN_JUDGED, **options: Any
-) -> _Asked:
+) -> _Arguments:
     """
     Read the arguments of a marker, and check them without calling the function.
 
@@ -120,7 +120,7 @@ def _read(
         raise pytest.Collector.CollectError(f"{test.name}: {error}") from None
     if target_of(function).path == test.path:
         raise pytest.Collector.CollectError(f"{test.name}: {_IN_THE_TEST.format(_name(function))}")
-    return _Asked(function, min_judged, options, ids)
+    return _Arguments(function, min_judged, options, ids)
 
 
 @pytest.fixture
@@ -134,9 +134,9 @@ def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
     from conformance.checking.check_report import DECLINED, judged_share  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(request.node)
-    asked, found = request.config.stash[_ASKED][test], _found(request.node, tmp_path_factory)
+    arguments, found = request.config.stash[_ARGUMENTS][test], _outcomes(request.node, tmp_path_factory)
     if request.param == SHARE:
-        return judged_share(_name(asked.function), found, asked.min_judged)
+        return judged_share(_name(arguments.function), found, arguments.min_judged)
     outcome = found[request.param]
     if outcome.verdict == DECLINED:
         pytest.skip(f"{DECLINED}: {outcome.text}")
@@ -147,7 +147,7 @@ def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
     """Fail a case that is not accepted with its cause, before the test function is called."""
     outcome: Any = pyfuncitem.funcargs.get(FIXTURE)
-    if outcome is not None and _test_of(pyfuncitem) in pyfuncitem.config.stash[_ASKED] and not outcome.accepted:
+    if outcome is not None and _test_of(pyfuncitem) in pyfuncitem.config.stash[_ARGUMENTS] and not outcome.accepted:
         first, *rest = outcome.text.splitlines()
         finding = "; ".join([first, *(line for line in rest if line.startswith("fix: "))])
         pyfuncitem.user_properties.append((PROPERTY, finding))
@@ -173,26 +173,26 @@ def _test_of(item: pytest.Function) -> str:
     return f"{item.parent.nodeid if item.parent else ''}::{item.originalname}"
 
 
-def _found(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
+def _outcomes(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
     """Return the outcomes of the cases that this session selected; the first request judges all of them."""
     from conformance.checking.api import judged_once  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(item)
-    known = item.config.stash[_FOUND]
+    known = item.config.stash[_OUTCOMES]
     if test not in known:
-        asked = item.config.stash[_ASKED][test]
-        options = {name: value for name, value in asked.options.items() if name != "cases"}
+        arguments = item.config.stash[_ARGUMENTS][test]
+        options = {name: value for name, value in arguments.options.items() if name != "cases"}
         folder = _folder(item.config, tmp_path_factory)
-        known[test] = judged_once(folder, test, asked.function, _selected(item, asked), options)
+        known[test] = judged_once(folder, test, arguments.function, _selected(item, arguments), options)
     return known[test]
 
 
-def _selected(item: pytest.Function, asked: _Asked) -> tuple[str, ...]:
+def _selected(item: pytest.Function, arguments: _Arguments) -> tuple[str, ...]:
     """Return the cases that -k, --lf and the like have selected; all cases if the share is tested."""
     test = _test_of(item)
     functions = (each for each in item.session.items if isinstance(each, pytest.Function))
     left = {each.callspec.params[FIXTURE] for each in functions if _test_of(each) == test}
-    return asked.ids if SHARE in left else tuple(case for case in asked.ids if case in left)
+    return arguments.ids if SHARE in left else tuple(case for case in arguments.ids if case in left)
 
 
 def _folder(config: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.checking.check_report import Cause, Outcome
-from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, Request, asked
+from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, Request, chosen_cases
 from conformance.checking.function_check import check as judge
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError, target_of
@@ -119,7 +119,7 @@ def cases_of(
     """
     calling = Calling(operator, mapping=dict(mapping or {}))
     request = Request(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
-    return tuple(case.id for case in asked(request))
+    return tuple(case.id for case in chosen_cases(request))
 
 
 def _outside_loops(work: Callable[[], Checked]) -> Checked:
@@ -132,8 +132,8 @@ def _outside_loops(work: Callable[[], Checked]) -> Checked:
         return executor.submit(work).result()
 
 
-def _remove(folder: Path, asked: Path | None) -> None:
-    if asked is None:
+def _remove(folder: Path, out: Path | None) -> None:
+    if out is None:
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -70,7 +70,7 @@ def find_drop_in(like: str) -> DropIn:
 
 
 def adapt_drop_in(
-    loan: DropIn, target: Target, folder: Path, declare: Mapping[str, str], profile: str | None, example: Problem
+    drop_in: DropIn, target: Target, folder: Path, declare: Mapping[str, str], profile: str | None, example: Problem
 ) -> list[Subject]:
     """
     Write the changed adapter into `folder`, and return its subjects: the variant and its dense form.
@@ -78,19 +78,19 @@ def adapt_drop_in(
     Raises:
         CheckError: the declaration is not valid.
     """
-    original = loan.subject.adapter
-    declared = read_declared(declare, loan.subject.slots, example)
+    original = drop_in.subject.adapter
+    declared = read_declared(declare, drop_in.subject.slots, example)
     if declared.polarity:
         raise CheckError("--declare polarity cannot be used with --as: the subject defines what True means")
     text = _with_target(original, target)
     if declare or profile:
-        profiles = profiles_named(profiles_by_dtype(profile, loan.subject.dtypes)) if profile else {}
+        profiles = profiles_named(profiles_by_dtype(profile, drop_in.subject.dtypes)) if profile else {}
         text += overriding_text(profiles, declared.dialect, tuple(declare))
     for helper in sources(original.path)[1:]:
         (folder / helper.name).write_bytes(helper.read_bytes())
     (folder / ADAPTER).write_text(text, encoding="utf-8")
     (folder / FUNCTION).write_text(borrowed_function_text(target, str(Path.cwd())), encoding="utf-8")
-    return _of_variant(subjects_of([read_adapter(folder / ADAPTER)]), loan.subject.variant)
+    return _of_variant(subjects_of([read_adapter(folder / ADAPTER)]), drop_in.subject.variant)
 
 
 def _of_variant(subjects: Sequence[Subject], variant: str) -> list[Subject]:

@@ -181,14 +181,16 @@ FOLDER_IN_USE = "{} has a run already: choose another --out"
 
 
 # Given whether every case was asked, it returns further reasons to reject the check, as sentences.
-CaseSelection = Callable[[bool], Sequence[str]]
+FurtherProblems = Callable[[bool], Sequence[str]]
 
 
-def check(request: Request, folder: Path, watch: RunListener, against: CaseSelection = lambda _: ()) -> Checked:
+def check(
+    request: Request, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
+) -> Checked:
     """
     Judge the function, and write the run folder.
 
-    against: is called when all verdicts are logged, before the decision; it returns further reasons to reject.
+    further_problems: is called when all verdicts are logged, before the decision; it returns further reasons to reject.
 
     Raises:
         CheckError: the function cannot be checked. KeyboardInterrupt: the cells judged so far are in the log.
@@ -198,7 +200,7 @@ def check(request: Request, folder: Path, watch: RunListener, against: CaseSelec
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(FOLDER_IN_USE.format(folder))
-    begun = _borrowed(request, folder) if request.like else _own(request, folder)
+    begun = _begin_drop_in(request, folder) if request.like else _begin_own(request, folder)
     subjects, chosen = begun.subjects, begun.cases
     try:
         log = RunLog.create(folder / LOG)
@@ -220,7 +222,7 @@ def check(request: Request, folder: Path, watch: RunListener, against: CaseSelec
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
     with ending(session):
-        return _finished(request, session, begun, alternatives, clock, watch, against)
+        return _finished(request, session, begun, alternatives, clock, watch, further_problems)
 
 
 def _finished(
@@ -230,7 +232,7 @@ def _finished(
     alternatives: CoarserProfiles,
     clock: Clock,
     watch: RunListener,
-    against: CaseSelection,
+    further_problems: FurtherProblems,
 ) -> Checked:
     """Judge every case, decide, and write the reports."""
     subjects = begun.subjects
@@ -244,7 +246,7 @@ def _finished(
             stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
-    problems = against(request.is_whole and not stopped)
+    problems = further_problems(request.is_whole and not stopped)
     decision = decide(
         session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
     )
@@ -271,7 +273,7 @@ class _Begun:
         return self.unsettled.review(judged) if self.unsettled else {}
 
 
-def _own(request: Request, folder: Path) -> _Begun:
+def _begin_own(request: Request, folder: Path) -> _Begun:
     signature = request.signature or preflight(request.target, request.calling, request.timeout)
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
@@ -282,20 +284,20 @@ def _own(request: Request, folder: Path) -> _Begun:
     return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
 
 
-def _borrowed(request: Request, folder: Path) -> _Begun:
+def _begin_drop_in(request: Request, folder: Path) -> _Begun:
     if request.calling != Calling():
         raise CheckError(
             "--operator, --framework, --layout and --map cannot be used with --as: the subject defines them"
         )
-    loan = find_drop_in(str(request.like))
-    cases = _of_dtypes(load_cases(loan.operator), request.dtypes)
+    drop_in = find_drop_in(str(request.like))
+    cases = _of_dtypes(load_cases(drop_in.operator), request.dtypes)
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
-    subjects = adapt_drop_in(loan, request.target, folder, request.declare, request.profile, example)
-    return _Begun(subjects, chosen, (loan.note,))
+    subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
+    return _Begun(subjects, chosen, (drop_in.note,))
 
 
-def asked(request: Request) -> list[Case]:
+def chosen_cases(request: Request) -> list[Case]:
     """
     Return the cases that a check asks; of a function written with `def` only the parameters are read.
 

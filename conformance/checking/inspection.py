@@ -136,7 +136,7 @@ def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tup
     try:
         made = kind(**constructed(built, call.facts))
         function = getattr(made, method) if method else made
-        required = [each for each in parameters(forward(function)) if each.place and each.default is None]
+        required = [each for each in parameters(forward(function)) if each.positional and each.default is None]
         arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
         _refuse_devices(kind.__name__, made)
         biased = is_biased(made, [each.bits for each in arrays])
@@ -198,8 +198,8 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
     return tuple(
         Parameter(
             name=each.name,
-            place=each.kind in positional,
-            place_only=each.kind is inspect.Parameter.POSITIONAL_ONLY,
+            positional=each.kind in positional,
+            positional_only=each.kind is inspect.Parameter.POSITIONAL_ONLY,
             default=None if each.default is inspect.Parameter.empty else repr(each.default),
             annotation="" if each.annotation is inspect.Parameter.empty else str(each.annotation),
         )

@@ -85,13 +85,13 @@ class Parameter:
     """
     A parameter of the function.
 
-    place: whether it can be passed by position. place_only: whether it must be. default: the source of its default, or
-    None if it has none. annotation: the source of its annotation.
+    positional: whether it can be passed by position. positional_only: whether it must be. default: the source of its
+    default, or None if it has none. annotation: the source of its annotation.
     """
 
     name: str
-    place: bool = True
-    place_only: bool = False
+    positional: bool = True
+    positional_only: bool = False
     default: str | None = None
     annotation: str = ""
 
@@ -189,7 +189,7 @@ def read_signature(
         CheckError: the function cannot be called by the convention of the operator.
     """
     given = _mapped(called, parameters, mapping or {})
-    positional = [each.name for each in parameters if each.place]
+    positional = [each.name for each in parameters if each.positional]
     operator = operator or infer_operator(positional)
     arrays = CONVENTIONS[operator][:-1]
     if layer:
@@ -216,8 +216,8 @@ def read_signature(
 
 def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
     """Return the arrays that a layer takes: one array if its name or the missing key and value arguments say so."""
-    roles = [given.get(each.name) or role_of(each.name) for each in parameters if each.place]
-    required = sum(each.default is None for each in parameters if each.place)
+    roles = [given.get(each.name) or role_of(each.name) for each in parameters if each.positional]
+    required = sum(each.default is None for each in parameters if each.positional)
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
     if roles[:1] != ["query"] and not {"key", "value"} & set(roles) and required < len("qkv"):
@@ -240,8 +240,8 @@ def parameters_of(definition: ast.FunctionDef) -> tuple[Parameter, ...]:
     return tuple(
         Parameter(
             name=each.arg,
-            place=number < len(positional),
-            place_only=number < len(arguments.posonlyargs),
+            positional=number < len(positional),
+            positional_only=number < len(arguments.posonlyargs),
             default=None if default is None else ast.unparse(default),
             annotation="" if each.annotation is None else ast.unparse(each.annotation),
         )
@@ -295,7 +295,7 @@ def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> Non
     """Assign the mask role to the argument that follows the arrays, if its default is None or absent."""
     if "mask" in roles.values():
         return
-    after = next((each for each in parameters if each.place and each.name not in roles), None)
+    after = next((each for each in parameters if each.positional and each.name not in roles), None)
     first = next(
         (each for each in parameters if roles.get(each.name) not in (*CONVENTIONS["mha"][:-1], "inputs")), None
     )
@@ -312,7 +312,7 @@ def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], array
     placed: list[str] = []
     for each in parameters:
         role = roles.get(each.name)
-        if role is None or not each.place or not (each.place_only or role in (*arrays, "mask")):
+        if role is None or not each.positional or not (each.positional_only or role in (*arrays, "mask")):
             break
         placed.append(role)
     return tuple(placed)

@@ -14,7 +14,7 @@ from conformance.gate.comparison import Comparison, compare, title
 from conformance.gate.observations import ComparedRun, side_of
 
 
-class Memory:
+class BaselineOption:
     """The baseline of a run, if it has one. It is read before anything runs, so that a bad file is reported at once."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:

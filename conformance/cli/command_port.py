@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from conformance.cli.command_probe import ProbedSubject, as_json, ask, keep, pictured, profiles
+from conformance.cli.command_probe import ProbedSubject, as_json, pictured, profiles, run_probe, write_results
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.progress import open_page, print_slowest
@@ -35,23 +35,27 @@ def port(arguments: argparse.Namespace) -> int:
     if not set(source.operators) & set(target.operators):
         operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (source, target))
         raise UsageError(f"{operators}: calls can move only between subjects of one operator")
-    asked = ask(arguments, [arguments.source, arguments.target], only=chosen)
-    sides = {probed.subject.name: _side(probed) for probed in asked.probed_subjects}
-    for sentence in asked.decision.incomplete:
+    probe_run = run_probe(arguments, [arguments.source, arguments.target], only=chosen)
+    sides = {probed.subject.name: _side(probed) for probed in probe_run.probed_subjects}
+    for sentence in probe_run.decision.incomplete:
         print(sentence)
-    versions = {name: text for worker in load_run(asked.folder).workers for name, text in worker.versions.items()}
+    versions = {name: text for worker in load_run(probe_run.folder).workers for name, text in worker.versions.items()}
     advice = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
     print("\n".join(lines(advice)))
     page = "\n".join(markdown(advice)) + "\n"
-    files = {FILE: as_json(advice), PAGE: page, PROBE: profiles(pictured(probed) for probed in asked.probed_subjects)}
-    keep(asked, files, FILE, arguments.json)
-    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
-    print(f"Report: {asked.folder / 'index.html'}")
+    files = {
+        FILE: as_json(advice),
+        PAGE: page,
+        PROBE: profiles(pictured(probed) for probed in probe_run.probed_subjects),
+    }
+    write_results(probe_run, files, FILE, arguments.json)
+    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print(f"Report: {probe_run.folder / 'index.html'}")
     if arguments.open:
-        open_page(asked.folder)
+        open_page(probe_run.folder)
     if not advice["shared"]:
         return INCOMPLETE
-    return CONFORMS if asked.decision.exit_code == REJECTED else asked.decision.exit_code
+    return CONFORMS if probe_run.decision.exit_code == REJECTED else probe_run.decision.exit_code
 
 
 def _code(arguments: argparse.Namespace) -> int:

@@ -57,7 +57,7 @@ class ProbedSubject:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRun:
     """The probed subjects and the decision of the gate; `resources` holds the lock of the run folder."""
 
     probed_subjects: tuple[ProbedSubject, ...]
@@ -67,7 +67,7 @@ class Asked:
     resources: ExitStack
 
 
-def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
+def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> ProbeRun:
     """
     Ask the probe cases of the subjects that match the patterns, write the run folder, and read the replies.
 
@@ -121,7 +121,7 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
         )
         footer = finish(session, decision, clock)
         probed_subjects = tuple(_probed_subjects(offer.subjects, probes, session.records))
-        return Asked(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
+        return ProbeRun(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
 
 
 def collect_probes(arguments: argparse.Namespace) -> int:
@@ -130,12 +130,12 @@ def collect_probes(arguments: argparse.Namespace) -> int:
     return collect(load_cases((), (), TAG), offer, every=arguments.level == VERBOSE)
 
 
-def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
+def write_results(probe_run: ProbeRun, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
     """Write these files and the reports into the run folder; write the file named `data` to `elsewhere` as well."""
-    with asked.resources:
+    with probe_run.resources:
         for name, text in files.items():
-            write_whole(asked.folder / name, text)
-        write_reports(asked.folder)
+            write_whole(probe_run.folder / name, text)
+        write_reports(probe_run.folder)
     if elsewhere is not None:
         write_asked(elsewhere, files[data])
 
@@ -185,19 +185,19 @@ def probe(arguments: argparse.Namespace) -> int:
     """Probe subjects, print a table for each, and return the exit code: 1 if behaviour contradicts a declaration."""
     if arguments.collect_only:
         return collect_probes(arguments)
-    asked = ask(arguments, arguments.subject)
-    pictures = [pictured(probed) for probed in asked.probed_subjects]
+    probe_run = run_probe(arguments, arguments.subject)
+    pictures = [pictured(probed) for probed in probe_run.probed_subjects]
     for picture in pictures:
         print("\n".join(table(picture)), end="\n\n")
-    for sentence in (*asked.decision.incomplete, *asked.decision.problems):
+    for sentence in (*probe_run.decision.incomplete, *probe_run.decision.problems):
         print(sentence)
     files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: profiles(pictures)}
-    keep(asked, files, FILE, arguments.json)
-    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
-    print(f"Report: {asked.folder / 'probe.md'}")
+    write_results(probe_run, files, FILE, arguments.json)
+    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print(f"Report: {probe_run.folder / 'probe.md'}")
     if arguments.open:
-        open_page(asked.folder)
-    return asked.decision.exit_code
+        open_page(probe_run.folder)
+    return probe_run.decision.exit_code
 
 
 def profiles(pictures: Iterable[Pictured]) -> str:

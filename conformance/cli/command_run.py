@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance import places
 from conformance.cli.argument_parser import QUIET, VERBOSE
-from conformance.cli.baseline_option import Memory
+from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.case_choice import (
     Choice,
     case_root,
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     see_writable_files(arguments.junit)
-    memory = Memory(arguments)
+    baseline = BaselineOption(arguments)
     judge = Judge()
     known = load_known(arguments.known, judge.expectation)
     with ExitStack() as resources:
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
                     stopped = bool(opened.footer.get("stopped"))
                 else:
                     stopped = _judge(session, pool, progress, arguments)
-        return _decided(arguments, session, offer, known, memory, clock, choice, opened.footer, stopped=stopped)
+        return _decided(arguments, session, offer, known, baseline, clock, choice, opened.footer, stopped=stopped)
 
 
 def _begin(
@@ -157,7 +157,7 @@ def _decided(
     session: Session,
     offer: Offer,
     known: Known,
-    memory: Memory,
+    baseline: BaselineOption,
     clock: Clock,
     choice: Choice,
     footer: Record | None,
@@ -166,13 +166,13 @@ def _decided(
 ) -> int:
     """Decide, or take the decision from the footer; write the reports, print the summary, and return the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
-    against = memory.problems(session.folder, whole=whole, left_out=choice.left_out)
+    baseline_problems = baseline.problems(session.folder, whole=whole, left_out=choice.left_out)
     every = whole and not choice.left_out  # an entry may match only in cases that were left out
     if footer is None:
         decided = decide(
             session.records,
             [*offer.incomplete, *session.missing],
-            [*known.problems(whole=every), *against, *session.contradicted],
+            [*known.problems(whole=every), *baseline_problems, *session.contradicted],
             known.record(whole=every),
             not_working=session.not_working,
             stopped=stopped,
@@ -180,10 +180,10 @@ def _decided(
         decision = Decision.recorded(finish(session, decided, clock, stopped=stopped))
     else:
         decision = Decision.recorded(footer)
-        _see_decided(against, decision, session.folder)
+        _see_decided(baseline_problems, decision, session.folder)
         write_verdict(session.folder, decision, session.records)
     code = _reported(decision, session, arguments)
-    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
+    baseline.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
     return code
 
 
@@ -199,14 +199,14 @@ def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
         print(f"conformance: {cache.fault}", file=sys.stderr)
 
 
-def _see_decided(against: Sequence[str], decision: Decision, folder: Path) -> None:
+def _see_decided(baseline_problems: Sequence[str], decision: Decision, folder: Path) -> None:
     """
     Check that a finished run was compared with the same baseline.
 
     Raises:
         UsageError: it was not.
     """
-    new = [problem for problem in map(harmless, against) if problem not in decision.problems]
+    new = [problem for problem in map(harmless, baseline_problems) if problem not in decision.problems]
     if new:
         raise UsageError(
             f"the run in {folder} was decided without this baseline, which rejects it: {new[0]}; compare the two with "
@@ -265,7 +265,7 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
 
 
 # A function that makes the command to rerun one cell of an offer.
-Again = Callable[[Key, Offer], str]
+RerunCommand = Callable[[Key, Offer], str]
 
 
 def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
@@ -274,7 +274,7 @@ def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
 
     arguments: the parsed arguments; if this run is part of another command, `again` among them makes the command.
     """
-    again: Again | None = vars(arguments).get("again")
+    again: RerunCommand | None = vars(arguments).get("again")
     if again is not None:
         return again(key, offer)
     words = ["conformance", "run", *(str(path) for path in arguments.paths)]

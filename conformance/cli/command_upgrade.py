@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.cli import provisioning
 from conformance.cli.command_compare import annotate_changes, compare_folders
-from conformance.cli.command_run import Again, one_cell, run
+from conformance.cli.command_run import RerunCommand, one_cell, run
 from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder
 from conformance.cli.parser import build_parser
@@ -95,7 +95,7 @@ def _also(made: Sequence[Provisioned], sides: Sides) -> str:
     return ", ".join([*listed, *([f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else [])])
 
 
-def _again(arguments: argparse.Namespace, sides: Sides) -> Again:
+def _again(arguments: argparse.Namespace, sides: Sides) -> RerunCommand:
     """Return a function that makes the command that judges one cell on both sides, on any machine."""
     words = ["conformance", "upgrade"]
     for name, version in sides.candidate.items():
@@ -112,7 +112,7 @@ def _again(arguments: argparse.Namespace, sides: Sides) -> Again:
 
 
 def _judge(
-    arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path, again: Again
+    arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path, again: RerunCommand
 ) -> int:
     """Judge one side: an ordinary run in its environment, which prints on stderr."""
     words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]

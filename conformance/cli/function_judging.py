@@ -10,7 +10,7 @@ from conformance.checking.function_check import Checked, Request
 from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import QUIET
-from conformance.cli.baseline_option import Memory
+from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.command_check import calling_of
 from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder, point_latest
@@ -29,8 +29,8 @@ def check(arguments: argparse.Namespace) -> int:
         if arguments.example is not None:
             return _example(arguments)
         see_writable_files(arguments.junit)
-        memory = Memory(arguments)
-        checked = _judged(arguments, memory)
+        baseline = BaselineOption(arguments)
+        checked = _judged(arguments, baseline)
     except CheckError as error:
         raise UsageError(str(error)) from error
     for line in checked.lines():
@@ -46,7 +46,7 @@ def check(arguments: argparse.Namespace) -> int:
         for line in run_annotations(checked.run, Path.cwd()):
             print(line)
     code = checked.decision.exit_code
-    memory.finish(complete=code != INCOMPLETE and not (arguments.stop and code == REJECTED))
+    baseline.finish(complete=code != INCOMPLETE and not (arguments.stop and code == REJECTED))
     return CONFORMS if code == REJECTED and arguments.exit_zero else code
 
 
@@ -59,7 +59,7 @@ def _example(arguments: argparse.Namespace) -> int:
     return CONFORMS
 
 
-def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
+def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
     if arguments.target is None:
         raise CheckError("no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example")
     request = Request(
@@ -80,7 +80,7 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     try:
         with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
             watch = RunListener(cell=progress.cell, worker=progress.worker, total=progress.plan)
-            return judge(request, folder, watch, lambda whole: memory.problems(folder, whole=whole))
+            return judge(request, folder, watch, lambda whole: baseline.problems(folder, whole=whole))
     finally:
         _tidy(folder, arguments.out)
 

@@ -54,7 +54,7 @@ def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
 def add_skip_budget(parser: Parser) -> None:
     """Add --skip-budget."""
     help_text = "number of cells that may become unsupported (default: 0)"
-    parser.add_argument("--skip-budget", type=at_least_none, default=0, metavar="N", help=help_text)
+    parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 
 def add_baseline(parser: Parser) -> None:
@@ -122,7 +122,7 @@ def add_showing(parser: Parser) -> None:
     levels.add_argument(
         "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print every cell as it is judged"
     )
-    parser.add_argument("--durations", type=at_least_none, metavar="N", help="also print the N slowest calls (0: all)")
+    parser.add_argument("--durations", type=at_least_zero, metavar="N", help="also print the N slowest calls (0: all)")
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
     parser.set_defaults(level=PLAIN, last_failed=False, collect_only=False)
 
@@ -175,7 +175,7 @@ def add_provisioning(parser: Parser) -> None:
     add_workers(parser)
 
 
-def at_least_none(text: str) -> int:
+def at_least_zero(text: str) -> int:
     """Parse a whole number of at least 0."""
     return _whole(text, 0)
 
