@@ -60,7 +60,7 @@ def add_skip_budget(parser: Parser) -> None:
 def add_baseline(parser: Parser) -> None:
     """Add the options that compare a run with a baseline."""
     parser.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="compare with this baseline, and reject what is worse"
+        "--baseline", type=Path, metavar="FILE", help="compare with this baseline; reject new failures and changed behaviour"
     )
     parser.add_argument("--update-baseline", action="store_true", help="write the results of this run to the baseline")
     add_skip_budget(parser)
