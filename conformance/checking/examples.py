@@ -14,7 +14,8 @@ def attention(query, key, value, mask=None, *, is_causal=False, scale=None):
     """
     Arrays are (batch, num_heads, seq_len, head_dim).
 
-    mask is None or boolean, with four axes of which any may be 1: True = attend. is_causal: query i sees keys 0 to i.
+    mask is None or boolean, with four axes of which any may be 1: True = attend.
+    is_causal: query i attends keys 0 to i.
     """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = query @ key.swapaxes(-1, -2) * factor
@@ -25,7 +26,7 @@ def attention(query, key, value, mask=None, *, is_causal=False, scale=None):
     peak = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(axis=-1, keepdims=True)
-    return weights / np.where(total == 0, 1, total) @ value  # a query that sees nothing gets zeros
+    return weights / np.where(total == 0, 1, total) @ value  # a fully masked row is zero
 '''
 
 _MHA = '''\
@@ -50,7 +51,7 @@ def multi_head_attention(query, key, value, params, num_heads, mask=None):
     peak = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(axis=-1, keepdims=True)
-    context = weights / np.where(total == 0, 1, total) @ v  # a query that sees nothing gets zeros
+    context = weights / np.where(total == 0, 1, total) @ v  # a fully masked row is zero
     batch, _, queries, _ = context.shape
     merged = context.transpose(0, 2, 1, 3).reshape(batch, queries, -1)
     return linear(merged, params["wo"], params["bo"])

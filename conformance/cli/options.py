@@ -59,9 +59,8 @@ def add_skip_budget(parser: Parser) -> None:
 
 def add_baseline(parser: Parser) -> None:
     """Add the options that compare a run with a baseline."""
-    parser.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="compare with this baseline; reject new failures and changed behaviour"
-    )
+    help_text = "compare with this baseline; reject new failures and changed behaviour"
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help=help_text)
     parser.add_argument("--update-baseline", action="store_true", help="write the results of this run to the baseline")
     add_skip_budget(parser)
 
