@@ -1,8 +1,8 @@
 """
 Decide whether two attention implementations mean the same thing.
 
-Importing this package imports no framework and no adapter. `conformance.check` judges a function of yours
-(docs/check.md); it is loaded when it is first used.
+Importing this package imports no framework and no adapter. `conformance.check` judges a function of the user
+(docs/check.md); it is loaded on first use.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """
-The pytest plug-in: one test for each case that a function is put to (docs/pytest.md).
+The pytest plug-in: it makes one test for each case of an attention function (docs/pytest.md).
 
-pytest imports this module whenever it starts, so it imports nothing but pytest until a test asks for it.
+pytest imports this module at every start, so it imports nothing but pytest until a test uses it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 MARKER = "conformance"
 FIXTURE = "conformance_case"
-# The test, beside those of cases, that fails where too few of them were judged.
+# The name of the additional test that fails if too few cases were judged.
 SHARE = "judged share"
 MIN_JUDGED = 0.5
-# Of the report of a test that fails: its finding in one line. pytest writes it into its own JUnit XML.
+# The property of a failed test that has its finding in one line; pytest writes it into its JUnit XML.
 PROPERTY = "conformance"
 
 _NOT_BOTH = (
-    f"{{0}}: the marker {MARKER}(function=...) and the argument {FIXTURE} go together: "
+    f"{{0}}: the marker {MARKER}(function=...) and the argument {FIXTURE} must be used together: "
     f"@pytest.mark.{MARKER}(function=attention) above def {{0}}({FIXTURE})"
 )
 _IN_THE_TEST = (
-    "{} is defined in the test file itself, which the process that judges it would import, tests and all: "
-    "move it to a module of its own"
+    "{} is defined in the test file, so the process that judges it would import the tests too: "
+    "move it to a separate module"
 )
 
 
@@ -40,22 +40,22 @@ def cases(function: Callable[..., Any], *, min_judged: float = MIN_JUDGED, **opt
     """
     Make a test function of an attention function: `test_attention = conformance.pytest.cases(attention)`.
 
-    min_judged: the share of the cases, from 0 to 1, that has to be judged. options: those of `conformance.check`, but
-    for `out`. What is wrong with them is told when the test is collected.
+    min_judged: the minimum share of the cases that must be judged, from 0 to 1. options: those of `conformance.check`,
+    except `out`; wrong options are reported when the test is collected.
     """
 
     @pytest.mark.conformance(function=function, min_judged=min_judged, **options)
     def judged(conformance_case: Outcome) -> None:
-        """Nothing is left to do: the plug-in fails what is not accepted."""
+        """Do nothing: the plug-in fails the cases that are not accepted."""
 
-    caller = inspect.stack(0)[1]  # pytest tells where a test stands: there, and not in this file
+    caller = inspect.stack(0)[1]  # so that pytest reports the location in the caller's file
     judged.__code__ = judged.__code__.replace(co_filename=caller.filename, co_firstlineno=caller.lineno)
     return judged
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a marker asks for: a function, the least share, options of `conformance.check`, and the cases."""
+class _Arguments:
+    """The arguments of a marker: a function, the minimum share, options of `conformance.check`; and the case ids."""
 
     function: Callable[..., Any]
     min_judged: float
@@ -63,24 +63,24 @@ class _Asked:
     ids: tuple[str, ...]
 
 
-_ASKED = pytest.StashKey[dict[str, _Asked]]()
-# What is asked of each test function, and what became of its cases, by its node id.
-_FOUND = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
+_ARGUMENTS = pytest.StashKey[dict[str, _Arguments]]()
+# Node id of a test function -> the outcomes of its cases.
+_OUTCOMES = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
-    config.stash[_ASKED], config.stash[_FOUND] = {}, {}
-    told = f"judge an attention function, one test per case; {FIXTURE} is the case, options are of conformance.check"
-    config.addinivalue_line("markers", f"{MARKER}(function, min_judged={MIN_JUDGED}, **options): {told}")
+    config.stash[_ARGUMENTS], config.stash[_OUTCOMES] = {}, {}
+    description = f"judge an attention function, one test per case ({FIXTURE}); options: those of conformance.check"
+    config.addinivalue_line("markers", f"{MARKER}(function, min_judged={MIN_JUDGED}, **options): {description}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """
-    Make one test for each case of a marked function, and one for their share.
+    Make one test for each case of a marked function, and one for the share of judged cases.
 
     Raises:
-        CollectError: what is asked for cannot be checked.
+        CollectError: the function cannot be checked, or the marker is wrong.
     """
     test = metafunc.definition
     marker = test.get_closest_marker(MARKER)
@@ -89,15 +89,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if marked or FIXTURE in metafunc.fixturenames:
             raise pytest.Collector.CollectError(_NOT_BOTH.format(test.name))
         return
-    asked = _read(test, **marker.kwargs)
-    test.config.stash[_ASKED][_test_of(test)] = asked
-    metafunc.parametrize(FIXTURE, [*asked.ids, SHARE], indirect=True)
+    arguments = _read_arguments(test, **marker.kwargs)
+    test.config.stash[_ARGUMENTS][_test_of(test)] = arguments
+    metafunc.parametrize(FIXTURE, [*arguments.ids, SHARE], indirect=True)
 
 
-def _read(
+def _read_arguments(
     test: pytest.Function, function: Callable[..., Any], min_judged: float = MIN_JUDGED, **options: Any
-) -> _Asked:
-    """What a marker asks for, checked as far as it can be without calling the function."""
+) -> _Arguments:
+    """
+    Read the arguments of a marker, and check them without calling the function.
+
+    Raises:
+        CollectError: an argument is wrong, or the function cannot be checked.
+    """
     from conformance.checking.api import cases_of, check  # noqa: PLC0415 - heavy, and only here is it used
     from conformance.checking.target import CheckError, target_of  # noqa: PLC0415
 
@@ -115,23 +120,23 @@ def _read(
         raise pytest.Collector.CollectError(f"{test.name}: {error}") from None
     if target_of(function).path == test.path:
         raise pytest.Collector.CollectError(f"{test.name}: {_IN_THE_TEST.format(_name(function))}")
-    return _Asked(function, min_judged, options, ids)
+    return _Arguments(function, min_judged, options, ids)
 
 
 @pytest.fixture
 def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """
-    What became of the case that this test is about: `verdict`, `accepted`, `text`.
+    Return the outcome of the case of this test: `verdict`, `accepted`, `text`.
 
-    A case that the function does not take is skipped with the reason; one that is not accepted fails before the test
-    function is called.
+    A case that the function does not support is skipped with the reason. A case that is not accepted fails before the
+    test function is called.
     """
     from conformance.checking.check_report import DECLINED, judged_share  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(request.node)
-    asked, found = request.config.stash[_ASKED][test], _found(request.node, tmp_path_factory)
+    arguments, found = request.config.stash[_ARGUMENTS][test], _outcomes(request.node, tmp_path_factory)
     if request.param == SHARE:
-        return judged_share(_name(asked.function), found, asked.min_judged)
+        return judged_share(_name(arguments.function), found, arguments.min_judged)
     outcome = found[request.param]
     if outcome.verdict == DECLINED:
         pytest.skip(f"{DECLINED}: {outcome.text}")
@@ -140,9 +145,9 @@ def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Fail a case that is not accepted, with its cause, whatever the test function does."""
+    """Fail a case that is not accepted with its cause, before the test function is called."""
     outcome: Any = pyfuncitem.funcargs.get(FIXTURE)
-    if outcome is not None and _test_of(pyfuncitem) in pyfuncitem.config.stash[_ASKED] and not outcome.accepted:
+    if outcome is not None and _test_of(pyfuncitem) in pyfuncitem.config.stash[_ARGUMENTS] and not outcome.accepted:
         first, *rest = outcome.text.splitlines()
         finding = "; ".join([first, *(line for line in rest if line.startswith("fix: "))])
         pyfuncitem.user_properties.append((PROPERTY, finding))
@@ -150,7 +155,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell at the end how many tests each finding fails, those that ran in workers of pytest-xdist, too."""
+    """Print for each finding how many tests fail because of it, also in workers of pytest-xdist."""
     reports = terminalreporter.stats.get("failed", [])
     found = Counter(value for each in reports for name, value in each.user_properties if name == PROPERTY)
     if found:
@@ -164,33 +169,33 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _test_of(item: pytest.Function) -> str:
-    """The node id of the test function, without the case."""
+    """Return the node id of the test function, without the case."""
     return f"{item.parent.nodeid if item.parent else ''}::{item.originalname}"
 
 
-def _found(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
-    """What became of the cases that this session selected: judged where first asked for, all of them together."""
+def _outcomes(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
+    """Return the outcomes of the cases that this session selected; the first request judges all of them."""
     from conformance.checking.api import judged_once  # noqa: PLC0415 - heavy, and only here is it used
 
     test = _test_of(item)
-    known = item.config.stash[_FOUND]
+    known = item.config.stash[_OUTCOMES]
     if test not in known:
-        asked = item.config.stash[_ASKED][test]
-        options = {name: value for name, value in asked.options.items() if name != "cases"}
+        arguments = item.config.stash[_ARGUMENTS][test]
+        options = {name: value for name, value in arguments.options.items() if name != "cases"}
         folder = _folder(item.config, tmp_path_factory)
-        known[test] = judged_once(folder, test, asked.function, _selected(item, asked), options)
+        known[test] = judged_once(folder, test, arguments.function, _selected(item, arguments), options)
     return known[test]
 
 
-def _selected(item: pytest.Function, asked: _Asked) -> tuple[str, ...]:
-    """The cases that -k, --lf and the like have left; all of them where their share is asked for."""
+def _selected(item: pytest.Function, arguments: _Arguments) -> tuple[str, ...]:
+    """Return the cases that -k, --lf and the like have selected; all cases if the share is tested."""
     test = _test_of(item)
     functions = (each for each in item.session.items if isinstance(each, pytest.Function))
     left = {each.callspec.params[FIXTURE] for each in functions if _test_of(each) == test}
-    return asked.ids if SHARE in left else tuple(case for case in asked.ids if case in left)
+    return arguments.ids if SHARE in left else tuple(case for case in arguments.ids if case in left)
 
 
 def _folder(config: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of this session, which the workers of pytest-xdist share."""
+    """Return a folder of this session that the workers of pytest-xdist share."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if hasattr(config, "workerinput") else own

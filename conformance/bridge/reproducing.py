@@ -42,7 +42,7 @@ def reproduce(folder: Path, facts: Mapping[str, Any]) -> "tuple[list[str], int]"
         lines, beyond = [found.error["traceback"], message], True
     else:
         lines, beyond = [f"unsupported: {found.reason}"], True
-    return [*head, *lines, f"in the run: {facts['recorded']}", f"with the harness: {facts['rerun']}"], int(beyond)
+    return [*head, *lines, f"in the run: {facts['recorded']}", f"with conformance: {facts['rerun']}"], int(beyond)
 
 
 def _judged(found: Answer, facts: Mapping[str, Any], arrays: Arrays) -> "tuple[list[str], bool]":

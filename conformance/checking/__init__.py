@@ -1,1 +1,1 @@
-"""Checking a function of the user, without an adapter written by hand (docs/check.md)."""
+"""Check a function of the user without a hand-written adapter (docs/check.md)."""

@@ -1,4 +1,4 @@
-"""`conformance.check`: the same from Python, for a test suite, and once for all processes of a test session."""
+"""`conformance.check`: check a function from Python, and once for all processes of a test session."""
 
 import asyncio
 import fcntl
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.checking.check_report import Cause, Outcome
-from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, Request, asked
+from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, Request, chosen_cases
 from conformance.checking.function_check import check as judge
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError, target_of
@@ -24,11 +24,11 @@ from conformance.engine.job import RunListener
 @dataclass(frozen=True)
 class Result:
     """
-    What became of a check.
+    The result of a check.
 
-    conforms: everything was judged, and accepted. findings: why not. notes: what was settled and observed. exit_code:
-    that of the command. folder: the run folder, where there is something to look at. outcomes: what became of each
-    case.
+    conforms: everything was judged and accepted. findings: the causes if it was not. notes: how the function was called
+    and what was observed, as sentences. exit_code: the exit code of `conformance check`. folder: the run folder, None
+    if it was removed. text: everything as printed. outcomes: the outcome of each case.
     """
 
     conforms: bool
@@ -41,10 +41,10 @@ class Result:
 
     def assert_conforms(self) -> None:
         """
-        Do nothing if it conforms.
+        Check that the function conforms.
 
         Raises:
-            AssertionError: it does not; the text says why, and where the report is.
+            AssertionError: it does not; the message has the causes and the path of the report.
         """
         if not self.conforms:
             raise AssertionError(self.text)
@@ -69,13 +69,14 @@ def check(
     """
     Judge a function that is defined at the top level of a file (docs/check.md).
 
-    like: the subject for which it is a drop-in, such as "torch.sdpa". declare: decision -> name. framework, layout: as
-    --framework and --layout. mapping: argument -> what it is, as --map. dtypes, cases: only these, by names and globs.
-    min_judged: the least part of the cases that is to be judged. out: the run folder; without it, a temporary one that
-    stays only where the function does not conform.
+    like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator, framework,
+    layout: as the options of the command. mapping: argument -> role, as --map. dtypes, cases: names of dtypes and globs
+    of cases to which the check is limited. timeout: seconds that one call may take. min_judged: minimum share of the
+    cases that must be judged, from 0 to 1. out: the run folder; by default a temporary one, which is kept only if the
+    function does not conform.
 
     Raises:
-        CheckError: what was asked for cannot be checked.
+        CheckError: the function cannot be checked.
     """
     calling = Calling(operator, framework, layout, dict(mapping or {}))
     request = Request(
@@ -111,28 +112,28 @@ def cases_of(
     cases: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """
-    The ids of the cases that `check` puts to a function; what is written with `def` is not called for it.
+    Return the ids of the cases that `check` asks of a function; a function written with `def` is not called for this.
 
     Raises:
-        CheckError: as `check`, as far as the signature and the case files tell.
+        CheckError: the signature is not usable, or no case matches.
     """
     calling = Calling(operator, mapping=dict(mapping or {}))
     request = Request(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
-    return tuple(case.id for case in asked(request))
+    return tuple(case.id for case in chosen_cases(request))
 
 
 def _outside_loops(work: Callable[[], Checked]) -> Checked:
-    """A notebook runs an event loop; ours then runs in a thread beside it."""
+    """Run the work in a separate thread if an event loop is running already, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return work()
-    with ThreadPoolExecutor(1) as beside:
-        return beside.submit(work).result()
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(work).result()
 
 
-def _remove(folder: Path, asked: Path | None) -> None:
-    if asked is None:
+def _remove(folder: Path, out: Path | None) -> None:
+    if out is None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -149,19 +150,19 @@ def judged_once(
     folder: Path, name: str, function: Callable[..., Any], ids: Sequence[str], options: dict[str, Any]
 ) -> dict[str, Outcome]:
     """
-    Judge a function in these cases, unless a process has that works in the same folder: case -> what became of it.
+    Judge a function on these cases, once for all processes that share the folder, and return case -> outcome.
 
-    folder: of this session alone, where the run folder stays, too. name: what tells this check from others of the
-    session. options: those of `check`, but for `cases` and `out`. Where nothing can be checked, every case says why.
+    folder: a folder of this session, which also keeps the run folder. name: identifies this check in the session.
+    options: those of `check`, except `cases` and `out`. If the function cannot be checked, every outcome says why.
     """
     stem = hashlib.sha256(name.encode()).hexdigest()[:16]
-    told = folder / f"conformance-{stem}.json"
-    with told.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # falls with the process, so that another takes over where one dies
-        if not told.exists():
+    result = folder / f"conformance-{stem}.json"
+    with result.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the process dies, so that another one takes over
+        if not result.exists():
             found = _judge(folder, function, ids, options)
-            write_whole(told, json.dumps({case: asdict(each) for case, each in found.items()}))
-    return {case: Outcome(**each) for case, each in json.loads(told.read_text(encoding="utf-8")).items()}
+            write_whole(result, json.dumps({case: asdict(each) for case, each in found.items()}))
+    return {case: Outcome(**each) for case, each in json.loads(result.read_text(encoding="utf-8")).items()}
 
 
 def _judge(

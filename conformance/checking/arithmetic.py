@@ -1,4 +1,4 @@
-"""The arithmetic of a checked function: profiles by name, calibration on plain cases, and coarser profiles."""
+"""The arithmetic of a checked function: named profiles, calibration on plain cases, and coarser alternatives."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ HALF = ("float16", "bfloat16")
 
 
 def _stepwise(dtype: str) -> Profile:
-    """NumPy in half precision: every operator rounds, also within the softmax; dot products accumulate in float32."""
+    """Return NumPy's half precision: every operator rounds, also inside softmax; dot products accumulate in float32."""
     return Profile.naive(dtype).but(soft=dtype, sum=dtype)
 
 
@@ -27,7 +27,7 @@ def _for_half(make: Callable[[str], Profile]) -> Callable[[str], Profile]:
     return lambda dtype: make(dtype) if dtype in HALF else Profile.uniform(dtype)
 
 
-# Every name, and what it is for a dtype under test.
+# Name of a profile -> the profile for a dtype under test.
 PROFILES: dict[str, Callable[[str], Profile]] = {
     "uniform": Profile.uniform,
     "float32": lambda dtype: Profile.uniform("float32") if dtype == "float64" else Profile.ordinary(dtype),
@@ -42,12 +42,12 @@ PROFILES: dict[str, Callable[[str], Profile]] = {
     "float16": lambda _: Profile.uniform("float16"),
 }
 
-# The dtypes for which --profile NAME says anything; the names that are not here speak of float32.
+# Name of a profile -> the dtypes to which --profile NAME applies; names that are not listed apply to float32.
 SPEAKS_OF = {"uniform": ("float64", "float32", *HALF), "float32": ("float64",)} | dict.fromkeys(
     ("fused", "naive", "stepwise"), HALF
 )
 
-# What calibration tries for each dtype, in this order.
+# The profiles that calibration tries for each dtype, in this order.
 CANDIDATES = {
     "float32": ("uniform",),
     "float64": ("uniform", "float32"),
@@ -55,38 +55,38 @@ CANDIDATES = {
     "bfloat16": ("fused", "naive", "stepwise"),
 }
 
-# What a failure is tried under afterwards, and only told; the least coarse first.
+# The coarser profiles that are tried on failures and only suggested, the least coarse first.
 ALTERNATIVES = ("tf32", "bfloat16_operands", "float16_scores", "float16_softmax", "float16_accumulation", "float16")
 
 
 def ordinary(dtype: str) -> str:
-    """The name of what is declared where nothing speaks for anything else."""
+    """Return the name of the default profile of a dtype."""
     return CANDIDATES[dtype][0]
 
 
 def profiles_by_dtype(name: str, dtypes: Iterable[str]) -> dict[str, str]:
-    """Of some dtypes, those for which --profile NAME says anything."""
+    """Return dtype -> name for those of the dtypes to which --profile NAME applies."""
     return dict.fromkeys((dtype for dtype in dtypes if dtype in SPEAKS_OF.get(name, ("float32",))), name)
 
 
-# A profile that explains so many failures less than there are is not tried any more.
+# A profile is not tried any more if it fails to explain more than this number of failures.
 MAX_MISSES = 10
-# So many profiles that explain the same are named.
+# Maximum number of profiles that are named if they explain the same failures.
 MAX_PROFILES = 2
-# What explains a smaller part of the failures is not worth telling.
+# Minimum share of the failures that a profile must explain to be suggested.
 MIN_SHARE = 0.9
 
 
 class CoarserProfiles:
-    """Counts, while cells are judged, under which profiles the failures that nothing else explains would conform."""
+    """Counts the otherwise unexplained failures that would conform under each coarser profile."""
 
     def __init__(self) -> None:
-        """Begin with nothing seen."""
+        """Start with no failures."""
         self._seen = 0
         self._conforming = dict.fromkeys(ALTERNATIVES, 0)
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
-        """Look at one cell; nothing is added to its record."""
+        """Count one judged cell; nothing is added to its record."""
         found = judged.judgement
         if found is not None and found.verdict == "fail" and found.explanation is None:
             for name, count in self._conforming.items():
@@ -96,18 +96,20 @@ class CoarserProfiles:
         return {}
 
     def notes(self) -> list[str]:
-        """The profiles that explain most; those that are alike are all named, the least coarse first."""
+        """Return a sentence that suggests the profiles that explain most failures, the least coarse first."""
         count = max(self._conforming.values())
         if not count or count < MIN_SHARE * self._seen:
             return []
         names = [name for name, number in self._conforming.items() if number == count][:MAX_PROFILES]
         of = f"{count} of {self._seen} verdicts" if self._seen > 1 else "the verdict"
         under = " or ".join(names)
-        return [f"{of} that no decision explains would conform under {under}; if intended, --profile {names[0]}"]
+        return [
+            f"{of} that no decision explains would conform under {under}; if this is intended, use --profile {names[0]}"
+        ]
 
 
 def _would_conform(judged: Judged, name: str) -> bool:
-    """Whether it would, of a dtype for which --profile takes the name."""
+    """Return whether a failed cell would conform under the named profile, if the profile applies to its dtype."""
     if judged.declared is None or not profiles_by_dtype(name, [judged.facts.dtype]):
         return False
     profile = PROFILES[name](judged.facts.dtype)
@@ -115,16 +117,16 @@ def _would_conform(judged: Judged, name: str) -> bool:
     return all(each.verdict == "pass" for each in compare_all(expected, judged.actual, profile))
 
 
-# Keys of a call with short sums.
+# Maximum number of keys of a call with short sums.
 SHORT = 16
 
 
 def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
-    What is wrong already with plain cases, or with ordinary masks: what the diagnosis finds first in most of them.
+    Return the deviation that most plain cases already show, else most cases with ordinary masks; {} if there is none.
 
-    Else what it finds in those with ordinary masks that fail. Arithmetic and decisions without consensus are read
-    beside it, and it is judged like any other mistake.
+    The last resort is the deviation of the failing cases with ordinary masks. Calibration and observation assume this
+    deviation; it is still judged like any other mistake.
     """
 
     def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
@@ -137,21 +139,21 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
     for group in (_plain(answers, BASIS), masked, failing):
         cells = smallest(group)
         if cells and 2 * sum(cell.actual is not None for cell in cells) >= len(cells):
-            alike = _first(cells)
+            tied = _first(cells)
             basis = [(cell, outcome) for cell, outcome in answers if cell.case.dtype == BASIS]
-            further = smallest(basis, 4 * ENOUGH) if len(alike) > 1 else []
-            best = max(alike, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
+            further = smallest(basis, 4 * ENOUGH) if len(tied) > 1 else []
+            best = max(tied, key=lambda change: sum(_suits(cell, change) for cell in further), default=())
             return {decision: name for decision, name in best if name != CANONICAL}
     return {}
 
 
 def _evidence(probe: Probe) -> Evidence:
-    """Without the reply of a call that is as declared."""
+    """Return the probe as evidence; the reply is dropped if it is as declared."""
     return replace(probe, actual=None) if probe.suspect().holds(probe.dialect) else probe
 
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
-    """What explains most of the failing cells, and what small calls do not tell from it."""
+    """Return the change that explains most of the failing cells, and the changes that tie with it."""
     wrong = sum(cell.actual is not None for cell in cells)
     best = max(first_look(cells), key=lambda cause: len(cause.cells), default=None)
     if best is None or 2 * len(best.cells) <= wrong:
@@ -165,10 +167,10 @@ def _suits(cell: Evidence, change: Change) -> bool:
 
 def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
     """
-    The name of a profile by dtype: that under which most plain cases conform, if none speaks for a finer one.
+    Return for each dtype the name of the profile under which most plain cases conform; a finer one wins if in doubt.
 
-    cause: what is wrong already with plain cases. Then the coarser profile is taken if it explains more cases: weights
-    may be saturated under the cause, and near to those of finer arithmetic for that. A dtype in which none conforms is
+    cause: the deviation that plain cases already show. With a cause, a coarser profile is chosen whenever it explains
+    more cases, because saturated weights can look like those of finer arithmetic. A dtype in which no case conforms is
     left out.
     """
     found = {dtype: _best(_plain(answers, dtype), dtype, declared, cause or {}) for dtype in CANDIDATES}
@@ -176,7 +178,7 @@ def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None
 
 
 def _plain(answers: Answers, dtype: str) -> Answers:
-    """Those with short sums: a coarse accumulator grows with them, and would pass for a coarse softmax otherwise."""
+    """Return the plain answers with short sums: in long sums, a coarse accumulator looks like a coarse softmax."""
     return [
         (cell, outcome)
         for cell, outcome in answers
@@ -196,7 +198,7 @@ def _best(plain: Answers, dtype: str, declared: Dialect, cause: Dialect) -> str 
 
 
 def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: Profile) -> bool:
-    """Whether replies that conform to finer arithmetic are nearer than those of coarser arithmetic would be."""
+    """Return whether the replies that conform to the best profile are too accurate for the coarser profile."""
     name, found = best
     for cell, _ in found:
         near, far = (
@@ -209,10 +211,10 @@ def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: 
 
 
 def fallback(dtype: str) -> str:
-    """Where nothing conforms, the function is wrong: the coarsest for half precision, so that its cause is seen."""
+    """Return the profile if nothing conforms: the coarsest one for half precision, so that the mistake stands out."""
     return CANDIDATES[dtype][-1] if dtype in HALF else ordinary(dtype)
 
 
 def profiles_named(names: Mapping[str, str]) -> dict[str, Profile]:
-    """The profiles themselves."""
+    """Return the profile of each dtype from its name."""
     return {dtype: PROFILES[name](dtype) for dtype, name in names.items()}

@@ -1,7 +1,7 @@
 """
-Arrays of the framework and in the layout that a checked function takes, and back again.
+Convert tensors of the bridge to the arrays and the layout that a checked function takes, and convert replies back.
 
-The adapter that check writes uses it in the worker: it needs NumPy, the bridge, and the framework of the function.
+The generated adapter uses this module in the worker: it needs NumPy, the bridge, and the framework of the function.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,18 +11,18 @@ import numpy as np
 
 from conformance.bridge import Call, Tensor, strided
 
-# Layout -> which axis of (batch, num_heads, seq_len, head_dim) each axis of the function's arrays is.
+# Layout -> for each axis of the function's arrays, its index in (batch, num_heads, seq_len, head_dim).
 AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd": (0, 2, 1, 3), "bsd": (0, 1, 2, 3)}
 
-# The same of (batch, seq_len, width), where it differs from that.
+# Layout -> the same for (batch, seq_len, width), where the order differs.
 MHA_AXES = {"sbhd": (1, 0, 2)}
 
-# Where it computes: no bound was measured elsewhere.
-ON_CPU = "what check gives a function lies on the CPU"
+# Check computes on the CPU only, because no bound was measured elsewhere.
+ON_CPU = "check passes tensors on the CPU"
 
 
 class PerBatchElement(list[Any]):
-    """One array for each batch element: the function is called once for each."""
+    """One array for each batch element; the function is called once per element."""
 
 
 class ArrayLayouts:
@@ -35,7 +35,7 @@ class ArrayLayouts:
         self._array, self._back = CONVERTERS[framework]()
 
     def arrays(self, call: Call) -> tuple[Any, Any, Any]:
-        """Query, key and value; those that are one object in the call are one for the function."""
+        """Return query, key and value; if they are one object in the call, they are one array for the function."""
         given = (call.query, call.key, call.value)
         self._leading, self._is_sdpa = call.query.shape[:2], call.facts.operator == "sdpa"
         made = {id(each): self._laid_out(each, call.facts.layout) for each in given}
@@ -43,7 +43,7 @@ class ArrayLayouts:
         return query, key, value
 
     def mask(self, call: Call, name: str, *, batched: bool = True) -> Any:
-        """An argument of the call with the axes that its slot says, or None where it is not used."""
+        """Return a mask argument of the call with the axes of its slot, or None if the call has none."""
         tensor = call.arguments.get(name)
         if tensor is None:
             return None
@@ -58,19 +58,19 @@ class ArrayLayouts:
 
     @staticmethod
     def _merged(bits: Any, sizes: Mapping[str, int]) -> Any:
-        """A mask, whose first axis is the batch, and whose second the heads if it has four, with these as one axis."""
+        """Merge batch and heads of a mask into one axis; a mask with three axes has no heads."""
         by_head = bits if bits.ndim == len(AXES["bhsd"]) else bits[:, None]
         whole = np.broadcast_to(by_head, (sizes["batch"], sizes["num_heads"], *by_head.shape[2:]))
         return whole.reshape(-1, *whole.shape[2:])
 
     def params(self, call: Call) -> dict[str, Any]:
-        """Weights and biases by name; None for a bias that the call has not."""
+        """Return weights and biases by name; None for a bias that the call does not have."""
         names = ("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo")
         found = {name: call.params[name] for name in names if name in call.params}
         return {name: self._array(found[name], found[name].bits.copy()) if name in found else None for name in names}
 
     def call(self, function: Callable[..., Any], arrays: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-        """Call the function; once for each batch element in the layout thd."""
+        """Call the function; in the layout thd, call it once for each batch element."""
         every = [*arrays, *keywords.values()]
         count = next((len(each) for each in every if isinstance(each, PerBatchElement)), None)
         if count is None:
@@ -84,7 +84,7 @@ class ArrayLayouts:
         )
 
     def output(self, result: Any) -> Tensor:
-        """The output in our axes; where it has others than the layout, as it is, so that its shape tells."""
+        """Return the output in our axis order; an output with a wrong shape is returned unchanged."""
         tensor = self._joined(result)
         if self.layout == "bsd" and self._is_sdpa:
             return self._split(tensor)
@@ -92,22 +92,22 @@ class ArrayLayouts:
         return Tensor(tensor.dtype, np.ascontiguousarray(tensor.bits.transpose(np.argsort(axes))))
 
     def weights(self, result: Any) -> Tensor:
-        """Attention weights: (batch, num_heads, seq_len_q, seq_len_k), but that batch and heads may be one axis."""
+        """Return attention weights (batch, num_heads, seq_len_q, seq_len_k); a merged first axis is split."""
         tensor = self._joined(result)
         return self._split(tensor) if self.layout == "bsd" and self._is_sdpa else tensor
 
     def parts(self, result: Any, count: int) -> tuple[Any, ...]:
-        """The first things of a returned tuple."""
+        """Return the first `count` values of a returned tuple."""
         if not isinstance(result, PerBatchElement):
             return tuple(result[:count])
         return tuple(PerBatchElement(each[n] for each in result) for n in range(count))
 
     def is_tuple(self, result: Any) -> bool:
-        """Whether the function returned several things."""
+        """Return whether the function returned several values."""
         return isinstance(result[0] if isinstance(result, PerBatchElement) and result else result, tuple | list)
 
     def _split(self, tensor: Tensor) -> Tensor:
-        """Batch and heads as two axes again, where the first axis is both."""
+        """Split a merged first axis into batch and heads."""
         count = self._leading[0] * self._leading[1]
         if not tensor.shape or tensor.shape[0] != count:
             return tensor
@@ -154,7 +154,7 @@ def _torch() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"returned {type(result).__name__}, not a torch tensor")
         if result.device.type != "cpu":
-            raise TypeError(f"returned a tensor on {result.device}: {ON_CPU}, and its reply has to be there")
+            raise TypeError(f"returned a tensor on {result.device}, but {ON_CPU} and expects its reply there")
         here = result.detach().contiguous()
         if here.dtype == torch.bfloat16:
             return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
@@ -174,11 +174,11 @@ def _jax() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
     def back(result: Any) -> Tensor:
         elsewhere = [str(each) for each in getattr(result, "devices", set)() if each.platform != "cpu"]
         if elsewhere:
-            raise TypeError(f"computed on {', '.join(elsewhere)}: check computes on the CPU: set JAX_PLATFORMS=cpu")
+            raise TypeError(f"computed on {', '.join(elsewhere)}, but check needs the CPU: set JAX_PLATFORMS=cpu")
         return Tensor.of(np.asarray(result))
 
     return array, back
 
 
-# Framework -> how a tensor of the bridge becomes its array (given the bits to use), and how a result comes back.
+# Framework -> two functions: from a tensor of the bridge and its bits to an array, and from a result to a tensor.
 CONVERTERS = {"numpy": _numpy, "torch": _torch, "jax": _jax}

@@ -1,4 +1,4 @@
-"""A check in plain words: its causes, the first lines on the terminal, and what became of each case."""
+"""The report of a check: its causes, the lines on the terminal, and the outcome of each case."""
 
 import re
 from collections import Counter, defaultdict
@@ -23,9 +23,9 @@ class Cause:
     """
     One cause of rejected verdicts.
 
-    kind: the verdict, and of a fail its class. sentence: what the function does, after "it", where a decision explains
-    it; else what happened. remedy: what helps at the call site, or "". case: an example. ambiguous: other causes that
-    explain the verdicts as well, in sentences.
+    kind: the verdict, and the class of a fail. sentence: what the function does, to follow "it", if a decision explains
+    it; else what happened. remedy: the fix at the call site, or "". count: the number of verdicts. case: an example.
+    ambiguous: other causes that explain the verdicts equally well, as sentences.
     """
 
     kind: str
@@ -46,15 +46,15 @@ class Cause:
 
 def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
     """
-    Join findings that are the same, without a cause: but for numbers.
+    Join equal findings into causes; findings without a cause are equal if they differ in numbers only.
 
-    A function is judged as one subject with each mask in its own argument, and as another with all masks in one.
+    A function is judged twice: with each mask in its own argument, and in the dense form with all masks in one.
     """
     return tuple(sorted(_joined(found).values(), key=lambda cause: (not cause.explained, -cause.count)))
 
 
 def cause_of(found: Iterable[Finding]) -> dict[Key, Cause]:
-    """The cause to which each rejected verdict belongs, of those that `causes` tells."""
+    """Return the cause of each rejected verdict, among those that `causes` returns."""
     found = tuple(found)
     joined = _joined(found)
     return {key: joined[_key(each)] for each in found for key in each.cells}
@@ -73,7 +73,7 @@ def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], Cause]:
 
 
 def _key(found: Finding) -> tuple[str, str]:
-    """What is told as one: a cause by its sentence, in which numbers are conditions; the rest but for its numbers."""
+    """Return the key under which findings are joined: a cause by its sentence, the rest without their numbers."""
     if found.explained:
         return found.kind, found.sentence
     return ("fail", "") if found.kind.startswith("fail") else (found.kind, re.sub(r"\d+", "#", found.sentence))
@@ -89,55 +89,55 @@ MHA_AXES = {
     "bsd": "(batch, seq_len, width)",
     "thd": "(seq_len, width), one call for each batch element",
 }
-# Names that nobody needs to be told about.
+# Argument names that are obvious and not reported.
 USUAL = ("q", "k", "v", "x", "query", "key", "value")
-# So many reasons for which calls are left out are told.
+# Maximum number of reasons for left-out calls that are printed.
 MAX_LEFT_OUT_REASONS = 3
-# So many causes; the report has them all.
+# Maximum number of causes that are printed; the report has them all.
 MAX_CAUSES = 8
-# So many others that a cause is not told from.
+# Maximum number of other causes that are printed for an ambiguous cause.
 MAX_TIES = 3
-# The part of a case's name that says its dtype.
+# The part of a case id that names its dtype.
 DTYPE = re.compile(r"(?<=[\[,])dtype=\w+")
 
 
 def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
-    """How the function was called, and what was found about it before it was judged."""
+    """Return sentences about how the function was called, and what was observed before it was judged."""
     signature, observed = settled.signature, settled.observed
     notes = list(_called(signature))
     if signature.defaults:
-        notes.append(f"left at its default, since check does not know it: {', '.join(signature.defaults)}")
+        notes.append(f"left at its default, because check does not know it: {', '.join(signature.defaults)}")
     if signature.mask is None:
-        notes.append("it takes no mask: cases that need one are left out")
+        notes.append("it takes no mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [f"arithmetic: {dtype} is judged as {name}" for dtype, name in named if name != ordinary(dtype)]
     for decision, name in observed.dialect.items():
-        notes.append(f"observed: {decision}={name} (fine; --declare {decision}={name} pins it down)")
+        notes.append(f"observed: {decision}={name} (accepted; use --declare {decision}={name} to require it)")
     return tuple(notes)
 
 
 def _called(signature: Signature) -> Iterator[str]:
-    """What was assumed about the call, where it is not the convention of docs/check.md."""
-    said = []
+    """Yield a sentence about how the function was called, if it is not the convention of docs/check.md."""
+    notes = []
     if signature.framework != "numpy" or signature.layout != "bhsd":
         axes = LAYOUTS[signature.layout] if signature.operator == "sdpa" else MHA_AXES[signature.layout]
-        said.append(f"{ARRAYS[signature.framework]} {axes}")
+        notes.append(f"{ARRAYS[signature.framework]} {axes}")
     others = {role: name for role, name in signature.names.items() if role != "mask" and name not in USUAL}
-    said += [f"{name} is {role}" for role, name in others.items() if name != role]
+    notes += [f"{name} is {role}" for role, name in others.items() if name != role]
     if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
-        said.append(f"{signature.mask} is the mask, {_mask(signature.form)}")
-    said += [f"{signature.names[role]} gets a number, since None fails" for role in signature.numbers]
+        notes.append(f"{signature.mask} is the mask, {_mask(signature.form)}")
+    notes += [f"{signature.names[role]} is always a number, because None fails" for role in signature.numbers]
     if signature.returned != "output":
         second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
-        said.append(f"it returns the output and {second}")
+        notes.append(f"it returns the output and {second}")
     if not signature.wide:
-        said.append("value_dim is head_dim in every call, since other widths fail")
+        notes.append("value_dim equals head_dim in every call, because other widths fail")
     if signature.is_self_attention:
-        said.append("one array as query, key and value: cases where these differ are not asked")
+        notes.append("one array as query, key and value; cases in which they differ are left out")
     if not signature.doubles:
-        said.append("no float64, which JAX narrows to float32 unless jax_enable_x64 is set")
-    if said:
-        yield f"called with {'; '.join(said)}"
+        notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
+    if notes:
+        yield f"called with {'; '.join(notes)}"
 
 
 def _mask(form: MaskForm) -> str:
@@ -147,40 +147,41 @@ def _mask(form: MaskForm) -> str:
 
 def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
     """
-    The decisions that are taken now one way and now another.
+    Yield a sentence about the decisions for which several behaviours occur.
 
-    named: cases with a named cause. Where an example is among them, that it varies is a consequence, and not told.
+    named: cases with a named cause. A decision is not reported if one of its examples is among them, because the cause
+    explains the variation.
     """
-    report_text = [
+    examples_of = [
         f"{decision}={name} in {case}"
         for decision, examples in varies.items()
         if not set(examples.values()) & set(named)
         for name, case in examples.items()
     ]
-    if report_text:
-        yield f"{VARIES}: {'; '.join(report_text)}"
+    if examples_of:
+        yield f"{VARIES}: {'; '.join(examples_of)}"
 
 
 def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:
-    """Whether it conforms, and what part of the calls was judged, in the first line."""
+    """Return the first line: whether the function conforms, and which share of the cases was judged."""
     judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.cells.items())
     share = f"{counted(judged, 'call')} judged, {share_text(some / max(1, every))} of the cases"
     if conforms:
         left = len(run.cells) - judged
-        return f"{given} conforms: {share}; {left:,} calls left out that it does not take."
+        return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
     if judged and not run.rejected:
-        return f"{given} was asked too little: {share}, all of which conform; see below."
+        return f"{given} was judged on too few cases: {share}, all of which conform; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
 
 
 def judged_cases(asked: Iterable[tuple[str, bool]]) -> tuple[int, int]:
     """
-    How many cases were judged, and how many there are: a case that is asked in several dtypes counts once.
+    Return the number of judged cases and the number of all cases; a case in several dtypes counts once.
 
-    asked: the name of a case, and whether that call was judged. A case counts as judged when it was in any dtype.
+    asked: the id of a case, and whether this call was judged. A case counts as judged if it was judged in any dtype.
     """
     judged: dict[str, bool] = defaultdict(bool)
     for case, was_judged in asked:
@@ -189,20 +190,20 @@ def judged_cases(asked: Iterable[tuple[str, bool]]) -> tuple[int, int]:
 
 
 def too_little(records: Iterable[Mapping[str, Any]], least: float) -> Iterator[str]:
-    """Say so where a smaller part than `least` of the cases was judged, with the reasons of most of the others."""
+    """Yield a sentence if less than the share `least` of the cases was judged, with the most frequent reasons."""
     records = list(records)
     judged, every = judged_cases((record["case"], record["verdict"] != "unsupported") for record in records)
     reasons = Counter(record["reason"] for record in records if record["verdict"] == "unsupported")
     if judged and judged < least * every:
         most = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(MAX_LEFT_OUT_REASONS))
         yield (
-            f"only {share_text(judged / every)} of the cases were judged, fewer than --min-judged "
-            f"{share_text(least)}; not asked: {most}"
+            f"only {share_text(judged / every)} of the cases were judged, less than --min-judged "
+            f"{share_text(least)}; left out: {most}"
         )
 
 
 def _found(causes: tuple[Cause, ...]) -> str:
-    """How many causes, and how many verdicts have none."""
+    """Return the number of causes, and the number of verdicts without a cause, in words."""
     named = sum(cause.explained for cause in causes)
     left = counted(sum(cause.count for cause in causes if not cause.explained), "verdict")
     if not named:
@@ -211,7 +212,7 @@ def _found(causes: tuple[Cause, ...]) -> str:
 
 
 def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
-    """Each cause, what to change, and the command that shows it again."""
+    """Return the lines about each cause: what it is, what to change, and the command that shows it again."""
     lines = []
     for number, cause in enumerate(causes[:MAX_CAUSES], 1):
         first, *rest = report_text(cause, again[cause.case])
@@ -222,7 +223,7 @@ def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
 
 
 def report_text(cause: Cause, again: str, noun: str = "verdict") -> list[str]:
-    """One cause, what to change, the command that shows it again, and what else it could be; noun: what it counts."""
+    """Return the lines about one cause; noun: what `cause.count` counts."""
     fix = [f"fix: {cause.remedy}"] if cause.remedy else []
     ties = [f"ambiguous: {other}" for other in cause.ambiguous[:MAX_TIES]]
     return [f"{cause} ({counted(cause.count, noun)})", *fix, f"again: {again}", *ties]
@@ -230,18 +231,18 @@ def report_text(cause: Cause, again: str, noun: str = "verdict") -> list[str]:
 
 DECLINED = "unsupported"
 MISSING = "missing"
-# So many reasons for which cases were left out.
+# Maximum number of reasons for left-out cases that a failing share test lists.
 MAX_REASONS = 4
 
 
 @dataclass(frozen=True)
 class Outcome:
     """
-    What became of one case, over both forms in which its masks are passed.
+    The outcome of one case, over the plain and the dense form of its call.
 
-    verdict: one of docs/architecture.md, or "missing" where the check ended before it. accepted: whether the gate
-    accepts it. text: the cause, what to change and the command that shows it again where it does not; why where it was
-    declined.
+    verdict: one of docs/architecture.md, or "missing" if the check ended before the case. accepted: whether the gate
+    accepts it. text: for a rejected case, the cause, the fix and the command that shows it again; for a declined case,
+    the reason.
     """
 
     verdict: str
@@ -250,12 +251,12 @@ class Outcome:
 
     @property
     def judged(self) -> bool:
-        """Whether the function was called and its reply could be judged."""
+        """Return whether the function was called and its reply could be judged."""
         return self.verdict not in (*UNJUDGED, MISSING)
 
 
 def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, Outcome]:
-    """Case -> what became of it; again: the command that checks one case again."""
+    """Return the outcome of each case; again: returns the command that checks one case again."""
     cells: dict[str, list[Cell]] = {name: [] for name in run.header.cases}
     for cell in run.cells.values():
         cells[cell.case].append(cell)
@@ -264,7 +265,7 @@ def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, Outcome]:
 
 
 def _by_cases(where: Mapping[Key, Cause]) -> dict[Key, Cause]:
-    """Causes that count cases: one case has a verdict for each form."""
+    """Return the causes with the number of cases instead of verdicts: a case has a verdict for each form."""
     asked = {(cause, case) for (case, _), cause in where.items()}
     count = Counter(cause for cause, _ in asked)
     return {key: replace(cause, count=count[cause]) for key, cause in where.items()}
@@ -274,7 +275,7 @@ def _outcome(run: Run, cells: list[Cell], where: Mapping[Key, Cause], again: str
     asked = [cell for cell in cells if cell.verdict != DECLINED]
     if not cells:
         why = run.footer.gate.incomplete if run.footer else ()
-        return Outcome(MISSING, accepted=False, text="\n".join(["no verdict: the check did not get to it", *why]))
+        return Outcome(MISSING, accepted=False, text="\n".join(["no verdict: the check ended before this case", *why]))
     if not asked:
         return Outcome(DECLINED, accepted=True, text=what_happened(cells[0]))
     verdict = gravest(cell.verdict for cell in asked)
@@ -289,23 +290,23 @@ def _outcome(run: Run, cells: list[Cell], where: Mapping[Key, Cause], again: str
 
 def judged_share(given: str, found: Mapping[str, Outcome], least: float) -> Outcome:
     """
-    Whether enough of the cases was judged: a function of which nearly all is left out conforms for nothing.
+    Return an outcome that fails if too few cases were judged: conforming in a few cases only proves little.
 
-    given: what the function is called. found: case -> what became of it. least: the smallest share, from 0 to 1.
+    given: the name of the function. found: case -> outcome. least: the minimum share, from 0 to 1.
     """
     judged, every = judged_cases((case, each.judged) for case, each in found.items())
     if judged and judged >= least * every:
         return Outcome("pass", accepted=True)
     share = judged / max(1, every)
-    said = f"{given} was judged in {judged} of {counted(every, 'case')}: {share:.0%}, and min_judged is {least:.0%}"
-    fix = "fix: let it take what they need (docs/check.md), or choose what it is for: cases=[...]"
+    first = f"{given} was judged in {judged} of {counted(every, 'case')}: {share:.0%}, but min_judged is {least:.0%}"
+    fix = "fix: support more arguments (docs/check.md), or choose the cases that it is meant for: cases=[...]"
     if few := int(100 * share) / 100:
-        fix += f", or min_judged={few} where no more is meant"
-    return Outcome("fail", accepted=False, text="\n".join([said, *_left_out(found.values()), fix]))
+        fix += f", or set min_judged={few} if it is not meant for more"
+    return Outcome("fail", accepted=False, text="\n".join([first, *_left_out(found.values()), fix]))
 
 
 def _left_out(found: Collection[Outcome]) -> Iterator[str]:
-    """The most frequent reasons, without the sizes of a case."""
+    """Yield the most frequent reasons for left-out cases, without the sizes of a case."""
     reasons = Counter(each.text.partition(" over ")[0] for each in found if each.verdict == DECLINED)
     for reason, count in reasons.most_common(MAX_REASONS):
         yield f"left out: {counted(count, 'case')}: {reason}"

@@ -1,4 +1,4 @@
-"""What the user declares with --declare DECISION=NAME: checked, and told apart by who must know it."""
+"""The decisions that the user declares with --declare DECISION=NAME, checked and sorted by their use."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -18,8 +18,8 @@ class Declared:
     """
     Decisions that the user has declared.
 
-    dialect: those that are not canonical. canonical: those that are declared to be. polarity: what True means in a
-    mask argument, by its name; the caller of the function converts by it.
+    dialect: decisions that are not canonical. canonical: decisions that are declared canonical. polarity: name of a
+    mask argument -> what True means in it; the adapter converts masks accordingly.
     """
 
     dialect: Mapping[str, str] = field(default_factory=dict)
@@ -27,16 +27,16 @@ class Declared:
     polarity: Mapping[str, str] = field(default_factory=dict)
 
     def pins(self, decision: str) -> bool:
-        """Whether the user has spoken about this decision."""
+        """Return whether the user declares this decision."""
         return decision in self.dialect or decision in self.canonical
 
 
 def parse_pairs(words: Iterable[str]) -> dict[str, str]:
     """
-    Split DECISION=NAME.
+    Split words of the form DECISION=NAME.
 
     Raises:
-        CheckError: there is no = in a word, or a decision stands twice.
+        CheckError: a word has another form, or a decision is given twice.
     """
     found: dict[str, str] = {}
     for word in words:
@@ -44,17 +44,19 @@ def parse_pairs(words: Iterable[str]) -> dict[str, str]:
         if not equals or not decision or not name:
             raise CheckError(f"--declare {word}: expected DECISION=NAME, such as fully_masked_row=nan")
         if decision in found:
-            raise CheckError(f"--declare {decision} stands twice")
+            raise CheckError(f"--declare {decision} is given twice")
         found[decision] = name
     return found
 
 
 def read_declared(pairs: Mapping[str, str], slots: Iterable[str], example: Problem) -> Declared:
     """
-    Check what is declared against the table of deviations; `example` is any problem of the operator.
+    Check declared pairs against the table of deviations.
+
+    slots: the names of the mask arguments. example: any problem of the operator.
 
     Raises:
-        CheckError: an unknown decision, name or argument, or one under which nothing can be judged.
+        CheckError: a decision, name or argument is unknown, or nothing can be judged under the declaration.
     """
     dialect: dict[str, str] = {}
     polarity: dict[str, str] = {}
@@ -82,7 +84,7 @@ def _check(decision: str, name: str, slots: tuple[str, ...], example: Problem) -
     except KeyError as error:
         if "[" in error.args[0] and "[" not in decision and slots:
             raise CheckError(
-                f"--declare {decision}={name}: it is about one mask argument, such as {decision}[{slots[0]}]={name}"
+                f"--declare {decision}={name}: name the mask argument, as in {decision}[{slots[0]}]={name}"
             ) from None
         also = f" (or {CANONICAL_NAMES[decision]})" if decision in CANONICAL_NAMES else ""
         raise CheckError(

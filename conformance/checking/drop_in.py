@@ -1,7 +1,7 @@
 """
-A function that is meant as a drop-in for a subject: that subject's adapter, with the function as its target.
+A drop-in replacement for a subject: the adapter of the subject, with the user's function as its target.
 
-The adapter is copied, and its line `TARGET = ...` exchanged: slots, tensors, declaration and profile are the subject's.
+The adapter is copied and its line `TARGET = ...` replaced; slots, tensors, declaration and profile are the subject's.
 """
 
 import ast
@@ -34,27 +34,27 @@ _TARGET_LINE = f"from .{Path(FUNCTION).stem} import FUNCTION as {TARGET}"
 
 @dataclass(frozen=True)
 class DropIn:
-    """The variant of a subject whose place the function takes."""
+    """The variant of a subject that the function replaces."""
 
     subject: Subject
 
     @property
     def operator(self) -> str:
-        """What it computes."""
+        """Return the operator that the subject computes."""
         return self.subject.operators[0]
 
     @property
     def note(self) -> str:
-        """What the function is held to, in a sentence."""
-        return f"held to what {self.subject.name} documents: its arguments, its dialect, its arithmetic"
+        """Return a sentence about what the function is compared with."""
+        return f"judged as {self.subject.name}, with its documented arguments, dialect and arithmetic"
 
 
 def find_drop_in(like: str) -> DropIn:
     """
-    Choose the subject: the first variant of what `like` names.
+    Find the subject to replace: the first variant that matches `like`.
 
     Raises:
-        CheckError: there is none, its packages are missing, or its adapter has no target to exchange.
+        CheckError: there is none, its packages are missing, or its adapter has no target to replace.
     """
     adapters = read_adapters([places.adapters()])
     try:
@@ -63,36 +63,34 @@ def find_drop_in(like: str) -> DropIn:
         raise CheckError(f"--as: {error}") from None
     if _assignment(subject.adapter.path, TARGET) is None:
         able = ", ".join(each.name for each in adapters if _assignment(each.path, TARGET))
-        raise CheckError(
-            f"--as {like}: {subject.adapter.name} is no function that another can stand in for, as {able} are"
-        )
+        raise CheckError(f"--as {like}: {subject.adapter.name} cannot be replaced by a function; these can: {able}")
     if lacking := missing(subject, our_own()):
         raise CheckError(f"--as {like}: needs {', '.join(lacking)}: {install_command('python', lacking)}")
     return DropIn(subject)
 
 
 def adapt_drop_in(
-    loan: DropIn, target: Target, folder: Path, declare: Mapping[str, str], profile: str | None, example: Problem
+    drop_in: DropIn, target: Target, folder: Path, declare: Mapping[str, str], profile: str | None, example: Problem
 ) -> list[Subject]:
     """
-    Write the exchanged adapter into `folder`; the subjects are its variant, and the dense form of it.
+    Write the changed adapter into `folder`, and return its subjects: the variant and its dense form.
 
     Raises:
-        CheckError: something is declared that cannot be.
+        CheckError: the declaration is not valid.
     """
-    original = loan.subject.adapter
-    declared = read_declared(declare, loan.subject.slots, example)
+    original = drop_in.subject.adapter
+    declared = read_declared(declare, drop_in.subject.slots, example)
     if declared.polarity:
-        raise CheckError("--declare polarity: with --as the subject says what True means")
-    text = _exchanged(original, target)
+        raise CheckError("--declare polarity cannot be used with --as: the subject defines what True means")
+    text = _with_target(original, target)
     if declare or profile:
-        profiles = profiles_named(profiles_by_dtype(profile, loan.subject.dtypes)) if profile else {}
+        profiles = profiles_named(profiles_by_dtype(profile, drop_in.subject.dtypes)) if profile else {}
         text += overriding_text(profiles, declared.dialect, tuple(declare))
     for helper in sources(original.path)[1:]:
         (folder / helper.name).write_bytes(helper.read_bytes())
     (folder / ADAPTER).write_text(text, encoding="utf-8")
     (folder / FUNCTION).write_text(borrowed_function_text(target, str(Path.cwd())), encoding="utf-8")
-    return _of_variant(subjects_of([read_adapter(folder / ADAPTER)]), loan.subject.variant)
+    return _of_variant(subjects_of([read_adapter(folder / ADAPTER)]), drop_in.subject.variant)
 
 
 def _of_variant(subjects: Sequence[Subject], variant: str) -> list[Subject]:
@@ -100,7 +98,7 @@ def _of_variant(subjects: Sequence[Subject], variant: str) -> list[Subject]:
 
 
 def _assignment(path: Path, name: str) -> ast.Assign | None:
-    """The top-level assignment to one name."""
+    """Return the top-level assignment to a name, or None."""
     for statement in ast.parse(path.read_bytes(), str(path)).body:
         targets: Sequence[Any] = statement.targets if isinstance(statement, ast.Assign) else ()
         if isinstance(statement, ast.Assign) and [getattr(each, "id", "") for each in targets] == [name]:
@@ -108,8 +106,8 @@ def _assignment(path: Path, name: str) -> ast.Assign | None:
     return None
 
 
-def _exchanged(adapter: Adapter, target: Target) -> str:
-    """The adapter's text under the function's name, with the function as its target."""
+def _with_target(adapter: Adapter, target: Target) -> str:
+    """Return the source of the adapter with the function as its target and with the function's name."""
     lines = adapter.path.read_text(encoding="utf-8").splitlines()
     for name, line in ((TARGET, _TARGET_LINE), ("NAME", f"NAME = {target.name!r}")):
         statement = _assignment(adapter.path, name)

@@ -1,4 +1,4 @@
-"""Skeletons to try `check` on: attention in plain NumPy, each with one mistake as people make it."""
+"""Example functions for `conformance check`: attention in plain NumPy, each with one common mistake."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ def attention(query, key, value, mask=None, *, is_causal=False, scale=None):
     """
     Arrays are (batch, num_heads, seq_len, head_dim).
 
-    mask is None or boolean, with four axes of which any may be 1: True = attend. is_causal: query i sees keys 0 to i.
+    mask is None or boolean, with four axes of which any may be 1: True = attend.
+    is_causal: query i attends keys 0 to i.
     """
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = query @ key.swapaxes(-1, -2) * factor
@@ -25,7 +26,7 @@ def attention(query, key, value, mask=None, *, is_causal=False, scale=None):
     peak = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(axis=-1, keepdims=True)
-    return weights / np.where(total == 0, 1, total) @ value  # a query that sees nothing gets zeros
+    return weights / np.where(total == 0, 1, total) @ value  # a fully masked row is zero
 '''
 
 _MHA = '''\
@@ -50,7 +51,7 @@ def multi_head_attention(query, key, value, params, num_heads, mask=None):
     peak = logits.max(axis=-1, keepdims=True)
     weights = np.exp(logits - np.where(np.isfinite(peak), peak, 0))
     total = weights.sum(axis=-1, keepdims=True)
-    context = weights / np.where(total == 0, 1, total) @ v  # a query that sees nothing gets zeros
+    context = weights / np.where(total == 0, 1, total) @ v  # a fully masked row is zero
     batch, _, queries, _ = context.shape
     merged = context.transpose(0, 2, 1, 3).reshape(batch, queries, -1)
     return linear(merged, params["wo"], params["bo"])
@@ -67,16 +68,16 @@ def split(rows, num_heads):
     return rows.reshape(batch, length, width // num_heads, num_heads).transpose(0, 3, 1, 2)
 '''
 
-# The function's name and the text, by operator.
+# Operator -> name of the function and source text.
 EXAMPLES = {"sdpa": ("attention", _SDPA), "mha": ("multi_head_attention", _MHA)}
 
 
 def write_example(operator: str, folder: Path) -> tuple[Path, str]:
     """
-    Write the skeleton, and tell the command that checks it.
+    Write the example, and return its path and the command that checks it.
 
     Raises:
-        CheckError: there is a file of that name.
+        CheckError: the file exists already, or cannot be written.
     """
     function, text = EXAMPLES[operator]
     path = folder / f"my_{function}.py"
@@ -85,7 +86,7 @@ def write_example(operator: str, folder: Path) -> tuple[Path, str]:
         with path.open("x", encoding="utf-8") as file:
             file.write(text.format(command=command))
     except FileExistsError:
-        raise CheckError(f"{path.name} exists already: it is left as it is") from None
+        raise CheckError(f"{path.name} exists already and was not changed") from None
     except OSError as error:
         raise CheckError(f"{path.name} cannot be written: {error}") from None
     return path, command

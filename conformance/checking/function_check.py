@@ -1,4 +1,4 @@
-"""From a function to a verdict: settle what it is judged under, then judge it like any other subject."""
+"""Check a function: find out how it is called and what to judge it under, then judge it like any other subject."""
 
 import datetime as dt
 import shlex
@@ -53,33 +53,34 @@ from conformance.verdicts.verdict import is_green
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
 
-# The end of the names of ways that follow from adding -inf to a logit that is NaN.
+# The suffix of deviations that follow from adding -inf to a logit that is NaN.
 WHERE_ADDED = "_where_added"
 
-OF_FRAMEWORK = "kernels of PyTorch and JAX treat NaN and infinities in their own ways, by shape and memory layout"
-OF_ADDING = "NaN plus -inf is NaN, whoever adds it"
-OF_BOUND = "under what is declared or observed, its rounding alone could be as large as the numbers"
+OF_FRAMEWORK = "how kernels of PyTorch and JAX treat NaN and infinities depends on shape and memory layout"
+OF_ADDING = "NaN plus -inf is NaN in every implementation"
+OF_BOUND = "under the declared or observed behaviour, rounding errors alone could be as large as the values"
 LINK = "https://github.com/pytorch/pytorch/issues/141128"
 
 
 class AcceptedFailures:
-    """Accepts what a framework's own operators do with non-finite inputs, unless the user has declared a way."""
+    """Accepts deviations on non-finite inputs that come from the framework, unless the user declares the decision."""
 
     def __init__(self, signature: Signature, declared: Declared) -> None:
-        """Begin with nothing seen."""
+        """Start with nothing accepted."""
         self._of_framework = signature.framework != "numpy"
         self._declared = declared
         self._seen: dict[tuple[str, str], list[str]] = {}
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
-        """What the record of a cell says of it: `known` where the reply is explained by such a way alone."""
-        found = judged.judgement
-        if found is not None and found.verdict == "inconclusive":
-            self._seen.setdefault(("is asked something that no bound can tell", OF_BOUND), []).append(judged.case)
+        """Return the addition to the record of a cell: `known` if such a deviation alone explains the reply."""
+        verdict = judged.judgement
+        if verdict is not None and verdict.verdict == "inconclusive":
+            self._seen.setdefault(("gets calls for which no useful bound exists", OF_BOUND), []).append(judged.case)
             return {"known": {"reason": OF_BOUND, "link": "", "entry": "conformance check"}}
-        if found is None or found.verdict != "fail" or found.explanation is None:
+        if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
             return {}
-        decision, name, sentence = found.explanation.decision, found.explanation.name, found.explanation.sentence
+        explanation = verdict.explanation
+        decision, name, sentence = explanation.decision, explanation.name, explanation.sentence
         adds = name.endswith(WHERE_ADDED)
         if decision not in NONFINITE_DECISIONS or self._declared.pins(decision) or not (adds or self._of_framework):
             return {}
@@ -88,27 +89,27 @@ class AcceptedFailures:
         return {"known": {"reason": reason, "link": LINK, "entry": "conformance check"}}
 
     def notes(self) -> Iterator[str]:
-        """What was accepted, in sentences."""
+        """Yield a sentence about each accepted deviation."""
         for (sentence, reason), cases in self._seen.items():
             yield (
                 f"accepted: it {sentence} ({counted(len(cases), 'verdict')}, such as {cases[0]}): {reason}; "
-                "--declare holds it to one way"
+                "use --declare to require one behaviour"
             )
 
 
-# Seconds that one call may take, if the user does not say.
+# Default time limit of one call, in seconds.
 TIMEOUT = 30.0
 
-# A smaller part of the calls that is judged says too little, if the user does not say otherwise.
+# Default minimum share of the cases that must be judged.
 MIN_JUDGED = 0.5
 
-# How often the process of the function may die: one that always crashes or hangs is not waited for all day.
+# Maximum number of times that the process of the function may die, so that a check of a crashing function ends.
 DEATHS = 2
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be checked: the options of `conformance check`. signature: of a plain call, if one was made."""
+    """The options of `conformance check`; signature: the result of the plain call, if it was made already."""
 
     target: Target
     like: str | None = None
@@ -125,12 +126,12 @@ class Request:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every case is asked."""
+        """Return whether every case is asked."""
         return not self.globs and not self.dtypes
 
     @property
     def command(self) -> list[str]:
-        """The command that checks again."""
+        """Return the command that repeats this check."""
         words = ["conformance", "check", self.target.given]
         calling = {f"--{name}": getattr(self.calling, name) for name in ("operator", "framework", "layout")}
         for option, value in {"--as": self.like, **calling, "--profile": self.profile}.items():
@@ -142,13 +143,13 @@ class Request:
         return words
 
     def rerun(self, case: str) -> str:
-        """The command that checks one case again, quoted for a shell."""
+        """Return the command that checks one case again, quoted for a shell."""
         return shlex.join([*self.command, "-k", case])
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A check that came to its end. notes: what was settled and observed, in sentences."""
+    """A finished check; notes: how the function was called and what was observed, as sentences."""
 
     request: Request
     run: Run
@@ -157,51 +158,53 @@ class Checked:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why it does not conform."""
+        """Return the causes of rejected verdicts."""
         return causes(findings(self.run))
 
     @property
     def outcomes(self) -> dict[str, Outcome]:
-        """Case -> what became of it."""
+        """Return the outcome of each case."""
         return outcomes(self.run, self.request.rerun)
 
     def lines(self) -> list[str]:
-        """The check in plain words: whether it conforms, why not, and what was found on the way."""
+        """Return the lines to print: whether the function conforms, the causes if not, and the notes."""
         found, given = self.causes, self.request.target.given
         again = {cause.case: self.request.rerun(cause.case) for cause in found}
         first = headline(given, self.run, found, conforms=self.decision.conforms)
         return [first, *cause_lines(found, again), *self.notes]
 
 
-# Relations about non-finite values, which are a decision: the cases on it observe it, or hold what is declared.
+# Invariants about non-finite values are left out: this behaviour is a decision, which separate cases observe.
 WITHOUT_CONSENSUS = frozenset({"poisoned_key", "poisoned_value"})
 
-FOLDER_IN_USE = "{} holds a run already: choose another --out"
+FOLDER_IN_USE = "{} has a run already: choose another --out"
 
 
-# Told whether every case was asked; returns what else rejects the check, in sentences.
-CaseSelection = Callable[[bool], Sequence[str]]
+# Given whether every case was asked, it returns further reasons to reject the check, as sentences.
+FurtherProblems = Callable[[bool], Sequence[str]]
 
 
-def check(request: Request, folder: Path, watch: RunListener, against: CaseSelection = lambda _: ()) -> Checked:
+def check(
+    request: Request, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
+) -> Checked:
     """
     Judge the function, and write the run folder.
 
-    against: asked when the verdicts stand in the log, before it is decided whether the function conforms.
+    further_problems: is called when all verdicts are logged, before the decision; it returns further reasons to reject.
 
     Raises:
-        CheckError: what was asked for cannot be checked. KeyboardInterrupt: what was judged so far is logged.
+        CheckError: the function cannot be checked. KeyboardInterrupt: the cells judged so far are in the log.
     """
     clock = Clock()
     if request.profile is not None and request.profile not in PROFILES:
         raise CheckError(f"there is no profile {request.profile!r}, only {', '.join(PROFILES)}")
     if (folder / LOG).exists():
         raise CheckError(FOLDER_IN_USE.format(folder))
-    begun = _borrowed(request, folder) if request.like else _own(request, folder)
+    begun = _begin_drop_in(request, folder) if request.like else _begin_own(request, folder)
     subjects, chosen = begun.subjects, begun.cases
     try:
         log = RunLog.create(folder / LOG)
-    except FileExistsError as error:  # another check has begun there meanwhile
+    except FileExistsError as error:  # another check has started there in the meantime
         raise CheckError(FOLDER_IN_USE.format(folder)) from error
     except RunLogError as error:
         raise CheckError(str(error)) from error
@@ -219,7 +222,7 @@ def check(request: Request, folder: Path, watch: RunListener, against: CaseSelec
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
     with ending(session):
-        return _finished(request, session, begun, alternatives, clock, watch, against)
+        return _finished(request, session, begun, alternatives, clock, watch, further_problems)
 
 
 def _finished(
@@ -229,7 +232,7 @@ def _finished(
     alternatives: CoarserProfiles,
     clock: Clock,
     watch: RunListener,
-    against: CaseSelection,
+    further_problems: FurtherProblems,
 ) -> Checked:
     """Judge every case, decide, and write the reports."""
     subjects = begun.subjects
@@ -243,7 +246,7 @@ def _finished(
             stopped = True
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
-    problems = against(request.is_whole and not stopped)
+    problems = further_problems(request.is_whole and not stopped)
     decision = decide(
         session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
     )
@@ -257,7 +260,7 @@ def _finished(
 
 @dataclass(frozen=True)
 class _Begun:
-    """What is judged, on which cases, and what was found before: notes in sentences, and decisions that vary."""
+    """The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions."""
 
     subjects: list[Subject]
     cases: list[Case]
@@ -266,11 +269,11 @@ class _Begun:
     unsettled: AcceptedFailures | None = None
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
-        """What is accepted of a cell, for its record."""
+        """Return the addition to the record of a cell if its deviation is accepted."""
         return self.unsettled.review(judged) if self.unsettled else {}
 
 
-def _own(request: Request, folder: Path) -> _Begun:
+def _begin_own(request: Request, folder: Path) -> _Begun:
     signature = request.signature or preflight(request.target, request.calling, request.timeout)
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
@@ -281,23 +284,25 @@ def _own(request: Request, folder: Path) -> _Begun:
     return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
 
 
-def _borrowed(request: Request, folder: Path) -> _Begun:
+def _begin_drop_in(request: Request, folder: Path) -> _Begun:
     if request.calling != Calling():
-        raise CheckError("--operator, --framework, --layout and --map go without --as: the subject says these")
-    loan = find_drop_in(str(request.like))
-    cases = _of_dtypes(load_cases(loan.operator), request.dtypes)
+        raise CheckError(
+            "--operator, --framework, --layout and --map cannot be used with --as: the subject defines them"
+        )
+    drop_in = find_drop_in(str(request.like))
+    cases = _of_dtypes(load_cases(drop_in.operator), request.dtypes)
     chosen = _chosen(cases, request.globs)
     example = materialise(cases[0])
-    subjects = adapt_drop_in(loan, request.target, folder, request.declare, request.profile, example)
-    return _Begun(subjects, chosen, (loan.note,))
+    subjects = adapt_drop_in(drop_in, request.target, folder, request.declare, request.profile, example)
+    return _Begun(subjects, chosen, (drop_in.note,))
 
 
-def asked(request: Request) -> list[Case]:
+def chosen_cases(request: Request) -> list[Case]:
     """
-    The cases that a function will be put to; of a `def` the parameters are read, and nothing is run.
+    Return the cases that a check asks; of a function written with `def` only the parameters are read.
 
     Raises:
-        CheckError: it cannot be called as an operator is, or no case matches.
+        CheckError: the parameters do not fit an operator, or no case matches.
     """
     calling, target = request.calling, request.target
     if request.like:
@@ -312,31 +317,31 @@ def asked(request: Request) -> list[Case]:
 
 
 def load_cases(operator: str) -> list[Case]:
-    """Our cases of an operator."""
+    """Load the packaged cases of an operator."""
     return [case for case in _built_in(places.cases()) if case.operator == operator]
 
 
 @cache
 def _built_in(folder: Path) -> tuple[Case, ...]:
-    """A test-suite asks once for each function."""
+    """Load the packaged cases once: a test suite needs them for each function."""
     return load([folder], folder)
 
 
 def adapted(cases: list[Case], signature: Signature) -> list[Case]:
     """
-    The cases as a layer with weights of its own can be asked them.
+    Adapt cases to a layer that has its own weights.
 
-    One that takes a single array is asked with that as query, key and value, where these can be one; one without biases
-    is asked without them.
+    A layer that takes a single array gets it as query, key and value, in the cases that allow this. A layer without
+    biases gets the cases without biases.
     """
     if signature.built is None or signature.operator != "mha":
         return cases
-    asked = [_alone(each) for each in cases if _can_be_alone(each)] if signature.is_self_attention else cases
-    return [_without_biases(each, signature) for each in asked]
+    kept = [_self_attention(each) for each in cases if _can_be_self(each)] if signature.is_self_attention else cases
+    return [_without_biases(each, signature) for each in kept]
 
 
-def _can_be_alone(case: Case) -> bool:
-    """Whether query, key and value could be one array: nothing is said of one of them, and their shapes are equal."""
+def _can_be_self(case: Case) -> bool:
+    """Return whether query, key and value can be one array: equal shapes, and no entry about one of them."""
     inputs = case.inputs
     drawn = inputs.query is None and inputs.key is None and inputs.value is None and inputs.file is None
     free = case.mistake is None and not case.past and inputs.poison is None and inputs.gain == 1.0
@@ -344,7 +349,7 @@ def _can_be_alone(case: Case) -> bool:
     return free and drawn and wanted and case.published is None and len(set(case.input_shapes.values())) == 1
 
 
-def _alone(case: Case) -> Case:
+def _self_attention(case: Case) -> Case:
     return replace(case, inputs=replace(case.inputs, alias="qkv"))
 
 
@@ -358,11 +363,16 @@ def _of_dtypes(cases: list[Case], dtypes: Sequence[str]) -> list[Case]:
 
 
 def _chosen(cases: Sequence[Case], globs: Sequence[str]) -> list[Case]:
-    """An exact id wins, as in `conformance run`."""
+    """
+    Return the cases whose id matches a glob; an exact id wins, as in `conformance run`.
+
+    Raises:
+        CheckError: no case matches.
+    """
     if not globs:
         return list(cases)
-    meant = covered({case.id for case in cases}, globs)
-    found = [case for case in cases if case.id in meant]
-    if not found:
+    matching = covered({case.id for case in cases}, globs)
+    chosen = [case for case in cases if case.id in matching]
+    if not chosen:
         raise CheckError(f"no {cases[0].operator} case matches {', '.join(globs)}; see conformance list cases")
-    return found
+    return chosen

@@ -1,8 +1,8 @@
 """
-Look at the function that is to be checked, in a process of its own: load it, read what it takes, make plain calls.
+Inspect the function to check in a separate process: load it, read its parameters, make plain calls.
 
-Run as a program: the request is JSON on stdin; the answer goes as JSON to the file named in argv[1], since the function
-may print. What stops a check is an answer too: `{"error": "..."}`.
+This module runs as a program. The request is JSON on stdin. The answer is JSON in the file argv[1], because the
+function may print. An error is an answer too: `{"error": "..."}`.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ def main() -> None:
 
 def look(request: Mapping[str, Any]) -> Signature:
     """
-    Find out how the function is called, and try it.
+    Find out how the function is called, with plain calls.
 
     Raises:
-        CheckError: it cannot be loaded or called; the message says what was tried.
+        CheckError: the function cannot be loaded or called; the message says what was tried.
     """
     found, method = load(request)
     operator, mapping = request.get("operator"), request.get("mapping", {})
@@ -65,25 +65,35 @@ def look(request: Mapping[str, Any]) -> Signature:
 
 
 def forward(function: Any) -> Any:
-    """What of an instance has the parameters: `forward` of a PyTorch module; else the thing itself."""
+    """Return the callable that has the parameters: `forward` of a PyTorch module, else the object itself."""
     return function.forward if family(function) == "torch" and not inspect.isclass(function) else function
 
 
 def _refuse_weights(called: str, module: Any) -> None:
-    """Take an instance of PyTorch or Equinox that has no weights; one of Flax cannot be asked before it is called."""
+    """
+    Accept a PyTorch or Equinox instance only if it has no weights; Flax instances show theirs only when called.
+
+    Raises:
+        CheckError: the instance has weights.
+    """
     _refuse_devices(called, module)
     kind = family(module)
     if kind == "torch" and not any(True for _ in module.parameters()):
         module.eval()
     elif kind != "equinox" or sys.modules["jax"].tree_util.tree_leaves(module):
         raise CheckError(
-            f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: name the class in its "
-            "place, so that check can build one for the sizes of each call"
+            f"{called} is an instance of {type(module).__name__} with weights of fixed sizes: give the class instead, "
+            "so that check can build an instance with the sizes of each call"
         )
 
 
 def _refuse_devices(called: str, module: Any) -> None:
-    """Take a PyTorch module whose parameters and buffers lie on the CPU."""
+    """
+    Check that the parameters and buffers of a PyTorch module are on the CPU.
+
+    Raises:
+        CheckError: one of them is on another device.
+    """
     if family(module) != "torch":
         return
     named = [*module.named_parameters(), *module.named_buffers()]
@@ -92,17 +102,17 @@ def _refuse_devices(called: str, module: Any) -> None:
         name, device = elsewhere[0]
         more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
         raise CheckError(
-            f"{called} has {name}{more} on {device}; {ON_CPU}, and check computes nowhere else: build the module "
-            "without a device, or move it with .to('cpu')"
+            f"{called} has {name}{more} on {device}, but {ON_CPU}: build the module without a device, or move it with "
+            ".to('cpu')"
         )
 
 
 def constructor(called: str, kind: Any) -> dict[str, str]:
     """
-    Which arguments of the constructor of a class are given, with what they are.
+    Return the arguments of a constructor that check passes: name -> role.
 
     Raises:
-        CheckError: it needs another one.
+        CheckError: the constructor requires an argument that check does not know.
     """
     found = {each.name: OF_CONSTRUCTOR[each.name] for each in parameters(kind) if each.name in OF_CONSTRUCTOR}
     for each in parameters(kind):
@@ -110,38 +120,38 @@ def constructor(called: str, kind: Any) -> dict[str, str]:
             known = ", ".join(names[0] for names in BUILT_WITH.values())
             raise CheckError(
                 f"{called}(...) needs an argument {each.name!r} that check does not know: give it a default, or write "
-                f"a function that builds the layer; constructors are given {known}"
+                f"a function that builds the layer; check passes {known}"
             )
     return found
 
 
 def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tuple[Any, bool, bool]:
     """
-    An instance for the plain call, or its method; whether it has weights; whether its projections have biases.
+    Build an instance for the plain call; return it or its method, whether it has weights, and whether it has biases.
 
     Raises:
-        CheckError: it cannot be built, or its projections are not found.
+        CheckError: the instance cannot be built, or its projections are not found.
     """
     call = plain_call("mha", SIZES, {}, SEED)
     try:
         made = kind(**constructed(built, call.facts))
         function = getattr(made, method) if method else made
-        required = [each for each in parameters(forward(function)) if each.place and each.default is None]
+        required = [each for each in parameters(forward(function)) if each.positional and each.default is None]
         arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
         _refuse_devices(kind.__name__, made)
         biased = is_biased(made, [each.bits for each in arrays])
     except CheckError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        told = failure_text(error, path)
-        where = f"\n  {ON_CPU}: {TAKE_DEVICE}" if OF_DEVICES.search(told) else ""
-        raise CheckError(f"{kind.__name__} cannot be built: {told}{where}") from None
+        reason = failure_text(error, path)
+        hint = f"\n  {ON_CPU}: {TAKE_DEVICE}" if OF_DEVICES.search(reason) else ""
+        raise CheckError(f"{kind.__name__} cannot be built: {reason}{hint}") from None
     return function, biased is not None, bool(biased)
 
 
 def load(request: Mapping[str, Any]) -> tuple[Any, str]:
     """
-    Import the file and take the function from it; of a method of a class, the class, and the name of the method.
+    Import the file, and return the function and ""; for a method, return its class and the name of the method.
 
     Raises:
         CheckError: the file cannot be imported.
@@ -170,19 +180,26 @@ def load(request: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def parameters(function: Any) -> tuple[Parameter, ...]:
-    """The parameters of whatever can be called; *args and **kwargs are left out."""
+    """
+    Return the parameters of a callable, without *args and **kwargs.
+
+    Raises:
+        CheckError: the object is not callable.
+    """
     try:
         found = list(inspect.signature(function).parameters.values())
-        if inspect.isclass(function) and all(each.kind in VARIABLE for each in found):  # a class that makes others, nnx
+        if inspect.isclass(function) and all(
+            each.kind in VARIABLE for each in found
+        ):  # nnx: a metaclass hides __init__
             found = list(inspect.signature(function.__init__).parameters.values())[1:]
     except (TypeError, ValueError):
-        raise CheckError(f"{function!r} is nothing that can be called with arrays") from None
-    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        raise CheckError(f"{function!r} cannot be called with arrays") from None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return tuple(
         Parameter(
             name=each.name,
-            place=each.kind in places,
-            place_only=each.kind is inspect.Parameter.POSITIONAL_ONLY,
+            positional=each.kind in positional,
+            positional_only=each.kind is inspect.Parameter.POSITIONAL_ONLY,
             default=None if each.default is inspect.Parameter.empty else repr(each.default),
             annotation="" if each.annotation is inspect.Parameter.empty else str(each.annotation),
         )
@@ -193,9 +210,9 @@ def parameters(function: Any) -> tuple[Parameter, ...]:
 
 def wanted(function: Any) -> list[str]:
     """
-    Whose arrays the function may take: of the frameworks that it uses, then of those that its file imports.
+    Return the frameworks to try: first those that the function uses, then those that its file imports.
 
-    Only where it names none at all is every framework tried that is installed.
+    If it names none, every installed framework is tried.
     """
     plain = inspect.unwrap(getattr(function, "func", function))
     plain = getattr(plain, "__func__", plain)
@@ -217,7 +234,7 @@ def _annotations(plain: Any) -> str:
 
 
 def _named(plain: Any, names: Mapping[str, Any], depth: int = 3) -> Iterator[str]:
-    """The globals that a function uses, and those of the functions of its file that it calls."""
+    """Yield the globals that a function uses, also through functions of its file that it calls."""
     code = getattr(plain, "__code__", None)
     for name in () if code is None else code.co_names:
         yield name
@@ -226,7 +243,7 @@ def _named(plain: Any, names: Mapping[str, Any], depth: int = 3) -> Iterator[str
 
 
 def _packages(values: Any) -> Iterator[str]:
-    """The top-level packages that these modules and functions are of; flax and equinox compute with JAX."""
+    """Yield the top-level packages of modules and functions; flax and equinox count as jax."""
     for value in values:
         name = value.__name__ if inspect.ismodule(value) else getattr(value, "__module__", None)
         root = str(name).partition(".")[0]

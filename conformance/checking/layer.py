@@ -1,7 +1,7 @@
 """
-A class whose instances compute attention: built for the sizes of a call, with the weights and biases of that call.
+Build an attention layer from its class with the sizes, weights and biases of a call.
 
-The adapter that check writes uses it in the worker: it needs the bridge, NumPy, and the framework of the class, which
+The generated adapter uses this module in the worker: it needs the bridge, NumPy, and the framework of the class, which
 is PyTorch, Flax (nnx or linen) or Equinox.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from conformance.bridge import Call, Facts, Unsupported
 
-# What a constructor is given -> the names by which people call it.
+# Role of a constructor argument -> the names that are recognised for it.
 BUILT_WITH: dict[str, tuple[str, ...]] = {
     "width": (
         "embed_dim", "d_model", "dim", "hidden_size", "hidden_dim", "emb_size", "embed_size", "n_embd", "emb_dim",
@@ -42,7 +42,7 @@ OF_CONSTRUCTOR = {name: role for role, names in BUILT_WITH.items() for name in n
 
 _BEFORE = r"(?:w|to|proj|fc|linear|lin|project)?"
 _AFTER = r"(?:s|proj|projection|linear|lin|layer|fc|dense|weight|transform)*"
-# Which projection a linear layer or a parameter is, by its name without underscores.
+# Projection -> pattern for the name of its linear layer or parameter, with or without underscores.
 PARTS = {
     "qkv": re.compile(r".*qkv.*|in_?proj(?:_weight|_bias)?|c_?attn"),
     "q": re.compile(_BEFORE + r"(?:q|query|queries)" + _AFTER),
@@ -51,16 +51,16 @@ PARTS = {
     "o": re.compile(_BEFORE + r"(?:o|out|output)" + _AFTER + r"|c?_?proj|fc|dense|unify_?heads"),
 }
 
-# Four linear layers in a list are these.
+# The projections of four unnamed linear layers, in their order.
 IN_ORDER = ("q", "k", "v", "o")
 
 
 class LayerError(Unsupported):
-    """A layer cannot take the weights of a call; the text says what was looked for."""
+    """The weights of a call do not fit a layer; the message says what is missing."""
 
 
 def constructed(names: Mapping[str, str], facts: Facts) -> dict[str, Any]:
-    """The arguments of a constructor; names: argument -> role."""
+    """Return the arguments of a constructor; names: argument -> role."""
     sizes = facts.sizes
     width = sizes["num_heads"] * sizes["head_dim"]
     values: dict[str, Callable[[], Any]] = {
@@ -81,12 +81,12 @@ def constructed(names: Mapping[str, str], facts: Facts) -> dict[str, Any]:
     return {name: values[role]() for name, role in names.items()}
 
 
-# Kind of layer -> the module that has its class Module.
+# Kind of layer -> the module that defines its base class Module.
 FAMILIES = {"torch": "torch.nn", "nnx": "flax.nnx", "linen": "flax.linen", "equinox": "equinox"}
 
 
 def family(layer: Any) -> str:
-    """Of which kind an instance or a class is, "" for none."""
+    """Return the kind of a class or an instance, or "" if it is not a known layer."""
     kind = layer if isinstance(layer, type) else type(layer)
     bases = {name: getattr(sys.modules.get(module), "Module", ()) for name, module in FAMILIES.items()}
     return next((name for name, base in bases.items() if issubclass(kind, base)), "")
@@ -104,10 +104,10 @@ class Layer:
 
     def made(self, call: Call) -> Any:
         """
-        An instance in evaluation mode, in the dtype and with the weights of the call, or its method.
+        Return an instance in evaluation mode, or its method, with the dtype and the weights of the call.
 
         Raises:
-            LayerError: weights of the call have no place in it.
+            LayerError: the weights of the call do not fit the layer.
         """
         layer = self._kind(**constructed(self._names, call.facts))
         if (kind := family(layer)) and (call.params or kind == "torch"):
@@ -117,9 +117,9 @@ class Layer:
 
 def is_biased(layer: Any, inputs: Sequence[Any] = ()) -> bool | None:
     """
-    Whether every projection of an instance has a bias; None where the instance has no weights.
+    Return whether every projection of an instance has a bias; None if the instance has no weights.
 
-    inputs: arrays for a plain call, of which a layer of flax.linen makes its weights.
+    inputs: arrays for a plain call, with which a flax.linen layer creates its weights.
 
     Raises:
         LayerError: a projection is not found.
@@ -128,10 +128,10 @@ def is_biased(layer: Any, inputs: Sequence[Any] = ()) -> bool | None:
     return all(bias is not None for _, bias, _ in complete(linears).values()) if linears else None
 
 
-# By the name of a linear layer its weight, (out, in), and its bias or None: tensors or views that can be written.
+# Name of a linear layer -> its weight (out, in) and its bias or None, as writable tensors or views.
 Linears = dict[str, tuple[Any, Any]]
 
-# The arrays of a layer on JAX by the names that lead to them, such as `q_proj.kernel`.
+# Path in a JAX layer, such as `q_proj.kernel` -> array.
 Leaves = dict[str, Any]
 
 
@@ -156,7 +156,7 @@ def _torch_linears(layer: Any, _inputs: Sequence[Any] = ()) -> Linears:
     for name, each in named.items():
         if name.endswith("in_proj_weight"):
             found[name] = (each, named.get(name.replace("weight", "bias")))
-    rest = {name: (each, None) for name, each in named.items()}  # so that there is something to name
+    rest = {name: (each, None) for name, each in named.items()}  # for the error message
     return found or rest
 
 
@@ -178,7 +178,7 @@ def _nnx_variables(layer: Any) -> dict[str, Any]:
 
 
 def _linen_layer(layer: Any, call: Call, method: str) -> Any:
-    """A layer of linen has no weights before it is called: they are made there."""
+    """Return a function that applies a linen layer; its weights exist only when it is called."""
     flax = sys.modules["flax"]
     jax = sys.modules["jax"]
 
@@ -230,7 +230,7 @@ def _random_key() -> Any:
 
 
 def _with_numbers(call: Call, leaves: Leaves) -> dict[str, Any]:
-    """The arrays of a layer on JAX in the dtype of the call and with its weights, as arrays of JAX."""
+    """Return the JAX arrays of a layer with the dtype and the weights of the call."""
     jnp = sys.modules["jax"].numpy
 
     leaves = {name: np.array(each, dtype=np.float64, order="C") for name, each in leaves.items()}
@@ -240,9 +240,10 @@ def _with_numbers(call: Call, leaves: Leaves) -> dict[str, Any]:
 
 def linears_of(leaves: Leaves) -> Linears:
     """
-    The linear layers among the arrays of a layer on JAX.
+    Return the linear layers among the arrays of a JAX layer.
 
-    Flax has a kernel (in, out), of which either may be heads and their width; Equinox a weight (out, in).
+    Flax has a kernel (in, out), where `in` or `out` may be two axes (heads, width per head); Equinox has a weight
+    (out, in).
     """
     found: Linears = {}
     for name, leaf in leaves.items():
@@ -257,72 +258,77 @@ def linears_of(leaves: Leaves) -> Linears:
     return found
 
 
-# Kind of layer -> what gives an instance, or its method, the weights of a call.
+# Kind of layer -> function that gives an instance, or its method, the weights of a call.
 WITH_WEIGHTS = {"torch": _torch_layer, "nnx": _nnx_layer, "linen": _linen_layer, "equinox": _equinox_layer}
 
-# Kind of layer -> what finds its linear layers.
+# Kind of layer -> function that finds its linear layers.
 LINEARS = {"torch": _torch_linears, "nnx": _nnx_linears, "linen": _linen_linears, "equinox": _equinox_linears}
 
 
 def _numbers(call: Call) -> dict[str, Any]:
-    """The weights and biases of a call; bfloat16 as wider numbers, which are rounded to themselves where they go."""
+    """Return the weights and biases of a call; bfloat16 as float64, which the layer converts back exactly."""
     return {
         name: each.float64() if each.dtype == "bfloat16" else each.bits.copy() for name, each in call.params.items()
     }
 
 
 def _fill(linears: Linears, params: Mapping[str, Any], zeros: Callable[[Any], Any]) -> None:
-    """Write the weights, which are (in, out) in a call, and the biases where they belong."""
+    """
+    Write the weights, which are (in, out) in a call, and the biases into the linear layers.
+
+    Raises:
+        LayerError: the call has a bias that the layer does not have.
+    """
     for part, (weight, bias, rows) in complete(linears).items():
         weight[rows] = params[f"w{part}"].T
         if bias is not None:
             given = params.get(f"b{part}")
             bias[rows] = zeros(bias[rows]) if given is None else given
         elif params.get(f"b{part}") is not None:
-            raise LayerError(f"the {WORDS[part]} has no bias, and the call has one")
+            raise LayerError(f"the {WORDS[part]} has no bias, but the call has one")
 
 
 def complete(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
     """
-    q, k, v, o -> weight, bias or None, and the rows that are its own.
+    Return for each of q, k, v, o the weight, the bias or None, and its rows in them.
 
     Raises:
-        LayerError: one of the four is not among them.
+        LayerError: a projection is not found.
     """
-    places = projections(linears)
-    if missing := [part for part in IN_ORDER if part not in places]:
+    found = projections(linears)
+    if missing := [part for part in IN_ORDER if part not in found]:
         raise LayerError(
-            f"no parameter of the layer is the {WORDS[missing[0]]}; it has {', '.join(linears)}. Name linear layers "
-            "like q_proj, k_proj, v_proj, out_proj, or qkv and proj"
+            f"the layer has no {WORDS[missing[0]]} with a known name; its parameters are {', '.join(linears)}. Name "
+            "linear layers like q_proj, k_proj, v_proj, out_proj, or qkv and proj"
         )
-    return places
+    return found
 
 
 WORDS = {"q": "query projection", "k": "key projection", "v": "value projection", "o": "output projection"}
 
 
 def projections(linears: Linears) -> dict[str, tuple[Any, Any, slice]]:
-    """The projections among linear layers: by their names, or by their order where there are four without names."""
+    """Return the projections among linear layers: by their names, or by their order if there are four unnamed ones."""
     found: dict[str, tuple[Any, Any, slice]] = {}
     for name, (weight, bias) in linears.items():
-        _position(found, part_of(name), weight, bias)
+        _add_projection(found, part_of(name), weight, bias)
     left = [each for name, each in linears.items() if part_of(name) is None]
     if not found and len(left) == len(IN_ORDER):
         for part, each in zip(IN_ORDER, left, strict=True):
-            _position(found, part, *each)
+            _add_projection(found, part, *each)
     elif "o" not in found and len(left) == 1:
-        _position(found, "o", *left[0])
+        _add_projection(found, "o", *left[0])
     return found
 
 
 def part_of(name: str) -> str | None:
-    """Which projection a linear layer is, by the last part of its name."""
+    """Return which projection a linear layer is, from the last part of its name; None if it is unknown."""
     last = name.rpartition(".")[2].lower()
     plain = last.replace("_", "")
     return next((part for part, pattern in PARTS.items() if pattern.fullmatch(last) or pattern.fullmatch(plain)), None)
 
 
-def _position(found: dict[str, tuple[Any, Any, slice]], part: str | None, weight: Any, bias: Any) -> None:
+def _add_projection(found: dict[str, tuple[Any, Any, slice]], part: str | None, weight: Any, bias: Any) -> None:
     if part == "qkv":
         third = weight.shape[0] // 3
         for number, each in enumerate("qkv"):

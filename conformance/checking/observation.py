@@ -1,4 +1,4 @@
-"""Decisions without consensus: which way a function takes them. They are read off its replies first."""
+"""Observe how a function makes the decisions on which there is no consensus, before it is judged."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,17 +46,17 @@ from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
 from conformance.verdicts.expectation import Expectation, expect
 
-# A decision and the name of the way in which it is taken; None is canonical.
+# A decision and the name of a deviation of it; None is canonical.
 Way = tuple[str, str] | None
 
-# A way of each decision.
+# Decision -> the way in which it is made.
 Combination = Mapping[str, Way]
 
-# Decision -> the name of a way in which it is taken -> a case in which it is.
+# Decision that is made inconsistently -> name of each way that occurs -> a case in which it does.
 Varying = Mapping[str, Mapping[str, str]]
 
 ANCHOR = ("causal_alignment", "bottom_right")
-# It shows in fully masked rows alone, and there it depends on what else masks.
+# It shows in fully masked rows only, and there it depends on the other masks.
 FINITE_FILL = ("mask_fill", "finite_minimum")
 
 
@@ -64,7 +64,7 @@ def _all_ways(decision: str) -> tuple[Way, ...]:
     return (None, *((row.decision, row.name) for row in TABLE if row.decision == decision))
 
 
-# The known ways of each; other anchors of a causal mask are off by one, and mistakes.
+# The accepted ways of each open decision; other causal alignments are off-by-one mistakes.
 OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "mask_fill": (None, FINITE_FILL),
     "fully_masked_row": _all_ways("fully_masked_row"),
@@ -73,17 +73,17 @@ OPEN_DECISIONS: dict[str, tuple[Way, ...]] = {
     "nonfinite_value": _all_ways("nonfinite_value"),
 }
 
-# Where less than this part of the replies is explained by any way, something else is wrong: see what is finite.
+# Minimum share of the replies that the ways must explain; if they explain fewer, only the finite pattern is compared.
 MIN_EXPLAINED = 0.75
 
 
 @dataclass(frozen=True)
 class Observed:
     """
-    What was seen.
+    The observed behaviour.
 
-    dialect: decisions that are taken otherwise than canonical, the same way wherever they matter. varies: decisions
-    that are taken now one way and now another.
+    dialect: decisions with the same deviation in every case in which they matter. varies: decisions that are made
+    inconsistently.
     """
 
     dialect: Mapping[str, str]
@@ -93,36 +93,40 @@ class Observed:
 @dataclass(frozen=True)
 class Fit:
     """
-    A reply to a case on which there is no consensus, and the combinations of ways that explain it.
+    A reply to a case on which there is no consensus, with the combinations of ways that explain it.
 
-    alone: those that explain it by themselves. beside: those that do beside the cause. finite: tells those under which
-    just the numbers that are finite are, whatever else is wrong with them.
+    matters: the decisions that change the reply. alone: combinations that explain the reply. with_cause: combinations
+    that explain it together with the cause. finite: returns the combinations that give the observed pattern of finite
+    values, whatever the values are.
     """
 
     case: str
     matters: frozenset[str]
     alone: tuple[Combination, ...]
-    beside: tuple[Combination, ...]
+    with_cause: tuple[Combination, ...]
     finite: Callable[[], tuple[Combination, ...]]
 
     def ways(self, decision: str, *, alone: bool = False) -> list[Way]:
-        """Of one decision, the ways in those combinations."""
-        found = self.alone if alone else (*self.alone, *self.beside)
-        return list(dict.fromkeys(combination[decision] for combination in found))
+        """Return the ways of one decision in these combinations; alone: without those that need the cause."""
+        combinations = self.alone if alone else (*self.alone, *self.with_cause)
+        return list(dict.fromkeys(combination[decision] for combination in combinations))
 
     def taking(self, decision: str, way: Way) -> "Fit":
-        """What is left of it where the decision is taken in this way."""
+        """Return the fit with only the combinations in which the decision is made this way."""
         if decision not in self.matters:
             return self
-        alone, beside = (tuple(each for each in found if each[decision] == way) for found in (self.alone, self.beside))
-        return replace(self, alone=alone, beside=beside)
+        alone, with_cause = (
+            tuple(each for each in combinations if each[decision] == way)
+            for combinations in (self.alone, self.with_cause)
+        )
+        return replace(self, alone=alone, with_cause=with_cause)
 
 
 def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
     """
-    Find, for each decision that is not declared, the way that explains every reply that any way explains.
+    Find for each decision that is not declared the way that explains every reply that any way explains.
 
-    cause: what is wrong with the function already on plain cases.
+    cause: the deviation that plain cases already show.
     """
     decisions = [decision for decision in OPEN_DECISIONS if not declared.pins(decision)]
     fits = list(_fits(answers, profiles, (declared.dialect, cause), decisions))
@@ -130,23 +134,23 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
     varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
         asked = [fit for fit in fits if decision in fit.matters]
-        seen = [fit for fit in asked if fit.alone or fit.beside]
+        seen = [fit for fit in asked if fit.alone or fit.with_cause]
         if len(seen) < MIN_EXPLAINED * len(asked):
-            dialect |= _dialect(_of_what_is_finite(decision, asked))
+            dialect |= _dialect(_by_finite_pattern(decision, asked))
             continue
         way = _common(decision, seen)
         dialect |= _dialect(way or None)
         if way is False:
             varies[decision] = _examples(decision, seen)
         else:
-            fits = [fit.taking(decision, way) if fit.alone or fit.beside else fit for fit in fits]
+            fits = [fit.taking(decision, way) if fit.alone or fit.with_cause else fit for fit in fits]
     return Observed(dialect, varies)
 
 
 def _fits(
     answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: list[str]
 ) -> Iterator[Fit]:
-    """dialects: what is declared, and the cause."""
+    """Yield a fit for each open case; dialects: the declared dialect and the cause."""
     declared, cause = dialects
     for cell, outcome in answers:
         problem, profile = cell.route.problem, profiles[cell.case.dtype]
@@ -160,15 +164,15 @@ def _fits(
             ]
             suspected = reply_of(cell, outcome, {}, profile).suspect()
             routed = suspected.declared.dialect
-            alone, beside = (
+            alone, with_cause = (
                 tuple(each for each in every if suspected.held_by({**routed, **dialect, **_composed(each)}))
                 for dialect in (declared, {**declared, **cause})
             )
-            yield Fit(cell.case.id, frozenset(matters), alone, beside, partial(_finite, suspected, every))
+            yield Fit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
 
 
 def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:
-    """None where a number is finite that must not be: that is another matter than what spreads."""
+    """Return the combinations with the finite pattern of the reply; none if a value is finite that must not be."""
     for name, each in suspected.declared.reply.items():
         got = suspected.actual[name].float64()
         if got.shape != each.values.shape or np.any(np.isfinite(got) & ~np.isfinite(each.values)):
@@ -176,14 +180,14 @@ def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combinati
     return tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
 
 
-def _of_what_is_finite(decision: str, asked: list[Fit]) -> Way:
-    """The most canonical way by which just those numbers are finite that are, in every reply; None if there is none."""
+def _by_finite_pattern(decision: str, asked: list[Fit]) -> Way:
+    """Return the most canonical way that gives the finite pattern of every reply; None if there is none."""
     ways = [{combination[decision] for combination in fit.finite()} for fit in asked]
     return next((way for way in OPEN_DECISIONS[decision] if all(way in found for found in ways)), None)
 
 
 def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
-    """Whether just those numbers of a reply are finite that are so under a dialect."""
+    """Return whether a reply has finite values exactly where it has them under a dialect."""
     declared = {**suspected.declared.dialect, **dialect}
     reply = evaluate(suspected.problem, declared, suspected.profile.score).reply
     return all(
@@ -193,7 +197,7 @@ def _is_finite_as(suspected: Suspect, dialect: Dialect) -> bool:
 
 
 def _matters(problem: Problem, plain: Expectation, decision: str, profile: Profile) -> bool:
-    """Whether any way of a decision gives another answer here than canonical, were all else right."""
+    """Return whether some way of a decision changes the answer of this problem."""
     others = (
         evaluate(problem, _dialect(way), profile.score).reply for way in OPEN_DECISIONS[decision] if way is not None
     )
@@ -209,13 +213,13 @@ def _composed(combination: Combination) -> dict[str, str]:
 
 
 def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
-    """The way that explains all, and most of them without the cause, the most canonical first; False if none does."""
+    """Return the way that explains all fits, preferring fits without the cause, then the canonical way; else False."""
     common = [way for way in OPEN_DECISIONS[decision] if all(way in fit.ways(decision) for fit in seen)]
     return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
 
 
 def _examples(decision: str, seen: list[Fit]) -> dict[str, str]:
-    """One example of each way that was seen."""
+    """Return an example case of each way that occurs."""
     examples: dict[str, str] = {}
     for fit in seen:
         _, name = fit.ways(decision)[0] or (decision, CANONICAL_NAMES[decision])
@@ -229,9 +233,9 @@ OBSERVED = "observed by conformance check"
 @dataclass(frozen=True)
 class SettledFunction:
     """
-    The names of the profiles by dtype, and what was observed beside what is declared.
+    A function with everything under which it is judged.
 
-    read: of the profiles, those that were read off replies or given.
+    profiles: dtype -> name of the profile. read: those of the profiles that were calibrated or given by the user.
     """
 
     signature: Signature
@@ -241,7 +245,7 @@ class SettledFunction:
     observed: Observed
 
     def files(self, target: Target) -> dict[str, str]:
-        """The adapter that declares it, and its helper."""
+        """Return the files of the generated adapter: name -> text."""
         sources = [(self.declared.dialect, DECLARED), (self.observed.dialect, OBSERVED)]
         dialect = tuple((decision, name, source) for each, source in sources for decision, name in each.items())
         profiles = profiles_named(self.profiles)
@@ -261,20 +265,20 @@ def settle(
     cases: Sequence[Case],
     timeout: float,
 ) -> SettledFunction:
-    """Ask the function plain cases and those without consensus, and settle what it is judged under."""
-    said = profiles_by_dtype(profile, CANDIDATES) if profile else {}
+    """Ask plain cases and cases without consensus, and find out under which profile and dialect to judge."""
+    given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
     before = SettledFunction(signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, Observed({}))
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target))
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
-    cause = evident_cause(answers, declared.dialect, PROFILES[said.get(BASIS, ordinary(BASIS))](BASIS))
-    read = {**calibrated(answers, declared.dialect, cause), **said}
+    cause = evident_cause(answers, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
+    read = {**calibrated(answers, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
     return SettledFunction(signature, declared, names, read, observe(answers, profiles_named(names), declared, cause))
 
 
 def write_adapter(folder: Path, files: Mapping[str, str]) -> Subject:
-    """Write the generated files and read the adapter among them."""
+    """Write the generated files, and read the adapter among them."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     return Subject(read_adapter(folder / ADAPTER))

@@ -1,4 +1,4 @@
-"""What is found out about a function before anything is judged: a process of its own loads it and calls it once."""
+"""The inspection of a function before it is judged: a separate process loads it and makes plain calls."""
 
 import json
 import subprocess
@@ -13,13 +13,13 @@ from conformance.checking.signature import FRAMEWORKS, LAYOUTS, MaskForm, Signat
 from conformance.checking.target import CheckError, Target
 from conformance.disk import scratch
 
-# Seconds that importing the file and a few plain calls may take, beside what one call may.
+# Time limit for importing the file and a few plain calls, in seconds, in addition to the limit of one call.
 PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
 class Calling:
-    """What the user says about how the function is called; None is found out. mapping: argument -> role."""
+    """What the user states about how the function is called; None is detected. mapping: argument -> role."""
 
     operator: str | None = None
     framework: str | None = None
@@ -28,7 +28,7 @@ class Calling:
 
     def __post_init__(self) -> None:
         """
-        Refuse what is none of the words.
+        Check the names.
 
         Raises:
             CheckError: there is no such framework or layout.
@@ -40,10 +40,10 @@ class Calling:
 
 def parse_mapping(words: list[str]) -> dict[str, str]:
     """
-    Split ARGUMENT=ROLE.
+    Split words of the form ARGUMENT=ROLE.
 
     Raises:
-        CheckError: there is no = in a word, or an argument stands twice.
+        CheckError: a word has another form, or an argument is given twice.
     """
     found: dict[str, str] = {}
     for word in words:
@@ -51,17 +51,17 @@ def parse_mapping(words: list[str]) -> dict[str, str]:
         if not equals or not name or not role:
             raise CheckError(f"--map {word}: expected ARGUMENT=ROLE, such as allowed=mask")
         if name in found:
-            raise CheckError(f"--map {name} stands twice")
+            raise CheckError(f"--map {name} is given twice")
         found[name] = role
     return found
 
 
 def preflight(target: Target, calling: Calling, timeout: float) -> Signature:
     """
-    Load the function, read what it takes, and make one plain call.
+    Load the function in a separate process, read its parameters, and find a plain call that works.
 
     Raises:
-        CheckError: it cannot be loaded or called, and why.
+        CheckError: the function cannot be loaded or called; the message says why.
     """
     folder, module = target.package
     request = {
@@ -74,13 +74,13 @@ def preflight(target: Target, calling: Calling, timeout: float) -> Signature:
         "layout": calling.layout,
         "mapping": dict(calling.mapping),
     }
-    answer = _asked(request, timeout)
+    answer = _inspected(request, timeout)
     if "error" in answer:
         raise CheckError(answer["error"])
     return _signature(answer["signature"])
 
 
-def _asked(request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+def _inspected(request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
     with scratch() as folder:
         path = Path(folder) / "answer.json"
         command = [sys.executable, "-c", _START.format(root=str(places.package())), str(path)]
@@ -95,13 +95,13 @@ def _asked(request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
             )
         except subprocess.TimeoutExpired:
             raise CheckError(
-                f"{request['function']} did not answer a plain call within {PATIENCE + timeout:.0f} s"
+                f"{request['function']} did not return from a plain call within {PATIENCE + timeout:.0f} s"
             ) from None
         if not path.is_file():
-            said = " ".join(done.stderr.split())[-300:]
-            raise CheckError(f"the process that called {request['function']} ended with {done.returncode}: {said}")
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+            output = " ".join(done.stderr.split())[-300:]
+            raise CheckError(f"the process that called {request['function']} ended with {done.returncode}: {output}")
+        answer: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return answer
 
 
 _START = "import sys; sys.path.append({root!r}); from conformance.checking.inspection import main; main()"

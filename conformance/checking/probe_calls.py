@@ -1,4 +1,4 @@
-"""Calls that are made before a function is judged: plain cases for its arithmetic, and those without consensus."""
+"""The calls before a function is judged: plain cases for its arithmetic, and cases without consensus."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from conformance.verdicts.expectation import compare_all, expect
 
 
 def plans_of(subjects: Sequence[Subject], workers: int) -> list[WorkerPlan]:
-    """So many workers, each of which is asked a part of the cases."""
+    """Return plans for this number of workers, which share the cases."""
     plan = plan_of(*subjects)
     if workers == 1:
         return [plan]
@@ -33,25 +33,26 @@ def plans_of(subjects: Sequence[Subject], workers: int) -> list[WorkerPlan]:
 
 def plan_of(*subjects: Subject) -> WorkerPlan:
     """
-    One worker for all of them.
+    Return the plan of one worker for all subjects.
 
-    Adapters of ours are kept from the user's PYTHONPATH and site-packages; the user's own function needs them.
+    The worker gets the user's PYTHONPATH and user site-packages, which the function may need; workers of packaged
+    adapters do not.
     """
     (plan,) = plan_workers(subjects, {"default": our_own()}, keep_compiled=True)
     return replace(plan, env={**plan.env, **import_paths(os.environ.get("PYTHONPATH", "").split(os.pathsep))})
 
 
 def import_paths(paths: Sequence[str]) -> dict[str, str]:
-    """The variables that let a worker, which runs elsewhere, import what the user can."""
-    absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - a name, also of what does not exist
+    """Return the environment variables that let a worker, which runs in another folder, import what the user can."""
+    absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - the path need not exist
     return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(absolute)}
 
 
-# The dtype with most cases, in which NumPy leaves little doubt about the arithmetic.
+# The dtype with most cases, and with little doubt about the arithmetic.
 BASIS = "float32"
-# So many cases of a kind tell what is evident.
+# Maximum number of cases of a kind that are used to find an evident deviation.
 ENOUGH = 12
-# How often the process may die here: in the judged run it dies again, and is told of.
+# Maximum number of times that the process may die here; the judged run reports the crash.
 DEATHS = 1
 
 Answers = Sequence[tuple[Cell, Outcome]]
@@ -66,7 +67,7 @@ class Probing:
     answers: list[tuple[Cell, Outcome]] = field(default_factory=list)
 
     def hooks(self) -> Hooks:
-        """What the pool asks of us."""
+        """Return the callbacks for the pool."""
         return Hooks(self._jobs, self._answered, lambda _: None)
 
     def _jobs(self, _plan: WorkerPlan, _started: Started) -> Iterator[Job]:
@@ -85,7 +86,7 @@ class Probing:
 
 
 def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: float) -> Answers:
-    """Put the cases to the subject and return the replies; what has none is left to the judged run to tell."""
+    """Ask the cases of the subject and return the replies; calls without a reply are left to the judged run."""
     probing = Probing(cases, subject)
     with Pool([plan], 1, Limits(first=timeout, call=timeout, deaths=DEATHS, starts=1)) as pool:
         pool.run(probing.hooks())
@@ -93,20 +94,20 @@ def probe(cases: Sequence[Case], subject: Subject, plan: WorkerPlan, timeout: fl
 
 
 def is_plain(case: Case) -> bool:
-    """Whether a case shows the arithmetic and nothing else."""
+    """Return whether a case shows the arithmetic only: no masks, no poison, no gain, output only."""
     usual = case.outputs == ("output",) and case.inputs.gain == 1.0 and case.inputs.poison is None
     return usual and not case.masks
 
 
 def is_ordinary(case: Case) -> bool:
-    """Whether a case has boolean masks and nothing special."""
+    """Return whether a float32 case has boolean masks and no other special feature."""
     boolean = all(getattr(mask, "element", "bool") == "bool" and mask.kind != "additive" for mask in case.masks)
     usual = case.dtype == BASIS and case.inputs.distribution == "bell" and case.outputs == ("output",)
     return bool(case.masks) and boolean and usual and not case.verbatim
 
 
 def is_open(case: Case, problem: Problem) -> bool:
-    """Whether a case asks something on which there is no consensus: `observation.WAYS`."""
+    """Return whether a case needs a decision on which there is no consensus (`observation.OPEN_DECISIONS`)."""
     rectangular = case.seq_len_q != case.seq_len_k and any(mask.kind == "causal" for mask in case.masks)
     fully_masked = not problem.attended().any(axis=-1).all()
     finite = all(np.isfinite(each).all() for each in (problem.query, problem.key, problem.value))
@@ -114,7 +115,7 @@ def is_open(case: Case, problem: Problem) -> bool:
 
 
 def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
-    """Whether a reply lies within the bound under a dialect and a profile; no where none is derived."""
+    """Return whether a reply is within the bound under a dialect and a profile; False if no bound is derived."""
     try:
         expected = expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile)
     except UnderivedBound:
@@ -123,14 +124,14 @@ def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -
 
 
 def reply_of(cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Probe:
-    """A reply beside what its call is expected to give under what is declared."""
+    """Return a reply with the expectation of its call under the declared dialect."""
     problem = cell.route.problem
     expected = expect(problem, {**cell.route.dialect, **declared}, profile)
     return Probe(cell.case.id, cell.call.facts, problem, expected, profile, outcome.outputs)
 
 
 def asked_first(cases: Sequence[Case]) -> list[Case]:
-    """The cases for a probe: the plain ones, some with an ordinary mask, and those without consensus."""
+    """Return the cases to ask first: plain cases, some with ordinary masks, and those without consensus."""
     plain = [case for case in cases if is_plain(case)]
     open_ = [case for case in cases if case not in plain and is_open(case, materialise(case))]
     ordinary = [case for case in cases if is_ordinary(case) and case not in open_][:: max(1, len(cases) // 60)]

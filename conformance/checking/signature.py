@@ -1,4 +1,4 @@
-"""What a function takes, read from its parameters by their names: the conventions of docs/check.md."""
+"""The signature of a checked function, read from the names of its parameters by the conventions of docs/check.md."""
 
 import ast
 import difflib
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from conformance.checking.target import CheckError
 
-# The arguments that are passed by position, by operator; the last may be left out.
+# Operator -> the arguments that are passed by position; the last one is optional.
 CONVENTIONS = {
     "sdpa": ("query", "key", "value", "mask"),
     "mha": ("query", "key", "value", "params", "num_heads", "mask"),
 }
 
-# Further arguments, passed if the function has them.
+# Further arguments, which are passed if the function has them.
 KEYWORDS = (
     "is_causal",
     "causal_alignment",
@@ -31,7 +31,7 @@ KEYWORDS = (
     "deterministic",
 )
 
-# What check passes (a role) -> other names by which people call it.
+# Role (what check passes) -> other names that are recognised for it.
 ALIASES: dict[str, tuple[str, ...]] = {
     "query": ("q", "queries", "query_states", "query_layer", "xq"),
     "key": ("k", "keys", "key_states", "key_layer", "xk"),
@@ -61,11 +61,11 @@ ROLES = {name: role for role, aliases in ALIASES.items() for name in (role, *ali
 
 
 def role_of(name: str) -> str | None:
-    """What an argument of this name is, in capitals or not; None where nobody knows."""
+    """Return the role of an argument from its name in any case, or None if the name is unknown."""
     return ROLES.get(name) or ROLES.get(name.lower())
 
 
-# The order of the axes of query, key, value and output of sdpa, and what it means.
+# Layout -> the axes of query, key, value and output of sdpa.
 LAYOUTS = {
     "bhsd": "(batch, num_heads, seq_len, head_dim)",
     "bshd": "(batch, seq_len, num_heads, head_dim)",
@@ -74,7 +74,7 @@ LAYOUTS = {
     "thd": "(seq_len, num_heads, head_dim), one call for each batch element",
 }
 
-# Whose arrays a function takes.
+# The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
 _MIN_SIMILARITY = 0.8
@@ -85,29 +85,29 @@ class Parameter:
     """
     A parameter of the function.
 
-    place: whether it can be passed by position. name_only, place_only: whether it must be passed so. default: its
-    default as Python writes it, or None where it has none. annotation: as Python writes it.
+    positional: whether it can be passed by position. positional_only: whether it must be. default: the source of its
+    default, or None if it has none. annotation: the source of its annotation.
     """
 
     name: str
-    place: bool = True
-    place_only: bool = False
+    positional: bool = True
+    positional_only: bool = False
     default: str | None = None
     annotation: str = ""
 
     @property
     def has_choice(self) -> bool:
-        """Whether it has a default other than None, which holds where it is left out."""
+        """Return whether it has a default other than None."""
         return self.default not in (None, "None")
 
 
 @dataclass(frozen=True)
 class MaskForm:
     """
-    What the mask argument was seen to take.
+    The form of the mask argument, found by plain calls.
 
-    axes: of its one array, of b, h, q, k. boolean: whether it hides where a boolean is False (or True). added: whether
-    floats are added to the logits.
+    axes: the axes of the array, among b, h, q, k. boolean: whether it takes booleans. added: whether it takes floats
+    that are added to the logits.
     """
 
     axes: tuple[str, ...] = ("b", "h", "q", "k")
@@ -120,14 +120,13 @@ class Signature:
     """
     How the function is called.
 
-    names: what it calls each role that it takes. placed: the roles that are passed by position, in their order; the
-    others are passed by name. defaults: what it takes besides, which therefore keeps its default. kept: roles whose
-    own default is not None, and which are left out where there is nothing to pass. numbers: roles that need a number
-    where None would leave the choice to the function. framework, layout: whose arrays, in which order of axes.
-    returned: "output", or "weights" or "weights_mean" where it returns these beside the output in every call.
-    doubles: whether it takes float64. built: of a class, the arguments of its constructor that are given, with what
-    they are; method: the method of its instance that is called, "" for the instance; biased: whether its projections
-    have biases. wide: whether value_dim can be another number than head_dim.
+    names: role -> the function's name for it. placed: the roles that are passed by position, in order; the others are
+    passed by name. defaults: unknown parameters, which keep their defaults. kept: roles whose default is not None and
+    which are left out if there is nothing to pass. numbers: roles that need a number, because None fails. framework:
+    whose arrays it takes. layout: their axis order. returned: "output", or "weights", "weights_mean" or "other" if
+    every call returns this together with the output. doubles: whether it takes float64. built: for a class, constructor
+    argument -> role. method: the method to call, "" for the instance itself. biased: whether its projections have
+    biases. wide: whether value_dim may differ from head_dim.
     """
 
     operator: str
@@ -148,26 +147,26 @@ class Signature:
 
     @property
     def is_self_attention(self) -> bool:
-        """Whether it takes one array for query, key and value."""
+        """Return whether it takes one array as query, key and value."""
         return "inputs" in self.names
 
     @property
     def mask(self) -> str | None:
-        """What it calls the mask; None if it takes none."""
+        """Return its name for the mask, or None if it takes no mask."""
         return self.names.get("mask")
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """Those of KEYWORDS that it takes."""
+        """Return the roles of KEYWORDS that it takes."""
         return tuple(role for role in KEYWORDS if role in self.names)
 
     @property
     def by_name(self) -> tuple[str, ...]:
-        """The roles that are passed by name."""
+        """Return the roles that are passed by name."""
         return tuple(role for role in self.names if role not in self.placed)
 
     def has(self, role: str) -> bool:
-        """Whether the function takes what has this role."""
+        """Return whether the function takes this role."""
         return role in self.names
 
 
@@ -180,27 +179,28 @@ def read_signature(
     layer: bool = False,
 ) -> Signature:
     """
-    Tell what each parameter of the function `called` takes, by its name, or by its place for the first ones.
+    Find the role of each parameter of a function, by its name, or by its position for the first ones.
 
-    Without `operator`, it is mha where `params` or `num_heads` stands before the mask. mapping: argument -> role, which
-    overrules the names (`--map`). layer: it has the weights itself, and may take one array for query, key and value.
+    called: the name of the function. operator: default mha if `params` or `num_heads` precedes the mask, else sdpa.
+    mapping: argument -> role, which overrides the names (`--map`). layer: the function has its own weights, and may
+    take one array as query, key and value.
 
     Raises:
-        CheckError: it cannot be called by the convention of the operator.
+        CheckError: the function cannot be called by the convention of the operator.
     """
     given = _mapped(called, parameters, mapping or {})
-    places = [each.name for each in parameters if each.place]
-    operator = operator or infer_operator(places)
+    positional = [each.name for each in parameters if each.positional]
+    operator = operator or infer_operator(positional)
     arrays = CONVENTIONS[operator][:-1]
     if layer:
         arrays = _arrays_of_layer(parameters, given)
     roles = _by_name(parameters, given, arrays)
-    _by_position(roles, places, arrays)
+    _by_position(roles, positional, arrays)
     if missing := [role for role in arrays if role not in roles.values()]:
         raise CheckError(
-            f"{called}({', '.join(each.name for each in parameters)}) takes {len(places)} arguments by position; "
-            f"{operator} is called as {called}({', '.join(CONVENTIONS[operator])}), where only mask may be missing; "
-            f"what is its {missing[0]}? --map ARGUMENT={missing[0]} says it"
+            f"{called}({', '.join(each.name for each in parameters)}) takes {len(positional)} arguments by position; "
+            f"{operator} is called as {called}({', '.join(CONVENTIONS[operator])}), where only mask is optional; "
+            f"name the argument for its {missing[0]} with --map ARGUMENT={missing[0]}"
         )
     _unnamed_mask(roles, parameters)
     rest = [each for each in parameters if each.name not in roles]
@@ -215,9 +215,9 @@ def read_signature(
 
 
 def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) -> tuple[str, ...]:
-    """One array where a name says so, or where the second argument is none of the three."""
-    roles = [given.get(each.name) or role_of(each.name) for each in parameters if each.place]
-    required = sum(each.default is None for each in parameters if each.place)
+    """Return the arrays that a layer takes: one array if its name or the missing key and value arguments say so."""
+    roles = [given.get(each.name) or role_of(each.name) for each in parameters if each.positional]
+    required = sum(each.default is None for each in parameters if each.positional)
     if roles[:1] == ["inputs"] and "key" not in roles:
         return ("inputs",)
     if roles[:1] != ["query"] and not {"key", "value"} & set(roles) and required < len("qkv"):
@@ -225,27 +225,27 @@ def _arrays_of_layer(parameters: Sequence[Parameter], given: Mapping[str, str]) 
     return ("query", "key", "value")
 
 
-def infer_operator(places: Sequence[str]) -> str:
-    """Tell sdpa from mha by the arguments that stand where mha has params and num_heads."""
-    between = places[3:5]
+def infer_operator(positional: Sequence[str]) -> str:
+    """Distinguish sdpa and mha by the arguments at the positions of params and num_heads."""
+    between = positional[3:5]
     return "mha" if "params" in between or "num_heads" in between else "sdpa"
 
 
 def parameters_of(definition: ast.FunctionDef) -> tuple[Parameter, ...]:
-    """The parameters of a `def`, read without running it; *args and **kwargs are left out."""
+    """Read the parameters of a `def` without running it; *args and **kwargs are left out."""
     arguments = definition.args
-    places = [*arguments.posonlyargs, *arguments.args]
-    without = len(places) - len(arguments.defaults)
+    positional = [*arguments.posonlyargs, *arguments.args]
+    without = len(positional) - len(arguments.defaults)
     defaults: list[ast.expr | None] = [*[None] * without, *arguments.defaults, *arguments.kw_defaults]
     return tuple(
         Parameter(
             name=each.arg,
-            place=number < len(places),
-            place_only=number < len(arguments.posonlyargs),
+            positional=number < len(positional),
+            positional_only=number < len(arguments.posonlyargs),
             default=None if default is None else ast.unparse(default),
             annotation="" if each.annotation is None else ast.unparse(each.annotation),
         )
-        for number, (each, default) in enumerate(zip([*places, *arguments.kwonlyargs], defaults, strict=True))
+        for number, (each, default) in enumerate(zip([*positional, *arguments.kwonlyargs], defaults, strict=True))
     )
 
 
@@ -261,17 +261,17 @@ def _mapped(called: str, parameters: Sequence[Parameter], mapping: Mapping[str, 
         if name not in names:
             raise CheckError(f"--map {name}={role}: {called} has no argument {name}; it has {', '.join(names)}")
         if role not in ALIASES:
-            raise CheckError(f"--map {name}={role}: check passes no {role}{_hint(role)}")
+            raise CheckError(f"--map {name}={role}: there is no role {role}{_hint(role)}")
     return dict(mapping)
 
 
 def _hint(name: str) -> str:
     near = difflib.get_close_matches(name, ROLES, 1, _MIN_SIMILARITY)
-    return f"; did you mean {near[0]}?" if near else f"; {', '.join(('mask', *KEYWORDS))} are passed"
+    return f"; did you mean {near[0]}?" if near else f"; roles are {', '.join(('mask', *KEYWORDS))}"
 
 
 def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:
-    """Argument -> role for every name that is known; a role that two names have goes to the first, exact ones first."""
+    """Return argument -> role for known names; exact names come first, and a role is given only once."""
     roles = dict(given)
     exact = [each.name for each in parameters if each.name in ALIASES]
     others = [each.name for each in parameters if role_of(each.name) and each.name not in ALIASES]
@@ -283,19 +283,19 @@ def _by_name(parameters: Sequence[Parameter], given: Mapping[str, str], arrays: 
     return roles
 
 
-def _by_position(roles: dict[str, str], places: Sequence[str], arrays: Sequence[str]) -> None:
-    """Give the first arguments without a known name the arrays that no name stands for, in their order."""
+def _by_position(roles: dict[str, str], positional: Sequence[str], arrays: Sequence[str]) -> None:
+    """Assign the remaining array roles to the first arguments without a known name, in order."""
     for role in [role for role in arrays if role not in roles.values()]:
-        free = [name for name in places[: len(arrays)] if name not in roles]
+        free = [name for name in positional[: len(arrays)] if name not in roles]
         if free:
             roles[free[0]] = role
 
 
 def _unnamed_mask(roles: dict[str, str], parameters: Sequence[Parameter]) -> None:
-    """The argument right after the arrays is the mask, whatever its name, if it has no default or None."""
+    """Assign the mask role to the argument that follows the arrays, if its default is None or absent."""
     if "mask" in roles.values():
         return
-    after = next((each for each in parameters if each.place and each.name not in roles), None)
+    after = next((each for each in parameters if each.positional and each.name not in roles), None)
     first = next(
         (each for each in parameters if roles.get(each.name) not in (*CONVENTIONS["mha"][:-1], "inputs")), None
     )
@@ -308,21 +308,26 @@ def _ordered(names: Mapping[str, str], arrays: Sequence[str]) -> dict[str, str]:
 
 
 def _positional(parameters: Sequence[Parameter], roles: Mapping[str, str], arrays: Sequence[str]) -> tuple[str, ...]:
-    """Arrays and a mask that come first are passed by position, and what takes nothing else."""
+    """Return the roles to pass by position: leading arrays and the mask, and positional-only arguments."""
     placed: list[str] = []
     for each in parameters:
         role = roles.get(each.name)
-        if role is None or not each.place or not (each.place_only or role in (*arrays, "mask")):
+        if role is None or not each.positional or not (each.positional_only or role in (*arrays, "mask")):
             break
         placed.append(role)
     return tuple(placed)
 
 
 def _refuse_required(called: str, rest: Sequence[Parameter]) -> None:
-    """An argument that is none of ours needs a default."""
+    """
+    Refuse an unknown argument without a default.
+
+    Raises:
+        CheckError: there is one.
+    """
     for each in rest:
         if each.default is None:
             raise CheckError(
-                f"{called} needs an argument {each.name!r} that check does not pass: give it a default"
-                f"{_hint(each.name)}, or say what it is: --map {each.name}=ROLE"
+                f"{called} needs an argument {each.name!r} that check does not know: give it a default, or name its "
+                f"role with --map {each.name}=ROLE{_hint(each.name)}"
             )

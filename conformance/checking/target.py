@@ -1,4 +1,4 @@
-"""The function that is checked: where it stands, and its definition, read without importing it."""
+"""The function to check: its file and its definition, read without importing the file."""
 
 import ast
 import difflib
@@ -12,16 +12,16 @@ from typing import Any
 
 
 class CheckError(Exception):
-    """What was asked for cannot be checked as it is written; the text says what to do."""
+    """The function cannot be checked as requested; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class Target:
     """
-    What is checked: something at the top level of a file, or an attribute of that.
+    The function to check: an object at the top level of a file, or an attribute of one.
 
-    given: FILE:FUNCTION as the user wrote it. function: a name, or a dotted one such as Block.attend. definition: its
-    `def`, where it is written with one at the top level.
+    given: FILE:FUNCTION as the user wrote it. function: a name, or a dotted name such as Block.attend. definition: the
+    `def` statement, if it is defined by one at the top level.
     """
 
     given: str
@@ -31,12 +31,12 @@ class Target:
 
     @property
     def name(self) -> str:
-        """The subject's name: file.function, in letters, digits and underscores."""
+        """Return the name of the subject: file.function, in letters, digits and underscores."""
         return ".".join(re.sub(r"[^A-Za-z0-9_]", "_", part) for part in (self.path.stem, *self.function.split(".")))
 
     @property
     def package(self) -> tuple[Path, str]:
-        """The folder that must be importable, and the dotted name of the module from there."""
+        """Return the folder that must be importable, and the dotted name of the module in it."""
         folder, parts = self.path.parent, [self.path.stem]
         while (folder / "__init__.py").is_file():
             parts.insert(0, folder.name)
@@ -45,16 +45,16 @@ class Target:
 
     @property
     def digest(self) -> str:
-        """sha256 of the file."""
+        """Return the SHA-256 digest of the file."""
         return f"sha256:{hashlib.sha256(self.path.read_bytes()).hexdigest()}"
 
 
 def parse_target(text: str) -> Target:
     """
-    Find what FILE:FUNCTION names.
+    Find the function that FILE:FUNCTION names.
 
     Raises:
-        CheckError: there is no such file or function, or the file is no Python.
+        CheckError: there is no such file or function, or the file is not valid Python.
     """
     file, colon, function = text.rpartition(":")
     path = Path(file if colon else text).absolute()
@@ -76,12 +76,12 @@ def parse_target(text: str) -> Target:
 
 
 def _top_level(path: Path) -> dict[str, ast.stmt]:
-    """Every name that the file defines, imports or assigns at its top level, with the statement."""
+    """Return each name that the file defines, imports or assigns at its top level, with the statement."""
     try:
         module = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        raise CheckError(f"{path}:{line}: no Python: {getattr(error, 'msg', error)}") from None
+        raise CheckError(f"{path}:{line}: not valid Python: {getattr(error, 'msg', error)}") from None
     return {name: statement for statement in module.body for name in _names(statement)}
 
 
@@ -101,10 +101,10 @@ def _names(statement: ast.stmt) -> list[str]:
 
 def target_of(function: Callable[..., Any]) -> Target:
     """
-    Find where a function is defined: a worker process loads it from there.
+    Find the file that defines a function, from which a worker process loads it.
 
     Raises:
-        CheckError: it does not stand at the top level of a file.
+        CheckError: the function is not defined at the top level of a file.
     """
     plain = inspect.unwrap(function)
     name = getattr(plain, "__qualname__", type(plain).__name__)
@@ -121,5 +121,5 @@ def target_of(function: Callable[..., Any]) -> Target:
 
 
 def _from_here(path: Path) -> Path:
-    """A path as a user of the working folder writes it, so that a command holds on another machine."""
+    """Return a path relative to the current folder if possible, so that a printed command works on other machines."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

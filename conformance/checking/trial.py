@@ -1,4 +1,4 @@
-"""Plain calls of the function that is to be checked, until one has a reply: what it takes is seen, not guessed."""
+"""Trial calls of the function to check: they find out which arrays, axis order and masks it takes."""
 
 import re
 import sys
@@ -17,33 +17,33 @@ from conformance.checking.layer import Layer
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError
 
-# Of the plain call: no two axes that could be exchanged are alike.
+# Sizes of the plain call; axes that could be swapped have different sizes.
 SIZES = {"batch": 2, "num_heads": 3, "num_kv_heads": 3, "seq_len_q": 5, "seq_len_k": 7, "head_dim": 4, "value_dim": 4}
 
-# The same where seq_len_q and seq_len_k are one number.
+# The same sizes with equal seq_len_q and seq_len_k.
 SQUARE = {**SIZES, "seq_len_k": 5}
 
-# Axes of a mask, the most general first.
+# Possible axes of a mask, the most general first.
 FORMS = (("b", "h", "q", "k"), ("q", "k"), ("b", "q", "k"), ("b", "k"))
 
-# Of the numbers of the plain call.
+# Seed of the arrays of the plain call.
 SEED = 7
 
-# How far an answer may be from the right one where an order of axes is chosen: any rounding is less.
+# Maximum absolute error of a right answer when an axis order is chosen; rounding errors are smaller.
 NEAR = 0.05
 
-# The key that the mask of a trial call hides.
+# Index of the key that the mask of a trial call hides.
 HIDDEN = 2
 
 ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 
-# What an exception says where tensors lie on several devices.
+# Pattern of exceptions about tensors on several devices.
 OF_DEVICES = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta tensor", re.IGNORECASE)
 
-# What helps.
+# The fix for such an exception.
 TAKE_DEVICE = "take the device from the tensors that are given (query.device), or name no device"
 
-# What a plain call passes, by role.
+# Role -> the value that a plain call passes.
 DEFAULTS: dict[str, Any] = {
     "mask": None,
     "is_causal": False,
@@ -64,23 +64,27 @@ DEFAULTS: dict[str, Any] = {
 
 
 class _FailedError(Exception):
-    """A trial call that has no usable reply, in words; line: of the user's file, of what raised: how far it came."""
+    """
+    A trial call has no usable reply; the message follows the call in a sentence.
 
-    def __init__(self, told: str, line: int = sys.maxsize) -> None:
-        super().__init__(told)
+    line: the last line of the user's file that was reached.
+    """
+
+    def __init__(self, message: str, line: int = sys.maxsize) -> None:
+        super().__init__(message)
         self.line = line
 
 
 class Trial:
-    """Plain calls of one function, until one has a reply of the right form."""
+    """Makes plain calls of one function until one has a reply of the right form."""
 
     def __init__(self, called: str, function: Callable[..., Any], signature: Signature, path: str) -> None:
         self._called, self._function, self._signature, self._path = called, function, signature, path
-        self._doors: dict[tuple[str, str], ArrayLayouts] = {}
+        self._known_layouts: dict[tuple[str, str], ArrayLayouts] = {}
 
     def settled(self, frameworks: Sequence[str], layouts: Sequence[str]) -> Signature:
         """
-        The signature with framework, layout and everything else that one call each shows.
+        Return the signature with framework, layout, mask form and everything else that trial calls show.
 
         Raises:
             CheckError: no call has a reply of the right form.
@@ -95,19 +99,19 @@ class Trial:
                     found.append(self._tried(replace(self._signature, framework=framework, layout=layout), sizes))
                 except _FailedError as failed:
                     failures.setdefault((framework, layout), failed)
-                    if failed.line == sys.maxsize:  # it came to its end: these are the arrays that it takes
+                    if failed.line == sys.maxsize:  # the call returned, so the framework is right
                         tried = [framework]
             if found:
                 best = next((each for each in found if self._is_near(each, sizes)), found[0])
                 form, wide = self._form(best, sizes), self._is_wide(best, sizes)
                 return replace(best, form=form, wide=wide, doubles=_doubles(framework))
-        raise CheckError(self._told(failures, tried, layouts))
+        raise CheckError(self._failure_lines(failures, tried, layouts))
 
     def _is_near(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
         """
-        Whether an sdpa gives the right answer: several orders of the axes may have a reply of the right form.
+        Return whether an sdpa call gives the right answer; several axis orders may give the right shape.
 
-        Which of two wrong answers is the nearer one says nothing: with none that is right, the first order holds.
+        If no axis order gives the right answer, the first one is used: the distance of a wrong answer says nothing.
         """
         if signature.operator != "sdpa":
             return True
@@ -121,31 +125,31 @@ class Trial:
         return bool((np.abs(output - expected) < NEAR).all())
 
     def _layouts(self, signature: Signature) -> ArrayLayouts:
-        """One for each framework and layout: it knows the sizes of the last call."""
+        """Return the converter of a framework and layout, which is stateful: it knows the sizes of the last call."""
         which = signature.framework, signature.layout
-        if which not in self._doors:
-            self._doors[which] = ArrayLayouts(*which)
-        return self._doors[which]
+        if which not in self._known_layouts:
+            self._known_layouts[which] = ArrayLayouts(*which)
+        return self._known_layouts[which]
 
-    def _told(
+    def _failure_lines(
         self, failures: Mapping[tuple[str, str], "_FailedError"], frameworks: Sequence[str], layouts: Sequence[str]
     ) -> str:
-        """What was tried: first the order of axes with which the function came furthest."""
+        """Return what was tried and why it failed; the axis order with which the function came furthest is first."""
         framework = frameworks[0]
         layout = max(layouts, key=lambda each: failures[framework, each].line)
         axes = "(batch, seq_len, width)" if self._signature.operator == "mha" else LAYOUTS[layout]
-        lines = [f"{self._called} was given {ARRAYS[framework]} {axes}, and {failures[framework, layout]}"]
+        lines = [f"{self._called} was called with {ARRAYS[framework]} {axes}, and {failures[framework, layout]}"]
         if framework == "torch" and OF_DEVICES.search(str(failures[framework, layout])):
-            lines.append(f"{ON_CPU}, so everything that it uses has to be there: {TAKE_DEVICE}")
+            lines.append(f"{ON_CPU}, so everything that it uses must be there: {TAKE_DEVICE}")
         if others := [each for each in layouts if each != layout]:
-            lines.append(f"other orders of the axes fail too ({', '.join(others)}); --layout says which it takes")
+            lines.append(f"other axis orders fail too ({', '.join(others)}); name the right one with --layout")
         if others := [ARRAYS[each] for each in frameworks[1:]]:
-            lines.append(f"it fails with {' and '.join(others)} too; --framework says whose arrays it takes")
-        lines.append("check needs one plain call to work before it asks anything")
+            lines.append(f"it fails with {' and '.join(others)} too; name the right framework with --framework")
+        lines.append("check can judge a function only if one plain call works")
         return "\n  ".join(lines)
 
     def _tried(self, signature: Signature, sizes: Mapping[str, int]) -> Signature:
-        """The signature as this call shows it: what is returned, and whether a scale has to be a number."""
+        """Make a plain call, and return the signature with what it returns and whether scale must be a number."""
         try:
             return self._returning(signature, self._reply(signature, sizes, {}), sizes)
         except _FailedError as first:
@@ -159,10 +163,10 @@ class Trial:
 
     def _returning(self, signature: Signature, result: Any, sizes: Mapping[str, int]) -> Signature:
         """
-        See whether the output has its shape, and what comes with it.
+        Return the signature with the kind of values that are returned together with the output.
 
         Raises:
-            _FailedError: it has another one.
+            _FailedError: the output does not have the expected shape.
         """
         layouts = self._layouts(signature)
         several = layouts.is_tuple(result)
@@ -172,7 +176,7 @@ class Trial:
         try:
             output = layouts.output(parts[0])
         except Exception as error:  # noqa: BLE001 - whatever a foreign object raises
-            raise _FailedError(f"what it returned is no array: {failure_text(error, self._path)}") from None
+            raise _FailedError(f"it did not return an array: {failure_text(error, self._path)}") from None
         expected = _output_shape(signature.operator, sizes)
         if output.shape != expected:
             raise _FailedError(f"it returned an array of shape {list(output.shape)}, expected {list(expected)}")
@@ -182,14 +186,14 @@ class Trial:
 
     def _reply(self, signature: Signature, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int = SEED) -> Any:
         """
-        One call; given: role -> tensor, beside what a plain call passes.
+        Make one call; given: role -> tensor, in addition to the defaults of a plain call.
 
         Raises:
-            _FailedError: it raised something.
+            _FailedError: the function raised an exception.
         """
         try:
             layouts = self._layouts(signature)
-            call = plain_call(signature.operator, sizes, given, seed, alone=signature.is_self_attention)
+            call = plain_call(signature.operator, sizes, given, seed, is_self=signature.is_self_attention)
             function = self._function
             if signature.built is not None:
                 function = Layer(self._function, signature.built, signature.method).made(call)
@@ -204,7 +208,7 @@ class Trial:
             raise _FailedError(f"it raised {failure_text(error, self._path)}", _line(error, self._path)) from None
 
     def _is_wide(self, signature: Signature, sizes: Mapping[str, int]) -> bool:
-        """Whether a call in which value_dim is not head_dim has a reply; in mha that is another matter."""
+        """Return whether an sdpa call works in which value_dim differs from head_dim; always True for mha."""
         wider = {**sizes, "value_dim": sizes["value_dim"] + 2}
         if signature.operator == "mha":
             return True
@@ -215,7 +219,7 @@ class Trial:
         return True
 
     def _form(self, signature: Signature, sizes: Mapping[str, int]) -> MaskForm:
-        """What the mask argument takes: the first axes with which a boolean or an additive mask has a reply."""
+        """Return the form of the mask argument: the first axes with which a boolean or an additive mask works."""
         if not signature.has("mask"):
             return MaskForm()
         for axes in FORMS:
@@ -229,7 +233,7 @@ class Trial:
     def _hides(
         self, signature: Signature, sizes: Mapping[str, int], axes: Sequence[str], *, added: bool
     ) -> bool | None:
-        """Whether a mask hides a key, be it where it is True or where it is False; None where the call fails."""
+        """Return whether a mask hides a key, with either meaning of True; None if the call fails."""
         lengths = {"b": sizes["batch"], "h": 1, "q": sizes["seq_len_q"], "k": sizes["seq_len_k"]}
         attend = np.ones([lengths[axis] for axis in axes], dtype=bool)
         attend[..., HIDDEN] = False
@@ -240,7 +244,7 @@ class Trial:
             return None
 
     def _is_blind(self, signature: Signature, sizes: Mapping[str, int], mask: Tensor) -> bool:
-        """Whether key and value at the hidden position have no part in the output."""
+        """Return whether key and value at the hidden position do not change the output."""
         layouts = self._layouts(signature)
         outputs = []
         for moved in (0.0, 1.0):
@@ -260,17 +264,17 @@ def _output_shape(operator: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def _second(layouts: ArrayLayouts, part: Any, sizes: Mapping[str, int]) -> str:
-    """What comes with the output: weights by head or averaged, or something else."""
+    """Return what is returned together with the output: weights, weights_mean or other."""
     try:
         shape = layouts.weights(part).shape
-    except Exception:  # noqa: BLE001 - something else than an array
+    except Exception:  # noqa: BLE001 - it is not an array
         return "other"
     batch, heads, q, k = (sizes[name] for name in ("batch", "num_heads", "seq_len_q", "seq_len_k"))
     return {(batch, heads, q, k): "weights", (batch, q, k): "weights_mean"}.get(shape, "other")
 
 
 def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the function is passed, by role."""
+    """Return all values to pass, by role."""
     query, key, value = layouts.arrays(call)
     sizes = call.facts.sizes
     values = {**DEFAULTS, "query": query, "key": key, "value": value, "inputs": query, "num_heads": sizes["num_heads"]}
@@ -283,12 +287,12 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
 
 
 def plain_call(
-    operator: str, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int, *, alone: bool = False
+    operator: str, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int, *, is_self: bool = False
 ) -> Call:
     """
-    A plain call in float32; `moved` is added to key and value at the hidden position.
+    Make a plain call in float32; `moved` in `given` is added to key and value at the hidden position.
 
-    alone: query, key and value are one array.
+    is_self: query, key and value are one array.
     """
     rng = np.random.default_rng(seed)
 
@@ -307,8 +311,8 @@ def plain_call(
     query, key, value = (Tensor.of(each) for each in arrays)
     return Call(
         Facts(operator, "float32", "cpu", "", ("output",), sizes=sizes, requirements=("no_bias",)),
-        query if not alone else value,
-        key if not alone else value,
+        query if not is_self else value,
+        key if not is_self else value,
         value,
         params={name: Tensor.of(each) for name, each in params.items()} if operator == "mha" else {},
         arguments={"mask": given["mask"]} if "mask" in given else {},
@@ -316,7 +320,7 @@ def plain_call(
 
 
 def _doubles(framework: str) -> bool:
-    """Whether arrays can be float64: JAX narrows them to float32 unless it is told not to."""
+    """Return whether arrays can be float64: JAX converts them to float32 unless jax_enable_x64 is set."""
     if framework != "jax":
         return True
     import jax  # noqa: PLC0415 - only where the function takes its arrays
@@ -325,14 +329,14 @@ def _doubles(framework: str) -> bool:
 
 
 def _line(error: BaseException, path: str) -> int:
-    """The last line of the user's file that an exception came through; 0 if none."""
+    """Return the last line of the user's file in the traceback of an exception; 0 if there is none."""
     return max(
         (each.lineno or 0 for each in traceback.extract_tb(error.__traceback__) if each.filename == path), default=0
     )
 
 
 def failure_text(error: BaseException, path: str) -> str:
-    """An exception with its message and the line of the user's file that it came from."""
+    """Return an exception with its message and the line of the user's file that raised it."""
     last = [each for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
     where = f" ({Path(path).name}, line {last[-1].lineno}: {last[-1].line})" if last else ""
     message = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""What `--baseline` adds to `run` and `check`: comparing the run with what is remembered, and remembering it."""
+"""The `--baseline` option of `run` and `check`: compare a run with a baseline file, and update the file."""
 
 import argparse
 import sys
@@ -14,22 +14,22 @@ from conformance.gate.comparison import Comparison, compare, title
 from conformance.gate.observations import ComparedRun, side_of
 
 
-class Memory:
-    """The baseline that a run was given, if any: read before anything runs, so that a fault of it costs nothing."""
+class BaselineOption:
+    """The baseline of a run, if it has one. It is read before anything runs, so that a bad file is reported at once."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         """
-        Read the file.
+        Read the baseline file that the arguments name.
 
         Raises:
-            UsageError: it is absent and not to be made, or no baseline, with what to do.
+            UsageError: the file is absent and --update-baseline was not given, or it is not a baseline.
         """
         self.path: Path | None = arguments.baseline
         self.update: bool = arguments.update_baseline
         self._skip_budget: int = arguments.skip_budget
         self._old: BaselineFile | None = None
         self._run: ComparedRun | None = None
-        self._found: Comparison | None = None
+        self._comparison: Comparison | None = None
         self._folder = Path()
         self._whole = False
         self._left_out: Collection[str] = ()
@@ -47,10 +47,10 @@ class Memory:
 
     def problems(self, folder: Path, *, whole: bool, left_out: Collection[str] = ()) -> list[str]:
         """
-        Compare what was judged so far with the baseline: what the gate holds against it, in sentences.
+        Compare the cells judged so far with the baseline, and return the reasons for rejection as sentences.
 
-        Nothing is held against a run that the baseline is to follow. whole: no case and no subject was deselected.
-        left_out: ids of cases that only a thorough run asks; what the baseline says of them stays as it is.
+        With --update-baseline nothing is rejected. whole: no case and no subject was deselected. left_out: ids of cases
+        that only a thorough run asks; their entries in the baseline are kept.
         """
         if self.path is None:
             return []
@@ -59,21 +59,22 @@ class Memory:
         if self._old is None:
             return []
         base = within(side_of_baseline(self._old, str(self.path)), self._run, whole=whole, left_out=left_out)
-        self._found = compare(base, self._run, skip_budget=self._skip_budget)
+        self._comparison = compare(base, self._run, skip_budget=self._skip_budget)
         if self.update:
             return []
-        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in self._found.rejected]
+        rejected = self._comparison.rejected
+        return [f"against {self.path}: {title(group.kind).lower()}: {group.sentence}" for group in rejected]
 
     def finish(self, *, complete: bool, again: bool = False) -> None:
         """
-        Tell the comparison, and write the baseline where that was asked for.
+        Print the comparison, and write the baseline if --update-baseline was given.
 
-        again: the run had come to its end before. If it had also written its baseline, then its comparison, with what
-        stood there before, is told already and stays.
+        again: the run had already finished before this command. If it also wrote its baseline, the comparison with the
+        previous baseline was reported then, and is kept.
         """
-        if self._found is not None and not (again and self._is_written()):
+        if self._comparison is not None and not (again and self._is_written()):
             print(f"Against {self.path}:")
-            report_comparison(self._found, self._folder / "comparison")
+            report_comparison(self._comparison, self._folder / "comparison")
         if not self.update or self.path is None or self._run is None:
             return
         if not complete:
@@ -83,11 +84,11 @@ class Memory:
         print(f"Baseline: {self.path}")
 
     def _new(self, run: ComparedRun) -> Mapping[str, Any]:
-        """What is to stand in the file after a run."""
+        """Return the new content of the baseline file."""
         return updated(self._old, run, whole=self._whole, left_out=self._left_out)
 
     def _is_written(self) -> bool:
-        """Whether the file already says what this run shows."""
+        """Return whether the file already has the content that this run would write."""
         if not self.update or self.path is None or self._run is None or self._old is None:
             return False
         return text_of(self._new(self._run)) == self.path.read_text(encoding="utf-8")

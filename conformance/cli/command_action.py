@@ -1,7 +1,7 @@
 """
-What action.yml runs: the command that its inputs say (docs/ci.md).
+The program of action.yml: it runs the command in the inputs of the action (docs/ci.md).
 
-They come as environment variables, so that no text of a workflow is ever a part of a script.
+The inputs are passed as environment variables, so that no text of a workflow becomes part of a script.
 """
 
 import os
@@ -19,9 +19,9 @@ COMMAND = "conformance"
 
 def run_action(inputs: Mapping[str, str]) -> int:
     """
-    Run what ARGUMENTS say, with reports in FOLDER and annotations, and return the exit code.
+    Run the command in ARGUMENTS with annotations and with reports in FOLDER, and return the exit code.
 
-    What is wrong with ARGUMENTS is an annotation, too: nobody looks for it in a log.
+    A mistake in ARGUMENTS is reported as an annotation, because users rarely read the log.
     """
     try:
         words = read_arguments(inputs.get("ARGUMENTS", ""))
@@ -33,16 +33,16 @@ def run_action(inputs: Mapping[str, str]) -> int:
 
 def read_arguments(text: str) -> list[str]:
     """
-    Split every line as a shell does, by itself: globs stay as they are.
+    Split each line as a shell does, but without expanding globs.
 
     Raises:
-        UsageError: there is none, a quote is not closed in its line, or what is run is said twice.
+        UsageError: the text is empty, a quote is not closed in its line, or the text begins with `conformance`.
     """
     words = [word for number, line in enumerate(text.splitlines(), 1) for word in _words(line, number)]
     if not words:
-        raise UsageError("arguments are empty: say what follows `conformance`, such as run -a torch.sdpa")
+        raise UsageError("arguments are empty: write what follows `conformance`, such as run -a torch.sdpa")
     if words[0] == COMMAND:
-        raise UsageError(f"arguments begin with {COMMAND}, which is run anyway: leave it out")
+        raise UsageError(f"arguments begin with {COMMAND}, which the action adds itself: leave it out")
     return words
 
 
@@ -51,7 +51,7 @@ def _words(line: str, number: int) -> Iterator[str]:
         yield from shlex.split(line)
     except ValueError as error:
         fault = "it ends in a backslash" if "escaped" in str(error) else "a quote is not closed"
-        remedy = "each line is split by itself, and its quotes have to be closed in it"
+        remedy = "each line is split separately, so close its quotes in the same line"
         raise UsageError(f"line {number} of arguments: {fault}: {line.strip()}\n{remedy}") from None
 
 

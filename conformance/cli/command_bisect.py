@@ -1,4 +1,4 @@
-"""`conformance bisect`: which release of a package changed what a subject makes of a case."""
+"""`conformance bisect`: find the package release that changed the result of a case on a subject."""
 
 import argparse
 import contextlib
@@ -32,12 +32,12 @@ from conformance.spec.problem_digest import problem_digest
 
 
 class NotJudgedError(Exception):
-    """A release that gives no verdict: it cannot be installed, does not start, or declines the case."""
+    """A release gives no verdict: it cannot be installed, does not start, or declines the case."""
 
 
 @dataclass
 class Trials:
-    """Judges one case on one subject under releases of a package; what was judged before is read again."""
+    """Judges one case on one subject under several releases of a package; runs that exist already are reused."""
 
     arguments: argparse.Namespace
     subject: Subject
@@ -52,20 +52,20 @@ class Trials:
     withdrawn: set[str] = field(default_factory=set)
 
     def recipe(self, version: str) -> Recipe:
-        """The environment with one release of the package."""
+        """Return the recipe of the environment with one release of the package."""
         sides = Sides({self.package: version}, {self.package: version}, self.sides.both)
         return recipes(self.python, self.subject.requires, sides, self.locked)[0]
 
     def shared(self) -> str:
-        """The interpreter of the environment that all of them lie over."""
-        under = self.recipe("0").over
-        if under is None:
-            raise AssertionError("recipes lie over one that they share")
-        with provisioning.PipProgress() as telling:
-            return provision(under, provisioning.cache(), telling).python
+        """Return the interpreter of the base environment that all releases share."""
+        base = self.recipe("0").over
+        if base is None:
+            raise AssertionError("the recipe has no base environment")
+        with provisioning.PipProgress() as progress:
+            return provision(base, provisioning.cache(), progress).python
 
     def folder(self, version: str) -> Path:
-        """Where the run under one release is kept: another case, adapter, judge or environment is another place."""
+        """Return the folder of the run under one release; it depends on case, adapter, judge and environment."""
         about = [
             self.digest,
             self.subject.adapter.digest,
@@ -77,10 +77,10 @@ class Trials:
 
     def observe(self, version: str) -> Observed:
         """
-        What the subject makes of the case under one release.
+        Return the result of the case under one release.
 
         Raises:
-            NotJudgedError: there is no verdict; the reason is kept in `skipped`.
+            NotJudgedError: there is no verdict; the reason is stored in `skipped`.
         """
         if version not in self.seen:
             try:
@@ -93,14 +93,14 @@ class Trials:
         return self.seen[version]
 
     def _judged(self, version: str) -> Observed:
-        with provisioning.PipProgress() as telling:
-            made = provision(self.recipe(version), provisioning.cache(), telling)
+        with provisioning.PipProgress() as progress:
+            made = provision(self.recipe(version), provisioning.cache(), progress)
         if made.yanked:
             self.withdrawn.add(version)
             raise NotJudgedError("withdrawn (yanked) by its maintainers")
         folder = self.folder(version)
-        if (found := _kept(folder)) is not None:
-            return self._verdict(found)
+        if (observed := _stored(folder)) is not None:
+            return self._judged_result(observed)
         shutil.rmtree(folder, ignore_errors=True)
         words = [
             "run",
@@ -115,29 +115,29 @@ class Trials:
         words += ["--exit-zero"]
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             run(build_parser().parse_args(words))
-        found = _kept(folder)
-        if found is None:
+        observed = _stored(folder)
+        if observed is None:
             why = read_side(folder).missing
             shutil.rmtree(folder, ignore_errors=True)
             raise NotJudgedError(why[0].removeprefix(f"{folder}: ") if why else "gave no verdict")
-        return self._verdict(found)
+        return self._judged_result(observed)
 
-    def _verdict(self, found: Observed) -> Observed:
-        if found.verdict == "unsupported":
-            raise NotJudgedError(f"unsupported: {found.text}")
-        return found
+    def _judged_result(self, observed: Observed) -> Observed:
+        if observed.verdict == "unsupported":
+            raise NotJudgedError(f"unsupported: {observed.text}")
+        return observed
 
     def state(self, version: str, *, reference: Observed, fixed: bool) -> State:
-        """Whether a release is like the good one; `fixed` says that the good one is the newer end."""
+        """Return whether a release behaves like the good one, `reference`; fixed: the good release is the newer one."""
         try:
-            found = self.observe(version)
+            observed = self.observe(version)
         except NotJudgedError:
             return "skip"
-        return "after" if differs(reference, found) != fixed else "before"
+        return "after" if differs(reference, observed) != fixed else "before"
 
 
-def _kept(folder: Path) -> Observed | None:
-    """The one cell of a run that came to its end: of a call and its dense form, which may be told first, the call."""
+def _stored(folder: Path) -> Observed | None:
+    """Return the one cell of a finished run, None if there is none; the plain form wins over the dense form."""
     try:
         side = read_side(folder)
     except (OSError, RunLogError):
@@ -146,23 +146,24 @@ def _kept(folder: Path) -> Observed | None:
     return next((seen for _, seen in cells), None) if not side.missing else None
 
 
-def differs(good: Observed, found: Observed) -> bool:
-    """Whether a verdict is a change for the worse from the good one."""
-    change = change_of(good, found, same_machine=False)
+def differs(good: Observed, observed: Observed) -> bool:
+    """Return whether a result is worse than the good one."""
+    change = change_of(good, observed, same_machine=False)
     return change is not None and change[0] in FAILING
 
 
-def trial_text(found: Observed) -> str:
-    """A verdict in a line, with the cause in words where it has one."""
-    if found.conforms:
-        return found.verdict if found.budget is None else f"{found.verdict}, {found.budget:.2g} of the bound"
-    decision, _, way = (found.ways or ("",))[0].partition("=")
+def trial_text(observed: Observed) -> str:
+    """Return a result as one line, with its cause in words if it has one."""
+    if observed.conforms:
+        verdict = observed.verdict
+        return verdict if observed.budget is None else f"{verdict}, {observed.budget:.2g} of the bound"
+    decision, _, way = (observed.ways or ("",))[0].partition("=")
     cause = f"; it {sentence(decision, way)}" if decision else ""
-    return f"{found.verdict}{' (a known deviation)' if found.known else ''}: {found.text}{cause}"
+    return f"{observed.verdict}{' (a known deviation)' if observed.known else ''}: {observed.text}{cause}"
 
 
 def bisect_releases(arguments: argparse.Namespace) -> int:
-    """Find the release, print the diagnosis of both sides, and return the exit code."""
+    """Find the release that changed the result, print both results, and return the exit code."""
     trials = _trials(arguments)
     provisioning.refuse_absent(trials.python, trials.sides, ("--good", "--bad", "--both"))
     try:
@@ -183,7 +184,7 @@ def bisect_releases(arguments: argparse.Namespace) -> int:
 
 
 def _same(releases: list[str], version: str) -> str:
-    """The release as the registry writes it: 3.15 is 3.15.0."""
+    """Return the version as the package index writes it: 3.15 becomes 3.15.0."""
     return between(releases, version, version)[0]
 
 
@@ -201,7 +202,7 @@ def _trials(arguments: argparse.Namespace) -> Trials:
     case = one_case(arguments.cases, arguments.case)
     if case.operator not in subject.operators:
         raise UsageError(
-            f"{case.id} asks for {case.operator}, and {subject.name} answers {', '.join(subject.operators)}"
+            f"{case.id} is a case of {case.operator}, but {subject.name} computes {', '.join(subject.operators)}"
         )
     digest = problem_digest(materialise(case))
     return Trials(arguments, subject, case.id, digest, python, sides, locked, next(iter(sides.base)))
@@ -209,21 +210,21 @@ def _trials(arguments: argparse.Namespace) -> Trials:
 
 def _check_ends(package: str, arguments: argparse.Namespace, good: Observed, bad: Observed) -> None:
     """
-    See that there is something to find.
+    Check that the two ends differ in the right direction.
 
     Raises:
-        UsageError: good is bad, or bad is good.
+        UsageError: the good release fails, or the bad release is not worse than the good one.
     """
     ends = f"{package} {arguments.good}: {trial_text(good)}\n{package} {arguments.bad}: {trial_text(bad)}"
     if not good.conforms and not good.known:
-        swap = "; the two are the wrong way round: swap --good and --bad" if bad.conforms else ""
+        swap = "; swap --good and --bad" if bad.conforms else ""
         raise UsageError(f"{package} {arguments.good} is not good{swap}\n{ends}")
     if not differs(good, bad):
-        raise UsageError(f"{package} {arguments.bad} is not bad: it does what {arguments.good} does\n{ends}")
+        raise UsageError(f"{package} {arguments.bad} is not bad: it behaves like {arguments.good}\n{ends}")
 
 
 def _lines(trials: Trials, border: FirstDifference, count: int, *, fixed: bool) -> list[str]:
-    """The conclusion, both diagnoses, and what to run to see more."""
+    """Return the conclusion, the results of both releases, and a command that shows more."""
     name = trials.package
     what = ("bad", "good") if fixed else ("good", "bad")
     lines = [f"{name} {border.first} is the first {what[1]} release, {border.last} the last {what[0]} one"]

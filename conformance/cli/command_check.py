@@ -1,7 +1,7 @@
 """
-What `conformance check` does first: one plain call.
+The first step of `conformance check`: one plain call.
 
-It imports nothing that only judging needs, so that a function that cannot be called is told of at once.
+This module imports nothing that only judging needs, so a function that cannot be called is reported at once.
 """
 
 import argparse
@@ -28,9 +28,9 @@ def preflight_check(arguments: argparse.Namespace) -> int:
 
 def calling_of(arguments: argparse.Namespace) -> Calling:
     """
-    What the user says about how the function is called.
+    Return what the user states about how the function is called.
 
     Raises:
-        CheckError: it is none of the words that there are.
+        CheckError: a value is not among the known ones.
     """
     return Calling(arguments.operator, arguments.framework, arguments.layout, parse_mapping(arguments.mapping))

@@ -1,4 +1,4 @@
-"""The command that tells what changed between two runs, or between a baseline and a run."""
+"""`conformance compare`: what changed between two runs, or between a baseline and a run."""
 
 import argparse
 import sys
@@ -25,47 +25,47 @@ from conformance.report.comparison_report import (
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Compare what was given, write the page, and return the exit code."""
+    """Compare the two sides, write the reports, and return the exit code."""
     see_writable_files(arguments.junit)
     out = arguments.out or new_folder("compare-")
-    found = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
-    annotate_changes(found, arguments)
-    if found.exit_code == REJECTED and arguments.exit_zero:
+    comparison = compare_folders(arguments.base, arguments.candidate, out, skip_budget=arguments.skip_budget)
+    annotate_changes(comparison, arguments)
+    if comparison.exit_code == REJECTED and arguments.exit_zero:
         return CONFORMS
-    return found.exit_code
+    return comparison.exit_code
 
 
 def compare_folders(
     base: Path, candidate: Path, out: Path, *, skip_budget: int = 0, about: Sequence[str] = ()
 ) -> Comparison:
     """
-    Compare two run folders (or a baseline and one), write the reports into `out`, and tell it on stdout.
+    Compare two run folders, or a baseline and a run folder; write the reports into `out` and print the comparison.
 
-    about: lines that follow the first one, which is the conclusion.
+    about: lines to print after the first line, which is the conclusion.
 
     Raises:
-        UsageError: one of them is no run and no baseline.
+        UsageError: a path is neither a run folder nor a baseline.
     """
-    found = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
-    report_comparison(found, out, about)
-    return found
+    comparison = compare_sides(load_side(base), load_side(candidate), skip_budget=skip_budget)
+    report_comparison(comparison, out, about)
+    return comparison
 
 
-def annotate_changes(found: Comparison, arguments: argparse.Namespace) -> None:
-    """Write JUnit XML to another place, and print workflow commands, where that was asked for."""
+def annotate_changes(comparison: Comparison, arguments: argparse.Namespace) -> None:
+    """Write JUnit XML for --junit, and print workflow commands for --annotations."""
     if arguments.junit is not None:
-        write_asked(arguments.junit, comparison_junit_xml(found.record(), found.still()))
+        write_asked(arguments.junit, comparison_junit_xml(comparison.record(), comparison.still()))
     if arguments.annotations:
-        for line in comparison_annotations(found.record(), Path.cwd()):
+        for line in comparison_annotations(comparison.record(), Path.cwd()):
             print(line)
 
 
-def report_comparison(found: Comparison, out: Path, about: Sequence[str] = ()) -> None:
-    """Write the files of a comparison into `out`, and tell it on stdout."""
-    record = found.record()
+def report_comparison(comparison: Comparison, out: Path, about: Sequence[str] = ()) -> None:
+    """Write the reports of a comparison into `out`, and print the comparison."""
+    record = comparison.record()
     write_comparison(record, out)
     write_comparison_page(record, out)
-    write_comparison_junit(record, found.still(), out / "junit.xml")
+    write_comparison_junit(record, comparison.still(), out / "junit.xml")
     print_comparison(record, sys.stdout, out, about)
 
 
@@ -74,7 +74,7 @@ def load_side(path: Path) -> ComparedRun:
     Read a run folder or a baseline.
 
     Raises:
-        UsageError: it is neither, with what to do.
+        UsageError: the path is neither; the message says what to do.
     """
     if not path.exists():
         raise absent("run folder or baseline", path)
@@ -82,7 +82,7 @@ def load_side(path: Path) -> ComparedRun:
         return side_of_baseline(load_baseline(path), str(path)) if path.name != LOG else load_side(path.parent)
     try:
         if not (path / LOG).is_file():
-            raise UsageError(f"{path} holds no {LOG}: give a run folder, as conformance run --out writes it")
+            raise UsageError(f"{path} has no {LOG}: give a folder that conformance run --out has written")
         return read_side(path)
     except (RunLogError, AmbiguousRunError) as error:
         raise UsageError(str(error)) from error
@@ -95,7 +95,7 @@ def load_baseline(path: Path) -> BaselineFile:
     Read a baseline.
 
     Raises:
-        UsageError: it is none, with what to do.
+        UsageError: the file is not a baseline; the message says what to do.
     """
     try:
         return read_baseline(path)

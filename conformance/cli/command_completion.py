@@ -1,4 +1,4 @@
-"""`conformance completion`, and what a shell is answered: argcomplete does both, from the parser."""
+"""`conformance completion`, and the completions themselves: argcomplete makes both from the parser."""
 
 import argparse
 import importlib
@@ -19,7 +19,7 @@ _WHERE = {
 
 
 def completion(arguments: argparse.Namespace) -> int:
-    """Print the script of a shell, and where it goes."""
+    """Print the completion script of a shell, with a first line that says where to put it."""
     print(f"# {_WHERE[arguments.shell]}")
     print(_library().shellcode(["conformance"], shell=arguments.shell))
     return CONFORMS
@@ -39,13 +39,13 @@ def _library() -> ModuleType:
 
 
 def answer(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell, which asks through variables, and leave."""
+    """Print the completions that a shell requests through environment variables, and exit."""
     library = _library()
     library.autocomplete(parser, default_completer=_Values(library.FilesCompleter()))
 
 
 class _Values:
-    """The values of an option: subjects, ids of cases by their parts, else files."""
+    """Completes the values of an option: subjects, case ids up to the next slash, or else files."""
 
     def __init__(self, files: Any) -> None:
         self._files = files
@@ -60,7 +60,7 @@ class _Values:
 
 
 def _parts(ids: Iterable[str], prefix: str) -> list[str]:
-    """The ids that begin so, up to their next slash."""
-    begun = (case for case in ids if case.startswith(prefix))
-    ends = ((case, case.find("/", len(prefix))) for case in begun)
+    """Return the ids that begin with the prefix, each up to its next slash."""
+    matching = (case for case in ids if case.startswith(prefix))
+    ends = ((case, case.find("/", len(prefix))) for case in matching)
     return list(dict.fromkeys(case if end < 0 else case[: end + 1] for case, end in ends))

@@ -1,4 +1,4 @@
-"""Lists of known deviations: read for a run, and with `conformance known update` the edits that one suggests."""
+"""Lists of known deviations: read them for a run, and print suggested edits (`conformance known update`)."""
 
 import argparse
 import datetime as dt
@@ -20,18 +20,18 @@ from conformance.spec.texts import printable
 
 def load_known(paths: Sequence[Path], expectation: Expecting | None = None) -> Known:
     """
-    The packaged list of known deviations and others, as of today.
+    Read the packaged list of known deviations and the given lists, with today's date for expiry.
 
     expectation: `Judge.expectation` of the run.
 
     Raises:
-        UsageError: there is no such file. CaseFileErrors: with every mistake of every file.
+        UsageError: a file does not exist. CaseFileErrors: it lists every mistake of every file.
     """
     return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date(), expectation)
 
 
 def update(arguments: argparse.Namespace) -> int:
-    """Print a unified diff for each list; nothing is written."""
+    """Print a unified diff for each list; no file is written."""
     log = _read(arguments.run)
     files = existing(arguments.files) or [PACKAGED]
     printed = False
@@ -49,7 +49,7 @@ def update(arguments: argparse.Namespace) -> int:
         printed = printed or bool(diff)
         sys.stdout.writelines(diff)
     if not printed:
-        print("nothing to edit: every entry that this run saw holds, and nothing is rejected that could be listed")
+        print("nothing to edit: every entry that this run tested is valid, and no rejected verdict can be listed")
     return CONFORMS
 
 
@@ -60,17 +60,17 @@ def _diff(before: str, after: str, file: Path) -> list[str]:
 
 def _read(folder: Path) -> Log:
     """
-    Read a run that came to its end.
+    Read the log of a finished run.
 
     Raises:
-        UsageError: it did not, or it is none.
+        UsageError: the run is not finished, or the folder has no run.
     """
     see_run(folder)
     try:
-        load_run(folder, whole=False)  # what is read from the records is of the right kind
+        load_run(folder, whole=False)  # checks the types of all fields
         log = read_log(folder / LOG)
     except (RunLogError, OSError) as error:
         raise UsageError(str(error)) from error
     if not log.complete:
-        raise UsageError(f"{folder / LOG}: the run was cut before its end: resume it with --out {folder} --resume")
+        raise UsageError(f"{folder / LOG}: the run is not finished: resume it with --out {folder} --resume")
     return log

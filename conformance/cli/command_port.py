@@ -1,9 +1,9 @@
-"""`conformance port`: what differs between two subjects, and what to change at the call site."""
+"""`conformance port`: how two subjects differ, and what to change at the call site."""
 
 import argparse
 import json
 
-from conformance.cli.command_probe import ProbedSubject, as_json, ask, keep, pictured, profiles
+from conformance.cli.command_probe import ProbedSubject, as_json, pictured, profiles, run_probe, write_results
 from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.progress import open_page, print_slowest
@@ -21,41 +21,45 @@ OPERATORS = {"sdpa": "attention of given heads (sdpa)", "mha": "multi-head atten
 
 
 def port(arguments: argparse.Namespace) -> int:
-    """Ask both, print the advice, and return the exit code; that a declaration is contradicted is probe's to say."""
+    """Probe both subjects, print the advice, and return the exit code; a contradicted declaration does not fail."""
     if arguments.run is not None:
         return _again(arguments)
     if arguments.target is None:
-        raise UsageError("expected FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR")
+        raise UsageError("give FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR")
     if arguments.code:
         return _code(arguments)
-    here, there = (_first(pattern, arguments) for pattern in (arguments.source, arguments.target))
-    chosen = [here.name, there.name]
-    if here.name == there.name:
-        raise UsageError(f"{arguments.source} and {arguments.target} are both {here.name}")
-    if not set(here.operators) & set(there.operators):
-        operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (here, there))
-        raise UsageError(f"{operators}: calls move only between subjects of one operator")
-    asked = ask(arguments, [arguments.source, arguments.target], only=chosen)
-    sides = {probed.subject.name: _side(probed) for probed in asked.probed_subjects}
-    for sentence in asked.decision.incomplete:
+    source, target = (_first(pattern, arguments) for pattern in (arguments.source, arguments.target))
+    chosen = [source.name, target.name]
+    if source.name == target.name:
+        raise UsageError(f"{arguments.source} and {arguments.target} are both {source.name}")
+    if not set(source.operators) & set(target.operators):
+        operators = " and ".join(f"{each.name} computes {OPERATORS[each.operators[0]]}" for each in (source, target))
+        raise UsageError(f"{operators}: calls can move only between subjects of one operator")
+    probe_run = run_probe(arguments, [arguments.source, arguments.target], only=chosen)
+    sides = {probed.subject.name: _side(probed) for probed in probe_run.probed_subjects}
+    for sentence in probe_run.decision.incomplete:
         print(sentence)
-    versions = {name: text for worker in load_run(asked.folder).workers for name, text in worker.versions.items()}
-    told = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
-    print("\n".join(lines(told)))
-    page = "\n".join(markdown(told)) + "\n"
-    files = {FILE: as_json(told), PAGE: page, PROBE: profiles(pictured(probed) for probed in asked.probed_subjects)}
-    keep(asked, files, FILE, arguments.json)
-    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
-    print(f"Report: {asked.folder / 'index.html'}")
+    versions = {name: text for worker in load_run(probe_run.folder).workers for name, text in worker.versions.items()}
+    advice = record(compare(sides[chosen[0]], sides[chosen[1]]), versions)
+    print("\n".join(lines(advice)))
+    page = "\n".join(markdown(advice)) + "\n"
+    files = {
+        FILE: as_json(advice),
+        PAGE: page,
+        PROBE: profiles(pictured(probed) for probed in probe_run.probed_subjects),
+    }
+    write_results(probe_run, files, FILE, arguments.json)
+    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print(f"Report: {probe_run.folder / 'index.html'}")
     if arguments.open:
-        open_page(asked.folder)
-    if not told["shared"]:
+        open_page(probe_run.folder)
+    if not advice["shared"]:
         return INCOMPLETE
-    return CONFORMS if asked.decision.exit_code == REJECTED else asked.decision.exit_code
+    return CONFORMS if probe_run.decision.exit_code == REJECTED else probe_run.decision.exit_code
 
 
 def _code(arguments: argparse.Namespace) -> int:
-    """Print two programs that make the same call, or write them; no framework is asked."""
+    """Print or write two programs that make the same call; no framework is called."""
     try:
         programs = before_and_after(arguments.source, arguments.target)
     except NoCodeError as error:
@@ -71,22 +75,22 @@ def _code(arguments: argparse.Namespace) -> int:
 
 
 def _again(arguments: argparse.Namespace) -> int:
-    """Print the advice that stands in a run folder; nothing is asked."""
+    """Print the advice in the folder of an earlier run; no framework is called."""
     if arguments.source is not None:
-        raise UsageError("--run prints what stands in that folder: leave FROM and TO out")
+        raise UsageError("--run prints the advice in that folder: leave FROM and TO out")
     path = arguments.run / FILE
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        advice = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         raise UsageError(f"there is no {path}: conformance port FROM TO --out {arguments.run} writes it") from None
     except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from None
-    print("\n".join(lines(told)))
+        raise UsageError(f"{path} is not valid JSON: {error}") from None
+    print("\n".join(lines(advice)))
     return CONFORMS
 
 
 def _first(pattern: str, arguments: argparse.Namespace) -> Subject:
-    """The first of the subjects that are called so; each of the others is a subject of its own."""
+    """Return the first available subject that the pattern matches."""
     offer = make_offer([pattern], arguments.env, arguments.device)
     if not offer.subjects:
         raise UsageError("; ".join(offer.incomplete) or f"{pattern} cannot run here")

@@ -1,4 +1,4 @@
-"""`conformance probe`: what subjects declare next to what their replies show, asked through the ordinary workers."""
+"""`conformance probe`: compare what subjects declare with the behaviour that their replies show."""
 
 import argparse
 import json
@@ -31,13 +31,13 @@ from conformance.gate.run_ending import Clock, ending, finish
 from conformance.report import write_reports
 from conformance.report.probe_report import FILE, Pictured, markdown, record, table
 
-# Cases with this tag are asked.
+# The tag of the cases that a probe asks.
 TAG = "probe"
 
 
 @dataclass(frozen=True)
 class ProbedSubject:
-    """A subject, what was read off its replies, and its cells in the run log."""
+    """A subject, its behaviour profile, and its cells in the run log."""
 
     subject: Subject
     behaviour: BehaviourProfile
@@ -45,7 +45,7 @@ class ProbedSubject:
 
     @property
     def undocumented(self) -> frozenset[str]:
-        """Decisions on which SLOTS say that the documentation is silent."""
+        """Return the decisions that SLOTS marks as undocumented."""
         families = {"float": "float_mask", "int": "number_mask"}
         return frozenset(
             f"{family}[{slot.name}]"
@@ -56,8 +56,8 @@ class ProbedSubject:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What came back from all subjects, and the gate's answer; held: the run folder, which is ours until it is left."""
+class ProbeRun:
+    """The probed subjects and the decision of the gate; `resources` holds the lock of the run folder."""
 
     probed_subjects: tuple[ProbedSubject, ...]
     decision: Decision
@@ -66,11 +66,11 @@ class Asked:
     resources: ExitStack
 
 
-def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> Asked:
+def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[str] = ()) -> ProbeRun:
     """
-    Put the probe set to the subjects that the patterns ask for, write the run folder, and read the replies.
+    Ask the probe cases of the subjects that match the patterns, write the run folder, and read the replies.
 
-    only: names of those among them that are meant; all without dense ones where it is empty.
+    only: the names of the subjects to keep; if empty, all except dense forms.
     """
     clock = Clock()
     see_writable_files(arguments.json)
@@ -120,39 +120,39 @@ def ask(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequence[s
         )
         footer = finish(session, decision, clock)
         probed_subjects = tuple(_probed_subjects(offer.subjects, probes, session.records))
-        return Asked(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
+        return ProbeRun(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
 
 
 def collect_probes(arguments: argparse.Namespace) -> int:
-    """Print what would be asked of whom, and return the exit code."""
+    """Print which calls would be made, and return the exit code."""
     offer = _restricted(chosen_offer(arguments), ())
     return collect(load_cases((), (), TAG), offer, every=arguments.level == VERBOSE)
 
 
-def keep(asked: Asked, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
-    """Put what was read off the replies into the run folder, one of them elsewhere too, then write the reports."""
-    with asked.resources:
+def write_results(probe_run: ProbeRun, files: Mapping[str, str], data: str, elsewhere: Path | None) -> None:
+    """Write these files and the reports into the run folder; write the file named `data` to `elsewhere` as well."""
+    with probe_run.resources:
         for name, text in files.items():
-            write_whole(asked.folder / name, text)
-        write_reports(asked.folder)
+            write_whole(probe_run.folder / name, text)
+        write_reports(probe_run.folder)
     if elsewhere is not None:
         write_asked(elsewhere, files[data])
 
 
 def as_json(value: Any) -> str:
-    """JSON for people and machines."""
+    """Return indented JSON."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def _restricted(offer: Offer, only: Sequence[str]) -> Offer:
-    """Keep those that are meant; of all, no dense ones unless nothing else was asked for: they are the same calls."""
+    """Keep the subjects named in `only`; if it is empty, all except dense forms, unless there is nothing else."""
     counted = tuple(subject for subject in offer.subjects if subject.counted) or offer.subjects
     kept = tuple(subject for subject in offer.subjects if subject.name in only) if only else counted
     return Offer(kept, offer.environments, offer.not_offered, offer.incomplete)
 
 
 def _probe(judged: Judged, subject: Subject, *, accepted: bool) -> Probe | None:
-    """What a judged cell tells, or None where there is no reply to read."""
+    """Return a judged cell as input for the behaviour profile, or None if it has no reply."""
     if judged.declared is None or judged.profile is None:
         return None
     opposite = frozenset(
@@ -181,31 +181,31 @@ def _probed_subjects(
 
 
 def probe(arguments: argparse.Namespace) -> int:
-    """Ask, print a table for each subject, and return the exit code: 1 where behaviour contradicts a declaration."""
+    """Probe subjects, print a table for each, and return the exit code: 1 if behaviour contradicts a declaration."""
     if arguments.collect_only:
         return collect_probes(arguments)
-    asked = ask(arguments, arguments.subject)
-    pictures = [pictured(probed) for probed in asked.probed_subjects]
+    probe_run = run_probe(arguments, arguments.subject)
+    pictures = [pictured(probed) for probed in probe_run.probed_subjects]
     for picture in pictures:
         print("\n".join(table(picture)), end="\n\n")
-    for sentence in (*asked.decision.incomplete, *asked.decision.problems):
+    for sentence in (*probe_run.decision.incomplete, *probe_run.decision.problems):
         print(sentence)
     files = {"probe.md": "\n".join(markdown(pictures)) + "\n", FILE: profiles(pictures)}
-    keep(asked, files, FILE, arguments.json)
-    print_slowest([record for probed in asked.probed_subjects for record in probed.records], arguments.durations)
-    print(f"Report: {asked.folder / 'probe.md'}")
+    write_results(probe_run, files, FILE, arguments.json)
+    print_slowest([record for probed in probe_run.probed_subjects for record in probed.records], arguments.durations)
+    print(f"Report: {probe_run.folder / 'probe.md'}")
     if arguments.open:
-        open_page(asked.folder)
-    return asked.decision.exit_code
+        open_page(probe_run.folder)
+    return probe_run.decision.exit_code
 
 
 def profiles(pictures: Iterable[Pictured]) -> str:
-    """All portraits as JSON."""
+    """Return all behaviour profiles as JSON."""
     return as_json({"schema": 1, "subjects": [record(picture) for picture in pictures]})
 
 
 def pictured(probed: ProbedSubject) -> Pictured:
-    """What is told of a subject."""
+    """Return what the report shows about a subject."""
     name = probed.subject.name
     broken = tuple(r["case"] for r in probed.records if r["verdict"] in ("error", "crash", "timeout"))
     rerun = {r["case"]: r["rerun"] for r in probed.records if "rerun" in r}

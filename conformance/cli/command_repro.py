@@ -1,4 +1,4 @@
-"""`conformance repro`: one cell of a run as a folder that runs without the harness."""
+"""`conformance repro`: write one cell of a run as a script that runs without conformance."""
 
 import argparse
 import re
@@ -34,14 +34,14 @@ from conformance.verdicts.expectation import Expectation
 
 
 def repro(arguments: argparse.Namespace) -> int:
-    """Write the folder and say how to run it."""
+    """Write the folder of the script, and print how to run it."""
     see_run(arguments.run)
     try:
         run = load_run(arguments.run, whole=False)
     except (RunLogError, OSError) as error:
         raise UsageError(str(error)) from error
     found = _chosen_cell(run, arguments)
-    paths, files = _asked(run.header)
+    paths, files = _case_paths_and_adapters(run.header)
     paths = arguments.cases or paths
     subject = _subject(run.header, found, files)
     cell = _cell(paths, run.header, found, subject)
@@ -57,24 +57,24 @@ def repro(arguments: argparse.Namespace) -> int:
     try:
         write_reproduction(folder, cell, _declared(cell, found), about)
     except FileExistsError as error:
-        raise UsageError(f"{folder} is there already: choose another --out") from error
+        raise UsageError(f"{folder} exists already: choose another --out") from error
     python = run.header.environments[subject.environment].python
     print(f"Run it: {shlex.join([printable(python), str(folder / 'repro.py')])}")
     print(f"In the run: {about['recorded']}")
-    print(f"Again with the harness: {about['rerun']}")
+    print(f"Again with conformance: {about['rerun']}")
     return CONFORMS
 
 
-# The longest name of a folder that is made of the names of a case and a subject.
+# Maximum length of a folder name that is made from the names of a case and a subject.
 LONGEST_NAME = 200
 
 
 def _chosen_cell(run: Run, arguments: argparse.Namespace) -> CellRecord:
     """
-    The one cell that is meant.
+    Return the one cell that the arguments name.
 
     Raises:
-        UsageError: none or several are, or the framework was not called in it.
+        UsageError: no cell or several cells match, or the framework was not called in this cell.
     """
     cells = list(run.cells.values())
     for key, wanted in (("case", arguments.case), ("subject", arguments.subject)):
@@ -87,18 +87,18 @@ def _chosen_cell(run: Run, arguments: argparse.Namespace) -> CellRecord:
             raise UsageError(f"{arguments.run} has no cell with the {key} {wanted}{hint}")
     if len(cells) > 1:
         first = shlex.join([printable(cells[0].case), printable(cells[0].subject)])
-        raise UsageError(f"{len(cells)} cells are meant: name one, such as {first}")
+        raise UsageError(f"{len(cells)} cells match: name one, such as {first}")
     if cells[0].verdict == "unsupported":
-        raise UsageError(f"nothing was called in this cell: {printable(cells[0].reason) or 'unsupported'}")
+        raise UsageError(f"the framework was not called in this cell: {printable(cells[0].reason) or 'unsupported'}")
     return cells[0]
 
 
-def _asked(header: Header) -> tuple[list[Path], list[str]]:
+def _case_paths_and_adapters(header: Header) -> tuple[list[Path], list[str]]:
     """
-    Case paths and adapter files of a run, from the command that its log holds.
+    Return the case paths and the adapter files of a run, from the command in its log.
 
     Raises:
-        UsageError: it is no command of ours.
+        UsageError: the command cannot be parsed.
     """
     words = list(header.command[1:])
     if words[:1] not in (["run"], ["smoke"], ["probe"], ["port"]):
@@ -108,16 +108,16 @@ def _asked(header: Header) -> tuple[list[Path], list[str]]:
             given = build_parser().parse_args(words)
     except SystemExit:
         command = printable(shlex.join(header.command))
-        raise UsageError(f"the run log holds a command that is none: {command}; name the cases with --cases") from None
+        raise UsageError(f"the run log has an invalid command: {command}; name the cases with --cases") from None
     return given.paths, [pattern for pattern in getattr(given, "subject", ()) if adapter_file(pattern)]
 
 
 def _subject(header: Header, found: CellRecord, files: Sequence[str]) -> Subject:
     """
-    The subject of a cell, from the adapter that was judged.
+    Return the subject of a cell, with the adapter that was judged.
 
     Raises:
-        UsageError: the adapter is not there, or is another by now.
+        UsageError: the adapter is missing, or has changed since the run.
     """
     about = header.subjects[found.subject]
     if about.environment not in header.environments:
@@ -130,15 +130,15 @@ def _subject(header: Header, found: CellRecord, files: Sequence[str]) -> Subject
                 raise UsageError(f"{subject.adapter.path.name} has changed since this run: judge it again")
             return replace(subject, environment=about.environment)
     adapter = quoted(about.adapter)
-    raise UsageError(f"the adapter {adapter} of this run is not one of ours, nor a file in its command")
+    raise UsageError(f"the adapter {adapter} of this run is neither packaged nor a file that its command names")
 
 
 def _cell(paths: Sequence[Path], header: Header, found: CellRecord, subject: Subject) -> Cell:
     """
-    The call that was made.
+    Return the call of a cell.
 
     Raises:
-        UsageError: the case is another by now.
+        UsageError: the case has changed since the run.
     """
     case, *others = load_cases(paths, [found.case], None)
     problem = materialise(case)
@@ -151,17 +151,17 @@ def _cell(paths: Sequence[Path], header: Header, found: CellRecord, subject: Sub
 
 def _declared(cell: Cell, found: CellRecord) -> tuple[Expectation, Profile] | None:
     """
-    What is expected under what was declared; None where the subject did not come so far, or declared nothing sound.
+    Return the expectation under the logged declaration; None if there is no declaration or no bound under it.
 
     Raises:
-        UsageError: the log holds something else than a declaration.
+        UsageError: the log has an invalid declaration.
     """
     if "declared" not in found.record or cell.case.mistake is not None:
         return None
     try:
         declaration = read_declaration(found.record["declared"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"the run log holds no declaration of this cell: {printable(str(error))}") from None
+        raise UsageError(f"the run log has an invalid declaration of this cell: {printable(str(error))}") from None
     try:
         return Judge().declared(cell, declaration), declaration.profile
     except (UnderivedBound, KeyError):
@@ -169,19 +169,19 @@ def _declared(cell: Cell, found: CellRecord) -> tuple[Expectation, Profile] | No
 
 
 def _worker(run: Run, found: CellRecord) -> Worker | None:
-    """The last worker that was ready to serve the subject; None where there was none."""
+    """Return the last worker that was ready to serve the subject, or None."""
     ready = (each for each in reversed(run.workers) if each.status == "ready" and found.subject in each.subjects)
     return next(ready, None)
 
 
 def _environment(worker: Worker | None, subject: Subject) -> dict[str, str]:
-    """The variables on which the numbers depend, as the worker had them; of those in the log none that loads code."""
+    """Return the variables of the worker on which the numbers depend, without logged ones that could load code."""
     hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if subject.device == "cpu" else {}
     return {**harmless(worker.settings if worker else {}), **hidden, **subject.env}
 
 
 def _again(found: CellRecord) -> str:
-    """The command in the log that judges this cell alone; "" where there is none, or one that is not ours."""
+    """Return the logged command that judges this cell alone; "" if there is none or it is not a conformance command."""
     try:
         words = shlex.split(found.rerun)
     except ValueError:
@@ -190,5 +190,5 @@ def _again(found: CellRecord) -> str:
 
 
 def _rerun(paths: Sequence[Path], subject: Subject, found: CellRecord) -> str:
-    """The command that judges this cell alone; of a pass, the log has none."""
+    """Make the command that judges this cell alone; the log has none for a pass."""
     return shlex.join(["conformance", "run", *map(str, paths), "-a", *patterns_of([subject]), "-k", found.case])

@@ -1,4 +1,4 @@
-"""`conformance run` and `conformance smoke`: judge, decide, report."""
+"""`conformance run` and `conformance smoke`: judge cells, decide and report."""
 
 import argparse
 import shlex
@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance import places
 from conformance.cli.argument_parser import QUIET, VERBOSE
-from conformance.cli.baseline_option import Memory
+from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.case_choice import (
     Choice,
     case_root,
@@ -48,12 +48,12 @@ from conformance.verdicts.verdict import is_green
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Judge what was asked for, and return the exit code."""
+    """Judge the chosen subjects on the chosen cases, and return the exit code."""
     if arguments.collect_only:
         return collect(choose_cases(arguments).cases, chosen_offer(arguments), every=arguments.level == VERBOSE)
     clock = Clock()
     see_writable_files(arguments.junit)
-    memory = Memory(arguments)
+    baseline = BaselineOption(arguments)
     judge = Judge()
     known = load_known(arguments.known, judge.expectation)
     with ExitStack() as resources:
@@ -68,12 +68,12 @@ def run(arguments: argparse.Namespace) -> int:
                 session = _begin(arguments, offer, known, choice, opened, judge, replies)
                 resources.enter_context(_resumable(session, offer))
                 if opened.footer is not None:
-                    print("conformance: the run had come to its end; its files are written again", file=sys.stderr)
+                    print("conformance: the run is finished already; its reports are written again", file=sys.stderr)
                     session.records.extend(session.done.values())
                     stopped = bool(opened.footer.get("stopped"))
                 else:
                     stopped = _judge(session, pool, progress, arguments)
-        return _decided(arguments, session, offer, known, memory, clock, choice, opened.footer, stopped=stopped)
+        return _decided(arguments, session, offer, known, baseline, clock, choice, opened.footer, stopped=stopped)
 
 
 def _begin(
@@ -85,14 +85,19 @@ def _begin(
     judge: Judge,
     replies: ReplyCache,
 ) -> Session:
-    """What was judged before in a run that is resumed counts."""
+    """
+    Make the session; cells that a resumed run has judged already count.
+
+    Raises:
+        UsageError: a known deviation that the run used is not in the lists any more.
+    """
     for record in opened.done.values():
         try:
             known.restore(record)
         except KeyError as error:
             raise UsageError(
-                f"cannot resume: {error} is no known deviation any more: give the lists that the run had, or "
-                "start a new run without --resume"
+                f"cannot resume: {error} is not in the lists of known deviations any more: give the lists that the run "
+                "used, or start a new run without --resume"
             ) from None
     return Session(
         cases=choice.cases,
@@ -115,7 +120,7 @@ def _begin(
 def _results(
     arguments: argparse.Namespace, header: Mapping[str, Any], known: Known, replies: ReplyCache
 ) -> WorkerResults:
-    """What earlier runs know of whole workers; with -x every cell is looked at, since one of them may end the run."""
+    """Return the cached results of whole workers; with -x none, because each cell must be able to end the run."""
     if replies.cache is None or arguments.stop:
         return WorkerResults()
     every = [(case.id, case.yaml) for case in _suite(arguments)]
@@ -123,19 +128,19 @@ def _results(
 
 
 def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:
-    """Every case that there is, also those that were not chosen."""
+    """Load every case of the suite, also those that were not chosen."""
     return load_cases(arguments.paths and [case_root(arguments.paths)], (), None)
 
 
 @contextmanager
 def _resumable(session: Session, offer: Offer) -> Iterator[None]:
     """
-    Hold the run folder until everything is written; whatever ends the run before, its message says how to go on.
+    Keep the run folder locked until everything is written; if the run is interrupted, say how to resume it.
 
     Raises:
-        KeyboardInterrupt, EnvironmentFault: with that message.
+        KeyboardInterrupt, EnvironmentFault: the run was interrupted; the message says how to resume it.
     """
-    again = f"go on with --out {shlex.quote(str(session.folder))} --resume"
+    again = f"continue with --out {shlex.quote(str(session.folder))} --resume"
     try:
         with ending(session, offer.incomplete):
             yield
@@ -152,22 +157,22 @@ def _decided(
     session: Session,
     offer: Offer,
     known: Known,
-    memory: Memory,
+    baseline: BaselineOption,
     clock: Clock,
     choice: Choice,
     footer: Record | None,
     *,
     stopped: bool,
 ) -> int:
-    """Decide, unless the footer of the log says what was decided; write the reports, tell the run; the exit code."""
+    """Decide, or take the decision from the footer; write the reports, print the summary, and return the exit code."""
     whole = not (stopped or arguments.last_failed or narrowed(arguments))
-    against = memory.problems(session.folder, whole=whole, left_out=choice.left_out)
+    baseline_problems = baseline.problems(session.folder, whole=whole, left_out=choice.left_out)
     every = whole and not choice.left_out  # an entry may match only in cases that were left out
     if footer is None:
         decided = decide(
             session.records,
             [*offer.incomplete, *session.missing],
-            [*known.problems(whole=every), *against, *session.contradicted],
+            [*known.problems(whole=every), *baseline_problems, *session.contradicted],
             known.record(whole=every),
             not_working=session.not_working,
             stopped=stopped,
@@ -175,10 +180,10 @@ def _decided(
         decision = Decision.recorded(finish(session, decided, clock, stopped=stopped))
     else:
         decision = Decision.recorded(footer)
-        _see_decided(against, decision, session.folder)
+        _see_decided(baseline_problems, decision, session.folder)
         write_verdict(session.folder, decision, session.records)
     code = _reported(decision, session, arguments)
-    memory.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
+    baseline.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
     return code
 
 
@@ -190,7 +195,7 @@ def plans_for(offer: Offer, arguments: argparse.Namespace) -> list[WorkerPlan]:
 
 @contextmanager
 def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
-    """What earlier runs know; nothing with --no-cache."""
+    """Open the cache of replies of earlier runs; with --no-cache it is empty."""
     if arguments.no_cache:
         yield ReplyCache()
         return
@@ -200,28 +205,28 @@ def open_replies(arguments: argparse.Namespace) -> Iterator[ReplyCache]:
         print(f"conformance: {cache.fault}", file=sys.stderr)
 
 
-def _see_decided(against: Sequence[str], decision: Decision, folder: Path) -> None:
+def _see_decided(baseline_problems: Sequence[str], decision: Decision, folder: Path) -> None:
     """
-    See that a run that came to its end was held against the same baseline.
+    Check that a finished run was compared with the same baseline.
 
     Raises:
         UsageError: it was not.
     """
-    new = [problem for problem in map(harmless, against) if problem not in decision.problems]
+    new = [problem for problem in map(harmless, baseline_problems) if problem not in decision.problems]
     if new:
         raise UsageError(
-            f"{folder} was decided without that baseline, which rejects it: {new[0]}; compare them with "
+            f"the run in {folder} was decided without this baseline, which rejects it: {new[0]}; compare the two with "
             "conformance compare"
         )
 
 
 def narrowed(arguments: argparse.Namespace) -> bool:
-    """Whether less was asked for than everything."""
+    """Return whether the arguments choose fewer cases or subjects than there are."""
     return bool(arguments.case or arguments.tag or arguments.paths or arguments.subject)
 
 
 def chosen_offer(arguments: argparse.Namespace) -> Offer:
-    """Who was asked for and can be judged here; with --last-failed, only those that the newest run rejected."""
+    """Return the chosen subjects that can run here; with --last-failed, only those that the newest run rejected."""
     offer = make_offer(arguments.subject, arguments.env, arguments.device)
     if arguments.last_failed:
         return of_subjects(offer, last_rejected())
@@ -229,7 +234,7 @@ def chosen_offer(arguments: argparse.Namespace) -> Offer:
 
 
 def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse.Namespace) -> bool:
-    """Run the session under a progress display; tell whether -x ended it."""
+    """Run the session with a progress display, and return whether -x ended it."""
     progress.plan(session.total, len(session.done))
     session.watch = RunListener(
         cell=progress.cell,
@@ -244,7 +249,7 @@ def _judge(session: Session, pool: Pool, progress: Progress, arguments: argparse
 
 
 def _reported(decision: Decision, session: Session, arguments: argparse.Namespace) -> int:
-    """Write the reports and tell the run on stdout; the exit code."""
+    """Write the reports, print the summary, and return the exit code."""
     folder = session.folder
     judged = write_reports(folder)
     if arguments.junit is not None:
@@ -255,7 +260,7 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
         open_page(folder)
     if any(decision.known.get(kind) for kind in ("dead", "too_wide")):
         lists = "".join(f" {shlex.quote(str(path))}" for path in arguments.known)
-        print(f"Edits of the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
+        print(f"To edit the list: conformance known update --from {shlex.quote(str(folder))}{lists}")
     if arguments.annotations:
         root = case_root(arguments.paths) if arguments.paths else places.cases()
         for line in run_annotations(judged, root.parent):
@@ -265,17 +270,17 @@ def _reported(decision: Decision, session: Session, arguments: argparse.Namespac
     return decision.exit_code
 
 
-# Makes the command that reruns one cell of what is offered.
-Again = Callable[[Key, Offer], str]
+# A function that makes the command to rerun one cell of an offer.
+RerunCommand = Callable[[Key, Offer], str]
 
 
 def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
     """
-    The command that reruns just one cell, quoted for a shell.
+    Return the command that reruns one cell, quoted for a shell.
 
-    arguments: `again` among them is an Again, where this run is a part of another command.
+    arguments: the parsed arguments; if this run is part of another command, `again` among them makes the command.
     """
-    again: Again | None = vars(arguments).get("again")
+    again: RerunCommand | None = vars(arguments).get("again")
     if again is not None:
         return again(key, offer)
     words = ["conformance", "run", *(str(path) for path in arguments.paths)]
@@ -287,7 +292,7 @@ def rerun_command(key: Key, offer: Offer, arguments: argparse.Namespace) -> str:
 
 
 def one_cell(key: Key, offer: Offer, patterns: Sequence[str]) -> list[str]:
-    """The options that choose one cell; patterns: of -a, since an adapter file is named as it was given."""
+    """Return the options that choose one cell; patterns: those of -a, so that adapter files keep their given path."""
     case, name = key
     adapter = next(subject.adapter for subject in offer.subjects if subject.name == name)
     given = {found[0].absolute(): found[0] for found in map(adapter_file, patterns) if found}

@@ -1,4 +1,4 @@
-"""`conformance upgrade`: make two environments, judge the affected subjects in both, and tell what changed."""
+"""`conformance upgrade`: create two environments, judge the affected subjects in both, and report what changed."""
 
 import argparse
 import contextlib
@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.cli import provisioning
 from conformance.cli.command_compare import annotate_changes, compare_folders
-from conformance.cli.command_run import Again, one_cell, run
+from conformance.cli.command_run import RerunCommand, one_cell, run
 from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder
 from conformance.cli.parser import build_parser
@@ -21,12 +21,12 @@ from conformance.engine.provision import Provisioned, ProvisionError, Recipe, is
 from conformance.gate.decision import CONFORMS, INTERNAL, INTERRUPTED, REJECTED, USAGE
 
 SIDES = ("base", "candidate")
-# Distributions that are named where more differ than was asked for.
+# Maximum number of packages that are listed if more differ than the user gave.
 MAX_NAMED = 8
 
 
 def upgrade(arguments: argparse.Namespace) -> int:
-    """Judge before and after, write the page, and return the exit code."""
+    """Judge both sides, write the comparison, and return the exit code."""
     see_writable_files(arguments.junit)
     python, locked = provisioning.maker(arguments)
     try:
@@ -37,7 +37,7 @@ def upgrade(arguments: argparse.Namespace) -> int:
     for note in notes:
         print(note)
     if not kept:
-        raise UsageError("nothing is left to judge")
+        raise UsageError("no subject is left to judge")
     out = arguments.out or new_folder("upgrade-")
     requires = [choice for subject in kept for choice in subject.requires]
     wanted = recipes(python, requires, sides, locked)
@@ -49,35 +49,35 @@ def upgrade(arguments: argparse.Namespace) -> int:
         if code in (INTERNAL, INTERRUPTED, USAGE):
             return code
     also = _also(made, sides)
-    about = (f"Upgrade: {sides}", *((f"also differs, since pip had to: {also}",) if also else ()))
-    found = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget, about=about)
-    annotate_changes(found, arguments)
-    return CONFORMS if found.exit_code == REJECTED and arguments.exit_zero else found.exit_code
+    about = (f"Upgrade: {sides}", *((f"pip also changed: {also}",) if also else ()))
+    comparison = compare_folders(out / "base", out / "candidate", out, skip_budget=arguments.skip_budget, about=about)
+    annotate_changes(comparison, arguments)
+    return CONFORMS if comparison.exit_code == REJECTED and arguments.exit_zero else comparison.exit_code
 
 
 def _affected(arguments: argparse.Namespace, sides: Sides) -> list[Subject]:
-    """Those that were asked for; without a choice, those that require what changes."""
+    """Return the subjects of -a; without -a, all subjects that require a changed package."""
     subjects = provisioning.named_subjects(arguments.subject, arguments.device)
-    found = subjects if arguments.subject else provisioning.affected(subjects, sides)
-    if not found:
+    chosen = subjects if arguments.subject else provisioning.affected(subjects, sides)
+    if not chosen:
         names = ", ".join(sides.candidate)
         known = sorted({name for subject in subjects for name in provisioning.requirement_names(subject)})
-        raise UsageError(f"no adapter requires {names}, only {', '.join(known)}; choose subjects with -a to judge them")
-    return found
+        raise UsageError(f"no adapter requires {names}, only {', '.join(known)}; choose subjects with -a")
+    return chosen
 
 
 def _provisioned(sides: Sequence[Recipe]) -> list[Provisioned]:
     """
-    Make the environments, or find them.
+    Create the environments, unless they exist already.
 
     Raises:
-        UsageError: one cannot be made.
+        UsageError: an environment cannot be created.
     """
     made = []
-    with provisioning.PipProgress() as telling:
+    with provisioning.PipProgress() as progress:
         for name, recipe in zip(SIDES, sides, strict=True):
             try:
-                made.append(provision(recipe, provisioning.cache(), telling))
+                made.append(provision(recipe, provisioning.cache(), progress))
             except (ProvisionError, OSError) as error:
                 raise UsageError(f"{name}: {error}") from error
             for warning in made[-1].warnings:
@@ -86,17 +86,17 @@ def _provisioned(sides: Sequence[Recipe]) -> list[Provisioned]:
 
 
 def _also(made: Sequence[Provisioned], sides: Sides) -> str:
-    """What else has another version in the two environments, which nobody asked for."""
+    """Return the packages whose versions differ between the two environments although the user did not give them."""
     before, now = (
         found.distributions for found in (examine(e.python, e.python) for e in made) if isinstance(found, Environment)
     )
     names = sorted({name for name, _ in before.items() ^ now.items()} - sides.candidate.keys())
-    told = [f"{name} {before.get(name, 'absent')} -> {now.get(name, 'absent')}" for name in names[:MAX_NAMED]]
-    return ", ".join([*told, *([f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else [])])
+    listed = [f"{name} {before.get(name, 'absent')} -> {now.get(name, 'absent')}" for name in names[:MAX_NAMED]]
+    return ", ".join([*listed, *([f"and {len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else [])])
 
 
-def _again(arguments: argparse.Namespace, sides: Sides) -> Again:
-    """What makes the command that judges one cell on both sides: it works where these environments do not lie."""
+def _again(arguments: argparse.Namespace, sides: Sides) -> RerunCommand:
+    """Return a function that makes the command that judges one cell on both sides, on any machine."""
     words = ["conformance", "upgrade"]
     for name, version in sides.candidate.items():
         words += [f"{name}=={sides.base[name]}", f"{name}=={version}"]
@@ -112,9 +112,9 @@ def _again(arguments: argparse.Namespace, sides: Sides) -> Again:
 
 
 def _judge(
-    arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path, again: Again
+    arguments: argparse.Namespace, subjects: Sequence[Subject], environment: Provisioned, out: Path, again: RerunCommand
 ) -> int:
-    """One side: an ordinary run in its environment, told on stderr."""
+    """Judge one side: an ordinary run in its environment, which prints on stderr."""
     words = ["run", *map(str, arguments.cases), "--env", f"default={environment.python}", "--out", str(out)]
     words += ["--device", arguments.device, "--jobs", str(arguments.jobs), "--timeout", str(arguments.timeout)]
     words += ["--start-timeout", str(arguments.start_timeout)]

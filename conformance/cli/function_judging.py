@@ -1,4 +1,4 @@
-"""`conformance check`: a function of the user's own, without an adapter written by hand."""
+"""`conformance check`: judge a function of the user without a hand-written adapter."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from conformance.checking.function_check import Checked, Request
 from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import QUIET
-from conformance.cli.baseline_option import Memory
+from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.command_check import calling_of
 from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder, point_latest
@@ -24,13 +24,13 @@ from conformance.report.junit import junit_xml
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Judge the function, or write an example of one, and return the exit code."""
+    """Judge the function, or write an example function, and return the exit code."""
     try:
         if arguments.example is not None:
             return _example(arguments)
         see_writable_files(arguments.junit)
-        memory = Memory(arguments)
-        checked = _judged(arguments, memory)
+        baseline = BaselineOption(arguments)
+        checked = _judged(arguments, baseline)
     except CheckError as error:
         raise UsageError(str(error)) from error
     for line in checked.lines():
@@ -46,22 +46,22 @@ def check(arguments: argparse.Namespace) -> int:
         for line in run_annotations(checked.run, Path.cwd()):
             print(line)
     code = checked.decision.exit_code
-    memory.finish(complete=code != INCOMPLETE and not (arguments.stop and code == REJECTED))
+    baseline.finish(complete=code != INCOMPLETE and not (arguments.stop and code == REJECTED))
     return CONFORMS if code == REJECTED and arguments.exit_zero else code
 
 
 def _example(arguments: argparse.Namespace) -> int:
     if arguments.target is not None:
-        raise CheckError("--example writes a function of its own: leave FILE:FUNCTION out")
+        raise CheckError("--example writes its own function: leave FILE:FUNCTION out")
     path, command = write_example(arguments.example, Path.cwd())
     print(f"Written: {path.name}, attention in NumPy with one mistake in it. Find it with:")
     print(command)
     return CONFORMS
 
 
-def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
+def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
     if arguments.target is None:
-        raise CheckError("what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example")
+        raise CheckError("no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example")
     request = Request(
         target=parse_target(arguments.target),
         like=arguments.like,
@@ -80,13 +80,13 @@ def _judged(arguments: argparse.Namespace, memory: Memory) -> Checked:
     try:
         with Progress(sys.stderr, name_red=False, level=arguments.level) as progress:
             watch = RunListener(cell=progress.cell, worker=progress.worker, total=progress.plan)
-            return judge(request, folder, watch, lambda whole: memory.problems(folder, whole=whole))
+            return judge(request, folder, watch, lambda whole: baseline.problems(folder, whole=whole))
     finally:
         _tidy(folder, arguments.out)
 
 
 def _folder(out: Path | None) -> Path:
-    """The run folder, made here."""
+    """Create the run folder."""
     folder = out or new_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +96,7 @@ def _folder(out: Path | None) -> Path:
 
 
 def _tidy(folder: Path, out: Path | None) -> None:
-    """Nothing stays of a check that has not begun; of others, reports/latest is the newest."""
+    """Remove the folder if the check wrote nothing; otherwise point reports/latest to it."""
     if out is not None:
         return
     if any(folder.iterdir()):

@@ -1,4 +1,4 @@
-"""The entry point: from arguments to an exit code."""
+"""The entry point: it runs one command and returns its exit code."""
 
 import argparse
 import importlib
@@ -15,7 +15,7 @@ from conformance.spec.mistakes import CaseFileErrors
 
 
 def _function(command: str) -> Callable[[argparse.Namespace], int]:
-    """Import the function of one command (`module:name`): `--help` needs none of them."""
+    """Import the function of one command (`module:name`) only when it runs, because --help needs none of them."""
     module, _, name = command.partition(":")
     function: Callable[[argparse.Namespace], int] = getattr(importlib.import_module(f"conformance.cli.{module}"), name)
     return function
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _ended(arguments: argparse.Namespace) -> int:
-    """Run the command; whatever ends it, an exit code."""
+    """Run the command, and turn every exception into an exit code."""
     try:
         return int(_function(arguments.command)(arguments))
     except CaseFileErrors as error:
@@ -48,13 +48,13 @@ def _ended(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         print(f"conformance: {error if error.args else 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug of ours must not look like a verdict
+    except Exception as error:  # noqa: BLE001 - a bug must not look like a verdict
         _report(error)
         return INTERNAL
 
 
 def _report(error: Exception) -> None:
-    """Say what ended the command: a fault of the environment in a sentence, one of ours with all that is known."""
+    """Print what ended the command: a fault of the environment as one sentence, a bug with its traceback."""
     if isinstance(error, EnvironmentFault):
         print(f"conformance: {error}", file=sys.stderr)
     elif isinstance(error, OSError) and is_fault(error):
@@ -66,10 +66,10 @@ def _report(error: Exception) -> None:
 
 def _reported(code: int, fault: OSError | None, arguments: argparse.Namespace) -> int:
     """
-    The exit code where stdout may be lost.
+    Return the exit code, which changes if stdout could not be written.
 
-    What a command keeps in a folder is found, whether it was told or not; what it only prints is not. Of a pipe whose
-    reader has gone (`| head`) nothing was lost that anybody wanted.
+    A command that only prints fails then; a command that writes a folder keeps its exit code. A closed pipe, such as
+    `| head`, changes nothing, because the reader wanted no more.
     """
     if fault is None or isinstance(fault, BrokenPipeError):
         return code

@@ -1,4 +1,4 @@
-"""Who can be judged here: the subjects that were asked for, what is missing for the others, and what would be asked."""
+"""The subjects that can be judged here, what the others need, and which calls a run would make."""
 
 import sys
 from collections import Counter
@@ -39,13 +39,13 @@ from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import matches
 from conformance.spec.texts import counted, printable
 
-# Frameworks in the order of what a run of theirs takes; a hint for scheduling and nothing else.
+# Frameworks from slowest to fastest; used for scheduling only.
 SLOWEST_FIRST = ("onnx", "jax", "keras", "tensorflow", "torch")
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Subjects that can run here, and what is missing for the others."""
+    """The subjects that can run here, and what the others need."""
 
     subjects: tuple[Subject, ...]
     environments: Mapping[str, Environment]
@@ -54,19 +54,19 @@ class Offer:
 
     @property
     def used(self) -> dict[str, Environment]:
-        """The environments in which one of the subjects runs."""
+        """Return the environments in which a subject runs."""
         names = dict.fromkeys(subject.environment for subject in self.subjects)
         return {name: self.environments[name] for name in names}
 
 
 def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str) -> Offer:
     """
-    Choose the subjects that were asked for; without a choice, all whose packages are installed.
+    Choose the subjects that match the patterns; without patterns, all whose packages are installed.
 
-    environments: `NAME=PYTHON`, beside those of the project; `default=PYTHON` stands for our own interpreter.
+    environments: `NAME=PYTHON`, in addition to those of the project; `default=PYTHON` replaces this interpreter.
 
     Raises:
-        UsageError: an adapter file, a pattern or an environment that cannot be used as it is written.
+        UsageError: an adapter file, a pattern or an environment cannot be used.
     """
     try:
         given = dict(parse_environments(environments))
@@ -85,9 +85,9 @@ def make_offer(patterns: Sequence[str], environments: Sequence[str], device: str
 
 def by_default(offer: Offer, patterns: Sequence[str]) -> Offer:
     """
-    Leave out the dense forms and variants that only a thorough run asks.
+    Leave out the dense forms and the variants that only a thorough run asks.
 
-    Those stay that a pattern names with their variant in brackets, such as `torch.mha[aot_eager]`.
+    A subject that a pattern names with its variant in brackets, such as `torch.mha[aot_eager]`, is kept.
     """
     named = [pattern for pattern in patterns if "[" in pattern]
     kept = [each for each in offer.subjects if not each.thorough or _is_named(each, named)]
@@ -101,30 +101,27 @@ def _is_named(subject: Subject, patterns: Iterable[str]) -> bool:
 
 
 def _name_file(declared: Declared, started: Sequence[str]) -> None:
-    """Say on stderr by which file interpreters are started that the command line does not name."""
+    """Print the interpreters that a project file, and not the command line, names and that will be started."""
     if started:
-        told = ", ".join(f"{name} = {printable(declared.environments[name])[:MAX_PATH]}" for name in started)
-        print(
-            f"conformance: {printable(str(declared.file))} names the environments that are used: {told}",
-            file=sys.stderr,
-        )
+        listed = ", ".join(f"{name} = {printable(declared.environments[name])[:MAX_PATH]}" for name in started)
+        print(f"conformance: environments from {printable(str(declared.file))}: {listed}", file=sys.stderr)
 
 
 def adapters_of(patterns: Sequence[str]) -> list[Adapter]:
     """
-    Read the adapters among which patterns choose: the files that they name, and ours unless they name nothing else.
+    Read the adapter files that patterns name, and the packaged adapters unless every pattern names a file.
 
     Raises:
-        UsageError, AdapterError: a file is not there, or is no adapter.
+        UsageError, AdapterError: a file does not exist, or is not an adapter.
     """
     named = [adapter_file(pattern) for pattern in patterns]
     files = list(dict.fromkeys(found[0] for found in named if found))
-    ours = [places.adapters()] if not patterns or None in named else []
-    return read_adapters([*ours, *existing(files)])
+    packaged = [places.adapters()] if not patterns or None in named else []
+    return read_adapters([*packaged, *existing(files)])
 
 
 def _offered(chosen: Sequence[Subject], found: Sequence[Environment | Unusable], *, asked: bool, device: str) -> Offer:
-    """See who can run, and in which of the environments that were found."""
+    """Split the chosen subjects into those that can run in the examined environments and those that cannot."""
     usable = {each.name: each for each in found if isinstance(each, Environment)}
     problems = [f"environment {each.name}: {each.reason}" for each in found if isinstance(each, Unusable)]
     offered, lacks = [], []
@@ -151,12 +148,12 @@ _Lacks = Sequence[tuple[Subject, tuple[str, ...]]]
 
 
 def _spared(subject: Subject, elsewhere: Container[str]) -> bool:
-    """Whether nobody misses it: our own environment need not have what was asked for in another."""
+    """Return whether a subject may be missing in the default environment, because another environment has it."""
     return subject.environment == "default" and subject.short_name in elsewhere
 
 
 def _refused(lacks: _Lacks) -> tuple[dict[str, Any], ...]:
-    """What our own environment lacks, for the run log; others are not there to be completed."""
+    """Return the records of subjects that the default environment cannot run, for the run log."""
     return tuple(
         not_offered_record(subject.adapter, subject.variant, lacking)
         for subject, lacking in lacks
@@ -165,27 +162,27 @@ def _refused(lacks: _Lacks) -> tuple[dict[str, Any], ...]:
 
 
 def _lacking(lacks: _Lacks, environments: Mapping[str, Environment]) -> list[str]:
-    """One sentence for all that an environment lacks in the same way, with what to type."""
+    """Return one sentence for each set of missing packages, with the install command."""
     groups: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for subject, lacking in lacks:
         if subject.counted:
             groups.setdefault((subject.environment, lacking, subject.extra), []).append(subject.name)
-    found = []
+    sentences = []
     for (environment, lacking, extra), names in groups.items():
-        ours = environments[environment] == our_own()
-        remedy = install_command("python" if ours else environments[environment].python, lacking)
-        if ours and not extra:
+        is_own = environments[environment] == our_own()
+        remedy = install_command("python" if is_own else environments[environment].python, lacking)
+        if is_own and not extra:
             remedy = ""
-        found.append(f"{', '.join(names)}: needs {', '.join(lacking)}{f': {remedy}' if remedy else ''}")
-    return found
+        sentences.append(f"{', '.join(names)}: needs {', '.join(lacking)}{f': {remedy}' if remedy else ''}")
+    return sentences
 
 
 def existing(paths: Sequence[Path]) -> list[Path]:
     """
-    Give back files that were asked for.
+    Check that files exist, and return them.
 
     Raises:
-        UsageError: one of them is not there.
+        UsageError: a file does not exist.
     """
     for path in paths:
         if not path.is_file():
@@ -194,7 +191,7 @@ def existing(paths: Sequence[Path]) -> list[Path]:
 
 
 def cost(plan: WorkerPlan) -> int:
-    """Where a plan stands among the others: those that take longest first."""
+    """Return the sort key of a plan: the slowest frameworks come first."""
     framework = plan.name.partition(".")[0]
     return SLOWEST_FIRST.index(framework) if framework in SLOWEST_FIRST else len(SLOWEST_FIRST)
 
@@ -203,7 +200,7 @@ Found: TypeAlias = Cell | Refused
 
 
 def collect(cases: Sequence[Case], offer: Offer, *, every: bool) -> int:
-    """Print a line for each subject, with `every` also one for each cell, and return the exit code."""
+    """Print a line for each subject, and with `every` for each cell, and return the exit code."""
     calls: Counter[str] = Counter()
     declined: Counter[str] = Counter()
     for cell in _cells(cases, offer):
@@ -219,7 +216,7 @@ def collect(cases: Sequence[Case], offer: Offer, *, every: bool) -> int:
         print(f"incomplete: {sentence}")
     asked = counted(len({*calls, *declined}), "subject")
     print(
-        f"{counted(calls.total(), 'call')}, and {declined.total():,} declined without asking, for "
+        f"{counted(calls.total(), 'call')}, and {declined.total():,} declined without a call, for "
         f"{counted(len(cases), 'case')} on {asked}; nothing was started"
     )
     return INCOMPLETE if offer.incomplete else CONFORMS

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the numbers that they take."""
+"""Options that several commands share, and the parsers of their values."""
 
 import argparse
 import os
@@ -12,99 +12,103 @@ START = 180.0
 RUN_FOLDER = "the run folder (default: reports/<UTC>-<id>)"
 
 
-def add_repeated(parser: Parser, *flags: str, metavar: str, told: str, kind: Callable[[str], Any] = str) -> None:
-    """An option that may be given several times."""
-    parser.add_argument(*flags, action="append", default=[], type=kind, metavar=metavar, help=told)
+def add_repeated(parser: Parser, *flags: str, metavar: str, help_text: str, kind: Callable[[str], Any] = str) -> None:
+    """Add an option that may be given several times."""
+    parser.add_argument(*flags, action="append", default=[], type=kind, metavar=metavar, help=help_text)
 
 
-def add_paths(parser: Parser, told: str = "suite files or folders") -> None:
-    """Case files, by position."""
-    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help=told)
+def add_paths(parser: Parser, help_text: str = "suite files or folders") -> None:
+    """Add the positional arguments for case files."""
+    parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help=help_text)
 
 
-def add_case_files(parser: Parser, told: str = "suite files or folders") -> None:
-    """Case files, by option."""
-    add_repeated(parser, "--cases", kind=Path, metavar="CASE_PATH", told=told)
+def add_case_files(parser: Parser, help_text: str = "suite files or folders; may be repeated") -> None:
+    """Add --cases."""
+    add_repeated(parser, "--cases", kind=Path, metavar="CASE_PATH", help_text=help_text)
 
 
 def add_subjects(
-    parser: Parser, told: str = "a subject, a glob (* and ?), or the path of an adapter file; may be repeated"
+    parser: Parser, help_text: str = "a subject, a glob (* and ?), or the path of an adapter file; may be repeated"
 ) -> None:
-    """Which subjects."""
-    add_repeated(parser, "-a", "--subject", metavar="SUBJECT", told=told)
+    """Add -a, --subject."""
+    add_repeated(parser, "-a", "--subject", metavar="SUBJECT", help_text=help_text)
 
 
-def add_cases(parser: Parser, told: str = "only cases with such ids; may be repeated") -> None:
-    """Which cases."""
-    add_repeated(parser, "-k", "--case", metavar="GLOB", told=told)
+def add_cases(parser: Parser, help_text: str = "only cases whose id matches; may be repeated") -> None:
+    """Add -k, --case."""
+    add_repeated(parser, "-k", "--case", metavar="GLOB", help_text=help_text)
 
 
-def add_known_lists(parser: Parser, told: str = "more known deviations") -> None:
-    """Lists of known deviations."""
-    add_repeated(parser, "--known", kind=Path, metavar="FILE", told=told)
+def add_known_lists(
+    parser: Parser, help_text: str = "another list of known deviations, besides the packaged one; may be repeated"
+) -> None:
+    """Add --known."""
+    add_repeated(parser, "--known", kind=Path, metavar="FILE", help_text=help_text)
 
 
-def add_out(parser: Parser, told: str = RUN_FOLDER) -> None:
-    """The folder that is written."""
-    parser.add_argument("--out", type=Path, metavar="DIR", help=told)
+def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
+    """Add --out."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help=help_text)
 
 
 def add_skip_budget(parser: Parser) -> None:
-    """How much support may be lost."""
-    parser.add_argument(
-        "--skip-budget", type=at_least_none, default=0, metavar="N", help="cells that may lose support (default: 0)"
-    )
+    """Add --skip-budget."""
+    help_text = "number of cells that may become unsupported (default: 0)"
+    parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 
 def add_baseline(parser: Parser) -> None:
-    """What an earlier run or check showed."""
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="reject what changed against this file")
-    parser.add_argument("--update-baseline", action="store_true", help="write what this run shows into the baseline")
+    """Add the options that compare a run with a baseline."""
+    help_text = "compare with this baseline; reject new failures and changed behaviour"
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help=help_text)
+    parser.add_argument("--update-baseline", action="store_true", help="write the results of this run to the baseline")
     add_skip_budget(parser)
 
 
 def add_junit(parser: Parser) -> None:
-    """JUnit XML elsewhere."""
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML here")
+    """Add --junit."""
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write JUnit XML to this file")
 
 
 def add_annotations(parser: Parser) -> None:
-    """Annotations of CI systems."""
-    parser.add_argument("--annotations", choices=("github",), help="also print what is rejected as workflow commands")
+    """Add --annotations."""
+    help_text = "also print what is rejected as GitHub workflow commands"
+    parser.add_argument("--annotations", choices=("github",), help=help_text)
 
 
 def add_exit_zero(parser: Parser) -> None:
-    """No red exit code."""
-    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 instead of 1: report only")
+    """Add --exit-zero."""
+    help_text = "report only: exit with 0 instead of 1 if something is rejected"
+    parser.add_argument("--exit-zero", action="store_true", help=help_text)
 
 
 def add_workers(parser: Parser) -> None:
-    """Where workers compute, how many, how long."""
+    """Add the options of workers: device, number and time limits."""
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
-    add_jobs(parser, _usable_cores() + 1, "workers alive at once (default: cores + 1)")
+    add_jobs(parser, _usable_cores() + 1, "number of workers that run at once (default: cores + 1)")
     add_timeout(parser, 60)
-    told = f"seconds from the start of a worker to its readiness (default: {START:g})"
-    parser.add_argument("--start-timeout", type=seconds, default=START, metavar="S", help=told)
+    help_text = f"seconds that a worker may take to start (default: {START:g})"
+    parser.add_argument("--start-timeout", type=seconds, default=START, metavar="S", help=help_text)
 
 
-def add_jobs(parser: Parser, default: int, told: str) -> None:
-    """How many workers."""
-    parser.add_argument("-j", "--jobs", type=at_least_one, default=default, help=told)
+def add_jobs(parser: Parser, default: int, help_text: str) -> None:
+    """Add -j, --jobs."""
+    parser.add_argument("-j", "--jobs", type=at_least_one, default=default, help=help_text)
 
 
 def _usable_cores() -> int:
-    """Those that this process may use: in a container or under taskset fewer than the machine has."""
+    """Return how many cores this process may use; a container or taskset may allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def add_timeout(parser: Parser, default: int) -> None:
-    """How long one call may take."""
-    told = f"seconds that one call may take (default: {default})"
-    parser.add_argument("--timeout", type=seconds, default=float(default), metavar="S", help=told)
+    """Add --timeout; default: in seconds."""
+    help_text = f"seconds that one call may take (default: {default})"
+    parser.add_argument("--timeout", type=seconds, default=float(default), metavar="S", help=help_text)
 
 
 def add_showing(parser: Parser) -> None:
-    """How much is told while it goes on, and after it."""
+    """Add the options that say how much is printed during a run and after it."""
     levels = parser.add_mutually_exclusive_group()
     levels.add_argument(
         "-q",
@@ -112,106 +116,116 @@ def add_showing(parser: Parser) -> None:
         dest="level",
         action="store_const",
         const=QUIET,
-        help="no progress, no line for each subject",
+        help="print no progress and no line for each subject",
     )
     levels.add_argument(
-        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="name every cell as it is judged"
+        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print every cell as it is judged"
     )
-    parser.add_argument(
-        "--durations", type=at_least_none, metavar="N", help="also print the N calls that took longest (0: all)"
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
+    parser.add_argument("--durations", type=at_least_zero, metavar="N", help="also print the N slowest calls (0: all)")
+    parser.add_argument("--open", action="store_true", help="open the report in the browser")
     parser.set_defaults(level=PLAIN, last_failed=False, collect_only=False)
 
 
 def add_choosing(parser: Parser, last_failed: str) -> None:
-    """What is asked, by what was rejected; and only telling it."""
+    """Add --last-failed with this help text, and --collect-only."""
     parser.add_argument("--last-failed", action="store_true", help=last_failed)
     parser.add_argument(
-        "--collect-only", action="store_true", help="print what would be asked of whom; start no framework"
+        "--collect-only", action="store_true", help="print which calls would be made, without starting a framework"
     )
 
 
 def add_thorough(parser: Parser) -> None:
-    """How much is asked."""
-    told = "ask every case and the dense forms: without it, and without -k, a run leaves out what adds little"
-    parser.add_argument("--thorough", action="store_true", help=told)
+    """Add --thorough."""
+    help_text = "ask every case and every dense form; by default, a run without -k leaves out those that add little"
+    parser.add_argument("--thorough", action="store_true", help=help_text)
 
 
 def add_no_cache(parser: Parser) -> None:
-    """Whether replies of earlier runs count."""
-    told = "make every call anew: replies of earlier runs in the same environment are neither used nor kept"
-    parser.add_argument("--no-cache", action="store_true", help=told)
+    """Add --no-cache."""
+    help_text = "make every call: do not use replies of earlier runs, and do not store new ones"
+    parser.add_argument("--no-cache", action="store_true", help=help_text)
 
 
 def add_probing(parser: Parser) -> None:
-    """Options of the commands that ask subjects for their dialect."""
+    """Add the options of the commands that probe subjects."""
     parser.set_defaults(paths=[], case=[], resume=False, thorough=False)
     add_showing(parser)
-    add_repeated(parser, "--env", metavar="NAME=PYTHON", told="in another interpreter too")
+    add_repeated(parser, "--env", metavar="NAME=PYTHON", help_text="also probe in another environment; may be repeated")
     add_workers(parser)
     add_no_cache(parser)
     add_known_lists(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was found here, as JSON")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result to this file, as JSON")
     add_out(parser)
 
 
 def add_provisioning(parser: Parser) -> None:
-    """Options of the commands that make environments and judge in them."""
+    """Add the options of the commands that create environments and judge in them."""
     parser.add_argument(
-        "--constraint", type=Path, metavar="FILE", help="versions of all else (default: those that are installed)"
+        "--constraint",
+        type=Path,
+        metavar="FILE",
+        help="a file with the versions of all other packages (default: the installed versions)",
     )
     parser.add_argument(
-        "--python", metavar="PYTHON", help="makes the environments, and has what counts as installed (default: ours)"
+        "--python",
+        metavar="PYTHON",
+        help="the interpreter that creates the environments and has the installed versions (default: this one)",
     )
     add_workers(parser)
 
 
-def at_least_none(text: str) -> int:
-    """A number from 0."""
+def at_least_zero(text: str) -> int:
+    """Parse a whole number of at least 0."""
     return _whole(text, 0)
 
 
 def at_least_one(text: str) -> int:
-    """A number from 1."""
+    """Parse a whole number of at least 1."""
     return _whole(text, 1)
 
 
 def _whole(text: str, least: int) -> int:
     """
-    A whole number.
+    Parse a whole number.
 
     Raises:
-        argparse.ArgumentTypeError: it is none, or too small.
+        argparse.ArgumentTypeError: the text is not a whole number, or the number is too small.
     """
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number: give one from {least}, such as 2") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number: give a number of at least {least}, such as 2"
+        ) from None
     if number < least:
-        raise argparse.ArgumentTypeError(f"{number} is less than {('none', 'one')[least]}")
+        raise argparse.ArgumentTypeError(f"{number} is less than {least}")
     return number
 
 
 def seconds(text: str) -> float:
     """
-    A positive, finite number.
+    Parse a positive, finite number of seconds.
 
     Raises:
-        argparse.ArgumentTypeError: it is something else.
+        argparse.ArgumentTypeError: the text is something else.
     """
     try:
         number = float(text)
     except ValueError:
         number = float("nan")
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no positive number of seconds")
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
     return number
 
 
 def percentage(text: str) -> float:
-    """A share from 0 to 1, written as a percentage."""
+    """
+    Parse a percentage from 0 to 100 into a share from 0 to 1.
+
+    Raises:
+        argparse.ArgumentTypeError: the number is out of range. ValueError: the text is not a number.
+    """
     number = float(text.strip().removesuffix("%"))
     if not 0 <= number <= 100:  # noqa: PLR2004 - per cent
-        raise argparse.ArgumentTypeError(f"{text} is no percentage from 0 to 100")
+        raise argparse.ArgumentTypeError(f"{text} is not a percentage from 0 to 100")
     return number / 100

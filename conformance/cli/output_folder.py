@@ -1,4 +1,4 @@
-"""The folder of a run: made with a header, or taken up where a run was cut."""
+"""The output folder of a run: create it with a log and a header, or open it to resume an interrupted run."""
 
 import argparse
 import datetime as dt
@@ -20,17 +20,17 @@ from conformance.spec.texts import are
 
 
 def new_folder(kind: str = "") -> Path:
-    """A folder that nobody has: reports/<kind><UTC>-<id>."""
+    """Return the path of a new folder: reports/<kind><UTC>-<id>."""
     return Path("reports") / f"{kind}{dt.datetime.now(tz=dt.UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
 
 
 @dataclass(frozen=True)
 class Opened:
     """
-    A run folder that is ours: its log is locked until it is closed.
+    An open run folder; its log is locked until it is closed.
 
-    header: the first record of the log. done: cells that were judged before the run was cut. footer: of a run that came
-    to its end, and lacks files at most.
+    header: the first record of the log. done: cells that were judged before the run was interrupted. footer: the last
+    record if the run is finished; only reports may be missing then.
     """
 
     folder: Path
@@ -41,40 +41,40 @@ class Opened:
 
 
 def has_ended(arguments: argparse.Namespace) -> bool:
-    """Whether a run that is to be resumed has nothing left to judge."""
+    """Return whether the run to resume is finished already."""
     if not arguments.resume or arguments.out is None:
         return False
     try:
         return read_log(arguments.out / LOG).complete
     except (RunLogError, OSError):
-        return False  # it is told where the folder is opened
+        return False  # open_folder reports the error
 
 
 def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Case], *, left_out: int = 0) -> Opened:
     """
-    Make the run folder and its log with a header, or take up the one that was cut.
+    Create the run folder and its log with a header, or open the folder of the run to resume.
 
-    left_out: how many cases are asked only with --thorough.
+    left_out: the number of cases that are asked only with --thorough.
 
     Raises:
-        UsageError: there is nothing to resume, what was asked has changed since, a run stands there already, or another
-            process holds it.
+        UsageError: there is nothing to resume, the cases or subjects have changed since, the folder has a run already,
+            or another process uses it.
         EnvironmentFault: the disk is full.
     """
     if arguments.resume and arguments.out is None:
-        raise UsageError("--resume goes on with a run that was cut: name its folder, such as --out reports/nightly")
+        raise UsageError("--resume needs the folder of the interrupted run, such as --out reports/nightly")
     folder = arguments.out or new_folder()
     command = ["conformance", *sys.argv[1:]]
     first = header(folder.name, command, arguments.device, cases, offer.subjects, offer.used, offer.not_offered)
     first["left_out"] = left_out
     try:
         if arguments.resume:
-            opened = _taken_up(folder, first)
+            opened = _resumed(folder, first)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             opened = _begun(folder, RunLog.create(folder / LOG), first)
     except FileExistsError as error:
-        raise UsageError(f"{folder} holds a run already: choose another --out, or --resume it") from error
+        raise UsageError(f"{folder} has a run already: choose another --out, or add --resume") from error
     except RunLogError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
@@ -82,7 +82,7 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
             raise resumable(error, folder) from error
         raise UsageError(sentence(error)) from error
     if not opened.log.locked:
-        print(f"conformance: {folder} lies where files cannot be locked: start no second run there", file=sys.stderr)
+        print(f"conformance: files in {folder} cannot be locked: do not start a second run there", file=sys.stderr)
     if arguments.out is None:
         point_latest(folder)
     return opened
@@ -97,8 +97,8 @@ def _begun(folder: Path, log: RunLog, first: Mapping[str, Any]) -> Opened:
     return Opened(folder, log, first)
 
 
-def _taken_up(folder: Path, first: Mapping[str, Any]) -> Opened:
-    """A run that was cut anywhere; one that had not written its header yet begins."""
+def _resumed(folder: Path, first: Mapping[str, Any]) -> Opened:
+    """Open an interrupted run; a log without a header begins anew."""
     if not folder.is_dir():
         raise UsageError(f"nothing to resume: there is no folder {folder}; start the run without --resume")
     log, records = RunLog.resume(folder / LOG)
@@ -112,19 +112,24 @@ def _taken_up(folder: Path, first: Mapping[str, Any]) -> Opened:
     done, repeated = graver_cells(records)
     if repeated:
         what = f"{are(repeated, 'cell')} in {folder / LOG} more than once"
-        print(f"conformance: two processes wrote it at once: {what}; the graver verdict counts", file=sys.stderr)
+        print(f"conformance: two processes wrote the log: {what}; the worse verdict counts", file=sys.stderr)
     return Opened(folder, log, first, done, records[-1] if records[-1]["type"] == "footer" else None)
 
 
 def _see_same(first: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """See that a cut run asked what this one asks."""
+    """
+    Check that the interrupted run asked the same as this run.
+
+    Raises:
+        UsageError: it did not.
+    """
     for what in ("cases", "subjects", "environments", "judge", "device"):
         if before.get(what) != first[what]:
-            raise UsageError(f"cannot resume: the {what} of that run were others; start a new run without --resume")
+            raise UsageError(f"cannot resume: the {what} of that run differ; start a new run without --resume")
 
 
 def point_latest(folder: Path) -> None:
-    """Let reports/latest be the newest run; a link, so that nothing is copied."""
+    """Make reports/latest a link to the newest run."""
     latest = folder.parent / "latest"
     if latest.is_symlink() or not latest.exists():
         link = latest.with_name(f".latest.{identity()}.part")

@@ -1,4 +1,4 @@
-"""Progress on stderr with the time that is left, and what follows a run: its slowest calls, its page in a browser."""
+"""Progress on stderr with the remaining time; after a run, its slowest calls and its page in a browser."""
 
 import sys
 import time
@@ -16,18 +16,19 @@ from conformance.report.terminal import plain_console
 from conformance.spec.texts import counted, harmless
 from conformance.verdicts.verdict import is_green
 
-# Seconds between two lines where stderr is no terminal.
+# Minimum number of seconds between two progress lines if stderr is not a terminal.
 EVERY = 10.0
 
-# Seconds of judging before the time left is told.
+# Minimum number of seconds of judging before the remaining time is shown.
 SURE = 3.0
 
 
 class Progress:
     """
-    Counts cells as they are judged; red ones are named at once, unless there may be many of few causes.
+    Counts cells as they are judged.
 
-    level: QUIET tells nothing, VERBOSE names every cell.
+    name_red: print rejected cells at once; off where many rejected cells share few causes. level: QUIET prints nothing,
+    VERBOSE prints every cell.
     """
 
     def __init__(self, stream: IO[str], *, name_red: bool = True, level: int = PLAIN) -> None:
@@ -40,17 +41,17 @@ class Progress:
         self._task = self._bar.add_task("reading cases", total=None, left="")
         self._total: int | None = None
         self._cells = self._red = self._before = 0
-        self._started = self._told = time.monotonic()
+        self._started = self._printed = time.monotonic()
         self._first: float | None = None
 
     def plan(self, total: int, done: int = 0) -> None:
-        """Take how many cells there are in all, and how many of them were done before."""
+        """Set the total number of cells, and the number that was done before."""
         self._total, self._cells, self._before = total, done, done
         self._bar.update(self._task, total=total, completed=done, description="starting workers")
         self._say(f"{total:,} cells to judge{f', {done:,} of them done before' if done else ''}")
 
     def worker(self, started: Started) -> None:
-        """Tell that a worker is ready, or why it is given up."""
+        """Print that a worker is ready, or why it failed to start."""
         if started.status == "ready":
             versions = ", ".join(f"{name} {version}" for name, version in started.hello.get("versions", {}).items())
             self._say(f"{started.plan.name}: ready after {started.seconds:.1f} s ({versions})")
@@ -69,10 +70,10 @@ class Progress:
         self._bar.update(
             self._task, completed=self._cells, description=f"judging, {self._red} rejected", left=self.left
         )
-        if not self._console.is_terminal and time.monotonic() - self._told > EVERY:
-            self._told = time.monotonic()
+        if not self._console.is_terminal and time.monotonic() - self._printed > EVERY:
+            self._printed = time.monotonic()
             left = f", {self.left}" if self.left else ""
-            self._say(f"{self._judged} judged, {self._red} rejected, {self._told - self._started:.0f} s{left}")
+            self._say(f"{self._judged} judged, {self._red} rejected, {self._printed - self._started:.0f} s{left}")
 
     @property
     def _judged(self) -> str:
@@ -81,7 +82,7 @@ class Progress:
 
     @property
     def left(self) -> str:
-        """About how long the rest takes, in words; nothing where that cannot be told yet."""
+        """Return the estimated remaining time in words, or "" if it is not known yet."""
         now = time.monotonic()
         new = self._cells - self._before
         if self._total is None or self._first is None or now - self._first < SURE or not new:
@@ -103,8 +104,8 @@ class Progress:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds, minutes or hours, as many as a person wants to know."""
-    if seconds < 90:  # noqa: PLR2004 - "1 min" says too little
+    """Return a duration in seconds, minutes or hours."""
+    if seconds < 90:  # noqa: PLR2004 - "1 min" is too coarse
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"  # noqa: PLR2004 - the same for hours
@@ -116,7 +117,7 @@ def _took(record: dict[str, Any], level: int) -> str:
 
 
 def print_slowest(records: Iterable[Mapping[str, Any]], number: int | None) -> None:
-    """Print the calls that took longest: all of them where the number is 0, nothing where it is None."""
+    """Print the slowest calls: all of them if the number is 0, nothing if it is None."""
     if number is None:
         return
     took = [(record["seconds"]["call"], record) for record in records if "call" in record.get("seconds", {})]
@@ -128,7 +129,7 @@ def print_slowest(records: Iterable[Mapping[str, Any]], number: int | None) -> N
 
 
 def open_page(folder: Path) -> None:
-    """Open the page of a run folder in the browser; say so where there is none."""
+    """Open the page of a run folder in the browser; print its path if there is no browser."""
     page = (folder / "index.html").absolute()
     if not webbrowser.open(page.as_uri()):
-        print(f"conformance: no browser was found here: open {page} in one", file=sys.stderr)
+        print(f"conformance: no browser was found; open {page} yourself", file=sys.stderr)

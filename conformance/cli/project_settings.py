@@ -1,8 +1,8 @@
 """
-What a project sets for this tool: the table [tool.conformance] of the nearest pyproject.toml.
+The settings of a project: the table [tool.conformance] of the nearest pyproject.toml.
 
-It names interpreters that are started, so it is only believed inside the repository from which the tool is run: a file
-further up may be anybody's.
+The table names interpreters that will be started, so only files inside the current repository are trusted: anybody may
+have written a file further up.
 """
 
 import stat
@@ -15,7 +15,7 @@ from typing import Any
 from conformance.engine.environments import is_name
 from conformance.spec.texts import NoText, quoted, read_text
 
-# The largest pyproject.toml in bytes that is read.
+# Maximum size of a pyproject.toml in bytes.
 MAX_BYTES = 2**20
 
 _TABLE = "[tool.conformance.environments]"
@@ -23,7 +23,7 @@ _TABLE = "[tool.conformance.environments]"
 
 @dataclass(frozen=True)
 class Declared:
-    """The environments of a project, name -> interpreter or folder of a virtual environment; file: where they stand."""
+    """The environments of a project: name -> interpreter or virtual environment; file: the file that declares them."""
 
     file: Path | None = None
     environments: Mapping[str, str] = field(default_factory=dict)
@@ -31,12 +31,12 @@ class Declared:
 
 def declared_environments(folder: Path) -> Declared:
     """
-    The environments that the nearest pyproject.toml declares, in `folder` or above, up to the root of its repository.
+    Read the environments that the nearest pyproject.toml declares, from `folder` up to the root of its repository.
 
-    Without a repository only `folder` itself is looked at. A relative path begins at that file.
+    Without a repository, only `folder` itself is searched. A relative path is relative to the file.
 
     Raises:
-        ValueError: the file is no TOML, or the table holds something else.
+        ValueError: the file is not valid TOML, or the table has a wrong entry.
     """
     file = next((each for above in _folders(folder) if (each := above / "pyproject.toml").is_file()), None)
     if file is None:
@@ -45,14 +45,14 @@ def declared_environments(folder: Path) -> Declared:
     for name, python in entries.items():
         if not (is_name(name) and isinstance(python, str) and python and "\0" not in python):
             raise ValueError(
-                f'{file}: {_TABLE} {quoted(name)[1:-1]} = {quoted(python)}: expected NAME = "PYTHON", the name of '
-                "letters, digits, _ . and -"
+                f'{file}: {_TABLE} {quoted(name)[1:-1]} = {quoted(python)}: expected NAME = "PYTHON", where NAME '
+                "has letters, digits, _ . and - only"
             )
     return Declared(file, {name: _path(file, name, python) for name, python in entries.items()})
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """The folder and those above it in its repository; none that everybody may write to."""
+    """Yield the folder and its parents up to the root of the repository; stop at a folder that everybody may write."""
     above = [folder, *folder.parents]
     root = next((number for number, each in enumerate(above) if (each / ".git").exists()), 0)
     yield folder
@@ -64,10 +64,10 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def _entries(file: Path) -> dict[str, Any]:
     """
-    The table as it stands.
+    Read the table of environments.
 
     Raises:
-        ValueError: see above; the text begins with file, line and column where they are known.
+        ValueError: as above; the message begins with file, line and column if they are known.
     """
     try:
         table = tomllib.loads(read_text(file, MAX_BYTES))
@@ -76,11 +76,11 @@ def _entries(file: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{file}: {error}") from None
     except RecursionError:
-        raise ValueError(f"{file}: nested too deep") from None
+        raise ValueError(f"{file}: nested too deeply") from None
     for key in ("tool", "conformance", "environments"):
         table = table.get(key, {})
         if not isinstance(table, dict):
-            raise ValueError(f'{file}: {key} is no table; {_TABLE} is a table of NAME = "PYTHON"')  # noqa: TRY004 - what is written there is wrong, no type of ours
+            raise ValueError(f'{file}: {key} is not a table; {_TABLE} is a table of NAME = "PYTHON"')  # noqa: TRY004 - the user's file is wrong, not a type in our code
     return table
 
 

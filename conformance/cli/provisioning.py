@@ -1,4 +1,4 @@
-"""What commands that make environments share: what is locked, who is affected, and telling how far pip is."""
+"""Functions that the commands with created environments share: pins, affected subjects, and the progress of pip."""
 
 import argparse
 import sys
@@ -21,46 +21,46 @@ from conformance.engine.provision import ProvisionError, interpreter_of
 from conformance.engine.releases import absent
 from conformance.report.terminal import plain_console
 
-# Seconds between two lines where stderr is no terminal.
+# Minimum number of seconds between two progress lines if stderr is not a terminal.
 EVERY = 10.0
 
 
 def cache() -> Path:
-    """Where environments are kept."""
+    """Return the folder of created environments."""
     return places.cache() / "environments"
 
 
 def maker(arguments: argparse.Namespace) -> tuple[str, Locked]:
     """
-    The interpreter that makes environments, and what is locked: by --constraint, or as it is installed there.
+    Return the interpreter that creates environments, and the locked versions: of --constraint, or installed there.
 
     Raises:
         UsageError: the interpreter cannot be used, or the file cannot be read.
     """
-    found = _asked(arguments.python)
+    environment = _environment(arguments.python)
     if arguments.constraint is None:
-        return interpreter_of(found.python), Locked(found.distributions)
+        return interpreter_of(environment.python), Locked(environment.distributions)
     try:
-        return interpreter_of(found.python), read_constraints(arguments.constraint)
+        return interpreter_of(environment.python), read_constraints(arguments.constraint)
     except PinError as error:
         raise UsageError(str(error)) from error
 
 
-def _asked(python: str | None) -> Environment:
+def _environment(python: str | None) -> Environment:
     if python is None:
         return our_own()
-    found = examine("default", python, judges=False)
-    if isinstance(found, Unusable):
-        raise UsageError(f"--python: {found.reason}")
-    return found
+    examined = examine("default", python, judges=False)
+    if isinstance(examined, Unusable):
+        raise UsageError(f"--python: {examined.reason}")
+    return examined
 
 
 def named_subjects(patterns: Sequence[str], device: str) -> list[Subject]:
     """
-    The subjects that patterns ask for, or all, whatever is installed.
+    Return the subjects that match the patterns, or all, whether or not their packages are installed.
 
     Raises:
-        UsageError: an adapter file or a pattern that cannot be used.
+        UsageError: an adapter file or a pattern cannot be used.
     """
     try:
         subjects = subjects_of(adapters_of(patterns), device)
@@ -70,17 +70,17 @@ def named_subjects(patterns: Sequence[str], device: str) -> list[Subject]:
 
 
 def affected(subjects: Iterable[Subject], sides: Sides) -> list[Subject]:
-    """Those that require something that differs."""
+    """Return the subjects that require a package whose version differs between the sides."""
     return [subject for subject in subjects if requirement_names(subject) & sides.candidate.keys()]
 
 
 def requirement_names(subject: Subject) -> set[str]:
-    """The canonical names of everything that a subject may require."""
+    """Return the canonical names of all packages that a subject may require."""
     return set(map(canonicalize_name, distributions_of(subject)))
 
 
 def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[list[Subject], list[str]]:
-    """Those that can be installed, and in sentences those that cannot, since a version is missing."""
+    """Return the subjects that can be installed, and sentences about those for which a version is missing."""
     kept = []
     without: dict[str, list[str]] = {}
     for subject in subjects:
@@ -90,7 +90,7 @@ def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[
         else:
             kept.append(subject)
     return kept, [
-        f"left out: {', '.join(left)}: {name} is not {locked.source}, and is not installed without a version: add "
+        f"left out: {', '.join(left)}: {name} is not {locked.source}, so its version is unknown: add "
         f"--both {name}==VERSION"
         for name, left in without.items()
     ]
@@ -98,52 +98,52 @@ def divided(subjects: Iterable[Subject], sides: Sides, locked: Locked) -> tuple[
 
 def refuse_absent(python: str, sides: Sides, names: Sequence[str] = ("base", "candidate", "--both")) -> None:
     """
-    Ask pip's index for every version, before gigabytes are installed beside one that there is not.
+    Check that the package index has every version, before gigabytes are installed.
 
-    names: what the sides are called.
+    names: the names of the sides, for the message.
 
     Raises:
-        UsageError: pip does not find one; with the newest and the nearest ones.
+        UsageError: a version does not exist; the message lists the newest and the nearest versions.
     """
-    said = []
-    for called, pins in zip(names, (sides.base, sides.candidate, sides.both), strict=True):
+    problems = []
+    for side, pins in zip(names, (sides.base, sides.candidate, sides.both), strict=True):
         try:
-            found = [absent(python, name, version) for name, version in pins.items()]
+            sentences = [absent(python, name, version) for name, version in pins.items()]
         except ProvisionError as error:
-            raise UsageError(f"{called}: {error}") from error
-        said += [f"{called}: {sentence}" for sentence in found if sentence]
-    if said:
-        raise UsageError("\n  ".join(said))
+            raise UsageError(f"{side}: {error}") from error
+        problems += [f"{side}: {sentence}" for sentence in sentences if sentence]
+    if problems:
+        raise UsageError("\n  ".join(problems))
 
 
 def patterns_of(subjects: Iterable[Subject]) -> list[str]:
-    """What `-a` has to say to choose exactly these, also where their adapters are not ours."""
-    ours = places.adapters().absolute()
+    """Return the values of `-a` that choose exactly these subjects, also if their adapters are not packaged."""
+    packaged = places.adapters().absolute()
     return [
         subject.name
-        if subject.adapter.path.parent == ours
+        if subject.adapter.path.parent == packaged
         else f"{subject.adapter.path}{subject.name.removeprefix(subject.adapter.name)}"
         for subject in subjects
     ]
 
 
 class PipProgress:
-    """Tells on stderr what pip does: its last line on a terminal, a line now and then elsewhere."""
+    """Shows the progress of pip on stderr: its last line on a terminal, otherwise a line every few seconds."""
 
     def __init__(self) -> None:
         self._console = plain_console(sys.stderr)
         self._status = Status("", console=self._console)
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
 
     def __call__(self, line: str) -> None:
-        """Take one line; those of pip are indented."""
+        """Show one line; the lines of pip are indented."""
         if self._console.is_terminal:
             self._status.update(escape(line.strip()[:100]))
             if line.startswith("  "):
                 return
-        elif line.startswith("  ") and time.monotonic() - self._told < EVERY:
+        elif line.startswith("  ") and time.monotonic() - self._printed < EVERY:
             return
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
         self._console.print(line)
 
     def __enter__(self) -> Self:

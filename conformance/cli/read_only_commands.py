@@ -1,4 +1,4 @@
-"""The commands that look and judge nothing: list, validate, schema, report, explain, and `conformance` alone."""
+"""The commands that judge nothing: list, validate, schema, report, explain, and `conformance` without a command."""
 
 import argparse
 import json
@@ -30,11 +30,11 @@ from conformance.spec.problem_digest import alone, distinct, duplicates
 FIRST = """\
 conformance decides whether attention implementations mean the same thing.
 
-  conformance list adapters              what can be judged here, and what is missing for the rest
-  conformance smoke                      judge a few cases of everything: about a minute
+  conformance list adapters              list what can be judged here, and what the rest needs
+  conformance smoke                      judge a few cases of everything, in about a minute
   conformance check mine.py:attention    judge a function of your own
   conformance run -a 'torch.*'           judge subjects, and write a report
-  conformance port torch.mha 'keras.mha[jax]'   what to change where calls move to another framework
+  conformance port torch.mha 'keras.mha[jax]'   show what to change when calls move to another framework
 
 conformance --help lists every command, conformance COMMAND --help its options."""
 
@@ -46,7 +46,7 @@ def greet(_: argparse.Namespace) -> int:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Print it, for a person or as JSON; nothing is asked of a framework."""
+    """Print what one case asks, as text or as JSON; no framework is called."""
     case = one_case(arguments.cases, arguments.case)
     subjects = named_subjects(arguments.subject, "cpu")
     record = explanation(case, [subject for subject in subjects if arguments.subject or subject.counted])
@@ -59,14 +59,14 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def list_cases(arguments: argparse.Namespace) -> int:
-    """Print the ids of cases, one on a line."""
+    """Print the ids of cases, one per line."""
     for case in load_cases(arguments.paths, arguments.case, None):
         print(case.id)
     return CONFORMS
 
 
 def list_adapters(arguments: argparse.Namespace) -> int:
-    """Print what can be judged here, and what is missing for the rest; or the table of all that ship."""
+    """Print the available subjects and what the others need; with --table, the table of all packaged adapters."""
     if arguments.table:
         print(*table(read_adapters([places.adapters()])), sep="\n")
         return CONFORMS
@@ -82,7 +82,7 @@ def list_adapters(arguments: argparse.Namespace) -> int:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Check case files; with --strict, also that no two problems are equal, and that every case is of use."""
+    """Check case files; with --strict, also reject equal problems, cases that detect nothing and missing twins."""
     cases = load_cases(arguments.paths, (), None)
     equal = duplicates(cases)
     print(f"{len(cases)} cases, {distinct(cases)} distinct problems")
@@ -90,18 +90,18 @@ def validate(arguments: argparse.Namespace) -> int:
         print(f"equal problems: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
     for case in alone(cases) if arguments.strict else ():
         print(f"{case.source}: {case.id} {TWINLESS}", file=sys.stderr)
-    useless = _useless(cases) if arguments.strict else ()
-    for case in useless:
-        print(f"{case.source}: {case.id} {USELESS}", file=sys.stderr)
-    return USAGE if arguments.strict and (equal or useless or alone(cases)) else CONFORMS
+    idle = _idle(cases) if arguments.strict else ()
+    for case in idle:
+        print(f"{case.source}: {case.id} {IDLE}", file=sys.stderr)
+    return USAGE if arguments.strict and (equal or idle or alone(cases)) else CONFORMS
 
 
-TWINLESS = "must be refused, and no case asks for the same without the mistake: a valid twin is needed"
-USELESS = "tells no deviation apart and has no feature that no other case has; see conformance audit"
+TWINLESS = "must be refused, but no case makes the same call without the mistake: add this valid twin"
+IDLE = "detects no deviation and has no feature of its own; see conformance audit"
 
 
-def _useless(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """Cases with neither power nor a feature of their own."""
+def _idle(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Return the cases that detect no deviation and have no feature of their own."""
     return tuple(case for case in ordinary(cases) if not distinguishes_any(materialise(case)))
 
 
@@ -112,14 +112,14 @@ def schema(arguments: argparse.Namespace) -> int:
 
 
 def _write_verdict(folder: Path, log: Log) -> None:
-    """What the footer says that was decided; a run without one was cut."""
+    """Write verdict.json from the footer of the log; a run without a footer was interrupted."""
     cells, _ = graver_cells(log.records)
     decided = Decision.recorded(log.records[-1]) if log.complete else None
     write_verdict(folder, decided or decide(cells.values(), (), (), {}, interrupted=True), cells.values())
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Write every file of a run folder again from its log."""
+    """Write all reports of a run folder again from its log."""
     folder: Path = arguments.folder
     see_run(folder)
     try:

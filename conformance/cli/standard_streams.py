@@ -1,4 +1,4 @@
-"""Signals and standard streams: what was judged is kept, whoever ends the command or closes its output."""
+"""Signals and standard streams: results are kept if a signal ends the command or its output is closed."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """While this lasts, the first of these signals interrupts; one that is ignored (nohup) stays ignored."""
+    """Treat the first SIGTERM or SIGHUP as an interrupt; a signal that is ignored (nohup) stays ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -24,10 +24,10 @@ def ended_by_signals() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal ended
         if ended:
-            return  # it asks for what is under way
+            return  # the command is ending already
         ended = True
         interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(interrupt):  # a shell lets what it starts in the background ignore SIGINT
+        if not callable(interrupt):  # a shell makes its background jobs ignore SIGINT
             raise KeyboardInterrupt
         interrupt(number, frame)
 
@@ -41,10 +41,10 @@ def ended_by_signals() -> Iterator[None]:
 
 class TolerantStream:
     """
-    A stream that drops what cannot be written.
+    A stream that drops text that cannot be written.
 
-    fault: the first error, None while there is none. The stream is then pointed at nothing, also for the end of the
-    interpreter, which would flush it.
+    fault: the first error, or None. After an error the stream is redirected to the null device, so that the interpreter
+    can flush it when it exits.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -52,7 +52,7 @@ class TolerantStream:
         self.fault: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write, with escapes for what the stream's encoding lacks."""
+        """Write text; characters that the encoding lacks are escaped."""
         try:
             self._stream.write(text)
         except UnicodeEncodeError:
@@ -63,12 +63,12 @@ class TolerantStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write them one after another."""
+        """Write several lines."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Flush the stream."""
         try:
             self._stream.flush()
         except OSError as error:
@@ -87,7 +87,7 @@ class TolerantStream:
 
 @contextmanager
 def tolerate_closed_streams() -> Iterator[tuple[TolerantStream, TolerantStream]]:
-    """Make stdout and stderr steady, and open what was closed: else the next file would be taken for stdout."""
+    """Make stdout and stderr tolerant, and reopen closed descriptors, which other files would get otherwise."""
     _open_closed()
     before = sys.stdout, sys.stderr
     out, err = (TolerantStream(stream or _nowhere()) for stream in before)
@@ -109,4 +109,4 @@ def _open_closed() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this descriptor

@@ -189,7 +189,7 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
 def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str) -> None:
     done = checked(given, "degenerate/*", "causal/*")
     assert done.decision.conforms, done.lines()
-    assert f"observed: {seen} (fine; --declare {seen} pins it down)" in done.notes
+    assert f"observed: {seen} (accepted; use --declare {seen} to require it)" in done.notes
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
     leak = "nonfinite_value=leaks"
-    assert f"observed: {leak} (fine; --declare {leak} pins it down)" in done.notes
+    assert f"observed: {leak} (accepted; use --declare {leak} to require it)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
 
@@ -277,7 +277,9 @@ def test_what_true_means_can_be_declared(checked: Check) -> None:
 def test_coarser_arithmetic_is_told_and_not_taken(checked: Check) -> None:
     done = checked("plain_sdpa:tf32_operands", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED
-    assert any("would conform under tf32" in note and "if intended, --profile tf32" in note for note in done.notes)
+    assert any(
+        "would conform under tf32" in note and "if this is intended, use --profile tf32" in note for note in done.notes
+    )
 
 
 def test_no_profile_is_told_that_says_nothing_of_the_dtype(checked: Check) -> None:
@@ -294,7 +296,7 @@ def test_a_folder_that_another_check_takes_meanwhile_is_refused(
         raise FileExistsError(path)
 
     monkeypatch.setattr(RunLog, "create", taken)
-    with pytest.raises(CheckError, match="holds a run already: choose another --out"):
+    with pytest.raises(CheckError, match="has a run already: choose another --out"):
         checked("plain_sdpa:right", "shapes/*")
 
 
@@ -363,7 +365,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
     [
         (("nothing/*",), {}, "no sdpa case matches nothing/\\*; see conformance list cases"),
         ((), {"profile": "tf3"}, "there is no profile 'tf3', only uniform, "),
-        ((), {"like": "numpy.sdpa"}, "numpy.sdpa is no function that another can stand in for, as jax.sdpa, "),
+        ((), {"like": "numpy.sdpa"}, "numpy.sdpa cannot be replaced by a function; these can: jax.sdpa, "),
         ((), {"like": "torhc.sdpa"}, "--as: no subject matches 'torhc.sdpa'; the nearest name is 'torch.sdpa"),
         (
             (),

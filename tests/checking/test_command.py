@@ -74,7 +74,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert done.stdout.splitlines()[-1].startswith("Report: reports/")
     second = conformance("check", "--example", operator, cwd=folder)
     assert second.returncode == 4
-    assert "exists already: it is left as it is" in second.stderr
+    assert "exists already and was not changed" in second.stderr
 
 
 def test_it_tells_as_much_as_is_asked_for(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_the_example_conforms_once_corrected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "what is to be checked? expected FILE:FUNCTION, such as mine.py:attention, or --example"),
+        ([], "no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example"),
         (["nowhere.py:f"], "there is no file nowhere.py"),
-        (["nowhere.py:f", "--example"], "--example writes a function of its own: leave FILE:FUNCTION out"),
+        (["nowhere.py:f", "--example"], "--example writes its own function: leave FILE:FUNCTION out"),
         (["plain_sdpa.py:rihgt"], "did you mean right?"),
         (["plain_sdpa.py:right", "--declare", "dead=nan"], "there is no decision 'dead'"),
         (["plain_sdpa.py:right", "--operator", "sdap"], "invalid choice: 'sdap'"),
@@ -127,7 +127,7 @@ def test_a_run_folder_is_not_written_over(tmp_path: Path) -> None:
     again = ("check", str(HERE / "plain_sdpa.py:right"), "-k", "shapes/cross*", "--out", "out")
     assert conformance(*again, cwd=tmp_path).returncode == 0
     done = conformance(*again, cwd=tmp_path)
-    assert (done.returncode, "out holds a run already: choose another --out" in done.stderr) == (4, True)
+    assert (done.returncode, "out has a run already: choose another --out" in done.stderr) == (4, True)
 
 
 def test_a_baseline_tells_what_changed_since(tmp_path: Path) -> None:

@@ -46,5 +46,5 @@ def test_what_is_refused_says_why(word: str, said: str) -> None:
 
 
 def test_a_decision_cannot_be_declared_twice() -> None:
-    with pytest.raises(CheckError, match="--declare scale stands twice"):
+    with pytest.raises(CheckError, match="--declare scale is given twice"):
         parse_pairs(["scale=none", "scale=ignored"])

@@ -29,7 +29,7 @@ def test_an_adapter_names_its_target_once_and_calls_it(name: str) -> None:
 def test_a_right_function_of_torch_conforms(checked: Check) -> None:
     done = checked("torch_sdpa_like:right", *SOME, like="torch.sdpa")
     assert done.decision.conforms, done.lines()
-    assert done.notes == ("held to what torch.sdpa[math] documents: its arguments, its dialect, its arithmetic",)
+    assert done.notes == ("judged as torch.sdpa[math], with its documented arguments, dialect and arithmetic",)
     source = (done.run.folder / ADAPTER).read_text(encoding="utf-8")
     assert "NAME = 'torch_sdpa_like.right'" in source
     assert "TARGET = torch" not in source

@@ -70,7 +70,7 @@ def test_what_has_no_verdict_is_not_accepted(builder: RunBuilder) -> None:
     builder.gate = {"incomplete": ["the worker died 3 times"]}
     outcome = told(builder)
     assert (outcome.verdict, outcome.accepted, outcome.judged) == ("missing", False, False)
-    assert outcome.text.splitlines() == ["no verdict: the check did not get to it", "the worker died 3 times"]
+    assert outcome.text.splitlines() == ["no verdict: the check ended before this case", "the worker died 3 times"]
 
 
 def test_a_cause_counts_cases_and_not_the_verdicts_of_both_forms(builder: RunBuilder) -> None:

@@ -198,7 +198,7 @@ def test_too_small_a_share_fails_a_test_of_its_own(project: pytest.Pytester) -> 
     done = run(stood_in(project, declined), "-k", "share or moved_by_padding")
     done.assert_outcomes(failed=1, passed=taken, skipped=len(chosen) - taken, deselected=len(SDPA) - len(chosen))
     cases = {re.sub(r"dtype=\w+", "", name) for name in SDPA}
-    done.stdout.fnmatch_lines([f"right was judged in ? of {len(cases)} cases: 1%, and min_judged is 50%"])
+    done.stdout.fnmatch_lines([f"right was judged in ? of {len(cases)} cases: 1%, but min_judged is 50%"])
     assert checks(project) == [["right", SDPA, {}]]
 
 
@@ -223,7 +223,7 @@ def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
     first, *left_out, fix = judged_share(
         "attention", dict(zip("abcdefghijkl", found, strict=True)), 0.5
     ).text.splitlines()
-    assert first == "attention was judged in 1 of 12 cases: 8%, and min_judged is 50%"
+    assert first == "attention was judged in 1 of 12 cases: 8%, but min_judged is 50%"
     assert left_out == [
         "left out: 3 cases: reason 1",
         "left out: 2 cases: reason 2",
@@ -231,15 +231,17 @@ def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
         "left out: 2 cases: reason 4",
         "left out: 2 cases for other reasons",
     ]
-    assert fix.startswith("fix: let it take what they need (docs/check.md), or choose what it is for: cases=[...], ")
-    assert fix.endswith("or min_judged=0.08 where no more is meant")
+    assert fix.startswith(
+        "fix: support more arguments (docs/check.md), or choose the cases that it is meant for: cases=[...], "
+    )
+    assert fix.endswith("or set min_judged=0.08 if it is not meant for more")
 
 
 def test_a_case_in_several_dtypes_counts_once() -> None:
     found = {f"case[a=1,dtype={dtype}]": DECLINED for dtype in ("float64", "float16")} | {"other": DECLINED}
     assert judged_share("attention", {"case[a=1,dtype=float32]": PASSED, **found}, 0.5).accepted
     (first, *_) = judged_share("attention", {"case[a=2,dtype=float32]": PASSED, **found}, 0.5).text.splitlines()
-    assert first == "attention was judged in 1 of 3 cases: 33%, and min_judged is 50%"
+    assert first == "attention was judged in 1 of 3 cases: 33%, but min_judged is 50%"
 
 
 @pytest.mark.parametrize(
@@ -282,11 +284,11 @@ def test_a_share_counts_what_was_judged(found: list[Outcome], least: float, acce
         ),
         (
             "def mine(query, key, value):\n    return value\ntest_it = conformance.pytest.cases(mine)",
-            "test_it: mine is defined in the test file itself, *: move it to a module of its own",
+            "test_it: mine is defined in the test file, *: move it to a separate module",
         ),
         (
             "@pytest.mark.conformance(function=right)\ndef test_it():\n    pass",
-            "test_it: * go together: @pytest.mark.conformance(function=attention) above def test_it(conformance_case)",
+            "* must be used together: @pytest.mark.conformance(function=attention) above def test_it(conformance_case)",
         ),
         (
             "def test_it(conformance_case):\n    pass",

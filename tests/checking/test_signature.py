@@ -59,7 +59,7 @@ def test_an_unknown_argument_keeps_its_default_and_is_told() -> None:
         ("q, k", "attend(q, k) takes 2 arguments by position; sdpa is called as attend(query, key, value, mask)"),
         (
             "q, k, v, mask, block",
-            "needs an argument 'block' that check does not pass: give it a default; mask, is_causal",
+            "'block' that check does not know: give it a default, or name its role with --map block=ROLE; roles",
         ),
         ("q, k, v, mask, *, is_casual", "needs an argument 'is_casual'"),
         ("q, k, v, mask, *, is_casual", "did you mean is_causal?"),
@@ -150,7 +150,7 @@ def test_what_is_mapped_overrules_the_name() -> None:
     assert read.kept == ("is_causal",)
     with pytest.raises(CheckError, match=r"--map m=bias: attend has no argument m; it has q, k, v, mask, extra"):
         read_signature("attend", parameters, mapping={"m": "bias"})
-    with pytest.raises(CheckError, match=r"--map mask=baas: check passes no baas"):
+    with pytest.raises(CheckError, match=r"--map mask=baas: there is no role baas"):
         read_signature("attend", parameters, mapping={"mask": "baas"})
 
 

@@ -50,7 +50,7 @@ def test_a_file_that_is_not_there_or_no_python(tmp_path: Path) -> None:
     with pytest.raises(CheckError, match=r"there is no file nowhere\.py; expected FILE:FUNCTION"):
         parse_target("nowhere.py:attention")
     (tmp_path / "bad.py").write_text("x = 1\ndef (:\n", encoding="utf-8")
-    with pytest.raises(CheckError, match=r"bad\.py:2: no Python"):
+    with pytest.raises(CheckError, match=r"bad\.py:2: not valid Python"):
         parse_target(f"{tmp_path / 'bad.py'}:f")
 
 

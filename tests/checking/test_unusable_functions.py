@@ -23,7 +23,7 @@ def test_half_of_the_functions_of_the_tables_are_right() -> None:
 UNUSABLE = {
     "has_another_rank": (
         "import numpy as np\ndef attend(q, k, v, mask=None):\n    return np.transpose(q, (1, 0))\n",
-        "attend was given NumPy arrays .*axes don't match array.*line 3: return np.transpose",
+        "attend was called with NumPy arrays .*axes don't match array.*line 3: return np.transpose",
     ),
     "returns_nothing": (
         "def attend(q, k, v, mask=None):\n    q @ k.swapaxes(-1, -2)\n",
@@ -39,7 +39,7 @@ UNUSABLE = {
     ),
     "wants_what_nobody_passes": (
         "def attend(q, k, v, mask, block):\n    return v\n",
-        "needs an argument 'block' that check does not pass: give it a default.*--map block=ROLE",
+        "needs an argument 'block' that check does not know: give it a default.*--map block=ROLE",
     ),
     "cannot_be_imported": (
         "import nowhere_to_be_found\ndef attend(q, k, v): ...\n",
@@ -51,7 +51,7 @@ UNUSABLE = {
     ),
     "returns_a_dict": (
         "def attend(q, k, v, mask=None):\n    return {'output': q}\n",
-        "what it returned is no array",
+        "it did not return an array",
     ),
 }
 
@@ -71,7 +71,7 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
     [
         (
             "from torch import nn\nattend = nn.MultiheadAttention(8, 2)\n",
-            "attend is an instance of MultiheadAttention with weights of fixed sizes: name the class",
+            "attend is an instance of MultiheadAttention with weights of fixed sizes: give the class",
         ),
         (
             "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, rank, d_model): ...\n",
@@ -82,22 +82,22 @@ def test_what_cannot_be_called_is_told_once(checked: Check, tmp_path: Path, name
                 "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, d_model):\n"
                 "        super().__init__()\n        self.first = nn.Linear(d_model, d_model)\n"
             ),
-            "attend cannot be built: LayerError: no parameter of the layer is the query projection; it has first",
+            "LayerError: the layer has no query projection with a known name; its parameters are first",
         ),
         (
             (
                 "import flax.linen as nn\nclass attend(nn.Module):\n    d_model: int\n    @nn.compact\n"
                 "    def __call__(self, x):\n        return nn.Dense(self.d_model, name='first')(x)\n"
             ),
-            "attend cannot be built: LayerError: no parameter of the layer is the query projection; it has first",
+            "LayerError: the layer has no query projection with a known name; its parameters are first",
         ),
         (
             "from flax import nnx\nattend = nnx.MultiHeadAttention(2, 8, rngs=nnx.Rngs(0))\n",
-            "attend is an instance of MultiHeadAttention with weights of fixed sizes: name the class",
+            "attend is an instance of MultiHeadAttention with weights of fixed sizes: give the class",
         ),
         (
             "import equinox, jax\nattend = equinox.nn.Linear(8, 8, key=jax.random.PRNGKey(0))\n",
-            "attend is an instance of Linear with weights of fixed sizes: name the class",
+            "attend is an instance of Linear with weights of fixed sizes: give the class",
         ),
     ],
 )
@@ -113,7 +113,7 @@ ON_META = {
             "from torch import nn\nclass attend(nn.Module):\n    def __init__(self, d_model):\n"
             "        super().__init__()\n        self.q_proj = nn.Linear(d_model, d_model, device='meta')\n"
         ),
-        r"attend has q_proj.weight and 1 more on meta; .* lies on the CPU, .*: build the module without a device",
+        r"attend has q_proj.weight and 1 more on meta, but .* on the CPU: build the module without a device",
     ),
     "an_instance": (
         (
@@ -121,21 +121,21 @@ ON_META = {
             "        self.register_buffer('scale', torch.ones((), device='meta'))\n"
             "    def forward(self, q, k, v): ...\nattend = Scaled()\n"
         ),
-        "attend has scale on meta; what check gives a function lies on the CPU",
+        "attend has scale on meta, but check passes tensors on the CPU",
     ),
     "a_constant": (
         (
             "import torch\nONE = torch.ones((), device='meta')\n"
             "def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):\n    return v * ONE\n"
         ),
-        r"device meta.*line 4: return v \* ONE\)\n  what check gives a function lies on the CPU, so everything",
+        r"device meta.*line 4: return v \* ONE\)\n  check passes tensors on the CPU, so everything",
     ),
     "a_reply": (
         (
             "import torch\ndef attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor):\n"
             "    return torch.empty_like(q, device='meta')\n"
         ),
-        "returned a tensor on meta: what check gives a function lies on the CPU, and its reply has to be there",
+        "returned a tensor on meta, but check passes tensors on the CPU and expects its reply there",
     ),
 }
 
@@ -198,9 +198,9 @@ def test_few_calls_are_no_bare_green(checked: Check, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(WITHOUT_MASK, encoding="utf-8")
     done = checked(f"{tmp_path / 'mine.py'}:attend")
     assert done.decision.exit_code == decision.INCOMPLETE
-    assert re.search(r"was asked too little: \d+ calls judged, [12]\d % of the cases", done.lines()[0])
+    assert re.search(r"was judged on too few cases: \d+ calls judged, [12]\d % of the cases", done.lines()[0])
     (little,) = done.decision.incomplete
-    assert re.match(r"only [12]\d % of the cases were judged, fewer than --min-judged 50 %; not asked: ", little)
+    assert re.match(r"only [12]\d % of the cases were judged, less than --min-judged 50 %; left out: ", little)
 
 
 def test_the_least_part_can_be_said(checked: Check, tmp_path: Path) -> None:

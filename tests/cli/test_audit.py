@@ -34,10 +34,10 @@ def test_audit_lists_what_is_told_apart_and_what_nothing_pins_down(project: Path
     assert done.returncode == 1
     rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.stdout.splitlines() if "=" in line}
     assert rows["scale=none"] == ["1", "0", "1", "small/plain[dtype=float32]"]
-    assert rows["fully_masked_row=nan"] == ["0", "0", "0", "NOT PINNED DOWN"]
+    assert rows["fully_masked_row=nan"] == ["0", "0", "0", "NOT DETECTED"]
     assert rows["polarity[additive]=ignore"][3].startswith("canonical by nature: ")
     assert "2 cases, " in done.stdout
-    assert "decisions that nothing pins down: " in done.stdout
+    assert "decisions of which nothing is detected: " in done.stdout
 
 
 def test_audit_as_json_has_every_case_with_its_distance(project: Path) -> None:
@@ -68,7 +68,7 @@ def test_audit_says_what_is_never_asked_together(project: Path) -> None:
     apart = [["half precision", "a softcap"], ["half precision", "weights"], ["a softcap", "weights"]]
     found = json.loads(conformance("audit", "--json", "cases", cwd=project).stdout)
     assert found["not_asked_together"] == {"sdpa": apart}
-    said = "sdpa: no case asks together half precision and a softcap; half precision and weights; a softcap and weights"
+    said = "sdpa: no case combines half precision and a softcap; half precision and weights; a softcap and weights"
     assert conformance("audit", "cases", cwd=project).stdout.splitlines()[-1] == said
 
 
@@ -90,8 +90,8 @@ def test_strict_refuses_a_case_that_tells_nothing_apart_and_has_nothing_of_its_o
     assert conformance("validate", "cases", cwd=project).returncode == 0
     done = conformance("validate", "cases", "--strict", cwd=project)
     assert done.returncode == 4
-    assert "cases/small.yaml:8: small/idle tells no deviation apart" in done.stderr
-    assert "cases/small.yaml:9: small/idle_too tells no deviation apart" in done.stderr
+    assert "cases/small.yaml:8: small/idle detects no deviation" in done.stderr
+    assert "cases/small.yaml:9: small/idle_too detects no deviation" in done.stderr
     assert "small/plain" not in done.stderr
 
 

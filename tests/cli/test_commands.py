@@ -72,8 +72,8 @@ def test_every_command_has_help_with_an_example(command: list[str]) -> None:
     ("arguments", "said"),
     [
         (["rnu"], "invalid choice: 'rnu'; did you mean 'run'?"),
-        (["run", "--jobs", "0"], "0 is less than one"),
-        (["run", "--timeout", "-1"], "-1 is no positive number of seconds"),
+        (["run", "--jobs", "0"], "0 is less than 1"),
+        (["run", "--timeout", "-1"], "-1 is not a positive number of seconds"),
         (["run", "-a", "torhc.sdpa"], "no subject matches 'torhc.sdpa'; the nearest name is"),
         (["run", "-a", "nowhere.py"], "there is no file nowhere.py"),
         (["run", "-a", "numpy.sdpa", "--known", "nowhere.yaml"], "there is no file nowhere.yaml"),
@@ -182,7 +182,7 @@ def test_a_run_is_not_written_over_another(project: Path) -> None:
     assert conformance(*once, cwd=project).returncode == 0
     done = conformance(*once, cwd=project)
     assert done.returncode == 4
-    assert "out holds a run already: choose another --out, or --resume it" in done.stderr
+    assert "out has a run already: choose another --out, or add --resume" in done.stderr
 
 
 @pytest.fixture
@@ -225,14 +225,14 @@ def test_an_interrupted_run_says_how_to_go_on(project: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "interrupted; go on with --out out --resume" in said
+    assert "interrupted; continue with --out out --resume" in said
     assert json.loads((project / "out" / "verdict.json").read_text(encoding="utf-8"))["exit_code"] == 2
 
 
 def test_a_run_that_asked_something_else_is_not_resumed(cut: Path) -> None:
     done = conformance("run", "cases", "-a", f"{LIAR}[honest]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 4
-    assert "cannot resume: the subjects of that run were others" in done.stderr
+    assert "cannot resume: the subjects of that run differ" in done.stderr
 
 
 def test_nothing_to_resume_says_so(project: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_finished_run_writes_its_files_again_and_judges_nothing(project: Path)
     (project / "out" / "index.html").unlink()
     done = conformance(*once, "--resume", cwd=project)
     assert done.returncode == 0
-    assert "the run had come to its end; its files are written again" in done.stderr
+    assert "the run is finished already; its reports are written again" in done.stderr
     assert "ready after" not in done.stderr
     assert (project / "out" / "run.jsonl").read_bytes() == log
     assert (project / "out" / "verdict.json").read_bytes() == verdict
@@ -274,7 +274,7 @@ def test_a_finished_run_is_not_held_against_another_baseline_by_a_resume(project
     conformance(*once, cwd=project)
     done = conformance(*once, "--baseline", "base.json", "--resume", cwd=project)
     assert done.returncode == 4, done.stderr
-    assert "out was decided without that baseline, which rejects it: against base.json" in done.stderr
+    assert "the run in out was decided without this baseline, which rejects it: against base.json" in done.stderr
 
 
 def test_a_log_that_two_processes_wrote_is_resumed_and_told(cut: Path) -> None:
@@ -284,7 +284,7 @@ def test_a_log_that_two_processes_wrote_is_resumed_and_told(cut: Path) -> None:
         file.write(f"{twice}\n")
     done = conformance("run", "cases", "-a", f"{LIAR}[slow]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 0, done.stderr
-    assert "two processes wrote it at once: 1 cell is in out/run.jsonl more than once" in done.stderr
+    assert "two processes wrote the log: 1 cell is in out/run.jsonl more than once" in done.stderr
     assert "two processes wrote this run at the same time: 1 cell is in the log more than once" in done.stdout
 
 

@@ -178,7 +178,7 @@ def empty(_: str) -> str:
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "run.jsonl:1: schema 2; this version reads schema 1"),
         (empty, "run.jsonl:1: "),
         (lambda text: text.replace('"subjects"', '"sbjects"', 1), "run.jsonl:1: 'subjects' is required here"),
-        (lambda _: None, "spoilt holds no run.jsonl: give a run folder"),
+        (lambda _: None, "spoilt has no run.jsonl: give a folder"),
     ],
 )
 def test_a_folder_that_holds_no_run_of_ours_is_wrong_usage(
@@ -318,7 +318,7 @@ def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Pat
         "mine.yaml:3: fixed here: nothing that it covers fails (1 cell conforms without it, first small/dead on "
         "mine.sdpa): remove the entry" in done.stdout
     )
-    assert "Edits of the list: conformance known update --from out mine.yaml" in done.stdout
+    assert "To edit the list: conformance known update --from out mine.yaml" in done.stdout
     update = ("known", "update", "--from", "out", "mine.yaml")
     assert "mine.yaml:3: 1 cell conforms without it" in conformance(*update, cwd=project).stderr
     log = project / "out" / "run.jsonl"

@@ -88,7 +88,7 @@ def test_as_json_every_deviation_has_its_distance(project: Path) -> None:
     ("words", "said"),
     [
         (["nothing/*"], "no case matches nothing/*"),
-        (["small/*", "--cases", "cases"], "small/* names 3 cases: give the id of one, such as 'small/causal[dtype"),
+        (["small/*", "--cases", "cases"], "small/* matches 3 cases: give one id, such as 'small/causal[dtype"),
         (["small/softcap", "--cases", "cases", "-a", "torhc.sdpa"], "no subject matches 'torhc.sdpa'"),
         (["small/softcap", "--cases", "nowhere"], "there is no case file or folder nowhere"),
     ],

@@ -164,8 +164,8 @@ def test_what_port_found_is_printed_again_from_the_run_folder_and_stands_on_its_
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "expected FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR"),
-        (["torch.mha"], "expected FROM and TO"),
+        ([], "give FROM and TO, such as torch.mha 'keras.mha[jax]', or --run DIR"),
+        (["torch.mha"], "give FROM and TO"),
         (["--run", "nowhere"], "there is no nowhere/port.json: conformance port FROM TO --out nowhere writes it"),
         (["torch.mha", "keras.mha", "--run", "nowhere"], "leave FROM and TO out"),
     ],
@@ -189,7 +189,7 @@ def test_port_refuses_subjects_of_different_operators(tmp_path: Path) -> None:
     assert (
         "numpy.sdpa computes attention of given heads (sdpa) and numpy.mha computes multi-head attention" in done.stderr
     )
-    assert "calls move only between subjects of one operator" in done.stderr
+    assert "calls can move only between subjects of one operator" in done.stderr
 
 
 def test_port_says_how_many_cases_both_answered_and_nothing_where_there_is_none(ported: Done, tmp_path: Path) -> None:

@@ -168,7 +168,7 @@ def test_the_folder_is_called_like_the_cell(project: Path) -> None:
     }
     again = conformance("repro", "out", "*/plain", "numpy.*", cwd=project)
     assert again.returncode == 4
-    assert "repro-small-plain-numpy.sdpa is there already: choose another --out" in again.stderr
+    assert "repro-small-plain-numpy.sdpa exists already: choose another --out" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_the_folder_is_called_like_the_cell(project: Path) -> None:
         (["nowhere", "*", "*"], "there is no run folder nowhere"),
         (["out", "nothing/*", "*"], "out has no cell with the case nothing/*"),
         (["out", "small/plain", "torhc"], "out has no cell with the subject torhc"),
-        (["out", "small/plain", "fake.liar*"], "4 cells are meant: name one, such as small/plain 'fake.liar["),
-        (["out", "small/plain", "fake.liar[decline]"], "nothing was called in this cell: no batch of 13"),
+        (["out", "small/plain", "fake.liar*"], "4 cells match: name one, such as small/plain 'fake.liar["),
+        (["out", "small/plain", "fake.liar[decline]"], "the framework was not called in this cell: no batch of 13"),
         (
             ["out", "small/half", "torch*math]", "--cases", "other"],
             "small/half in other/small.yaml:6 has changed since",

@@ -81,7 +81,7 @@ def test_collecting_starts_nothing(
     assert err == []
     assert out == [
         "fake.liar[honest]      3 asked      1 declined",
-        "3 calls, and 1 declined without asking, for 4 cases on 1 subject; nothing was started",
+        "3 calls, and 1 declined without a call, for 4 cases on 1 subject; nothing was started",
     ]
     assert not (project / "reports").exists()
     out, _ = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--collect-only", "-v", "-k", "*half*")
@@ -111,15 +111,15 @@ def test_what_was_rejected_is_asked_again(project: Path, capsys: pytest.CaptureF
 @pytest.mark.usefixtures("project")
 def test_asking_again_needs_something_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     _, err = told(capsys, *WRONG, "--last-failed", code=4)
-    assert "--last-failed asks again what reports/latest rejected: reports/latest/run.jsonl: no run log" in err[-1]
+    assert "--last-failed needs the run in reports/latest: reports/latest/run.jsonl: no run log" in err[-1]
     told(capsys, "run", "cases", "-a", f"{LIAR}[honest]")
     _, err = told(capsys, *WRONG, "--last-failed", code=4)
     assert err[-1] == "conformance: --last-failed: reports/latest rejected nothing: leave the option out"
     told(capsys, *WRONG, code=1)
     _, err = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--last-failed", code=4)
-    assert "rejected fake.liar[wrong_dtype], which -a does not choose here" in err[-1]
+    assert "rejected fake.liar[wrong_dtype], but -a chooses none of these" in err[-1]
     _, err = told(capsys, *WRONG, "-k", "*half*", "--last-failed", code=4)
-    assert "rejected 1 case, first small/plain[batch=13], and none is chosen here" in err[-1]
+    assert "rejected 1 case (the first is small/plain[batch=13]), but none of them is chosen here" in err[-1]
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -136,7 +136,7 @@ def test_the_page_is_opened(
     _, err = told(capsys, "run", "cases", "-q", "-a", f"{LIAR}[honest]", "--out", "out", "--open")
     assert opened == [(project / "out" / "index.html").as_uri()]
     page = project / "out" / "index.html"
-    assert err == ([] if there else [f"conformance: no browser was found here: open {page} in one"])
+    assert err == ([] if there else [f"conformance: no browser was found; open {page} yourself"])
 
 
 def record(verdict: str) -> dict[str, object]:

@@ -147,7 +147,7 @@ def test_a_script_has_only_settings_that_choose_numbers(ran: Path, tmp_path: Pat
     assert done.returncode == 0, done.stderr
     assert "curl" not in done.stdout
     assert "\x1b" not in done.stdout
-    assert f"Again with the harness: conformance run -a numpy.sdpa -k '{CASE}'" in done.stdout
+    assert f"Again with conformance: conformance run -a numpy.sdpa -k '{CASE}'" in done.stdout
     facts = json.loads((tmp_path / "script" / "facts.json").read_text(encoding="utf-8"))
     assert facts["environment"] == {
         "OMP_NUM_THREADS": "2",
@@ -164,9 +164,7 @@ def test_a_command_in_a_log_that_is_none_is_told(ran: Path, tmp_path: Path) -> N
     folder = edited(ran, tmp_path, lambda found: found[0].update(command=["conformance", "run", "--help"]))
     done = conformance("repro", str(folder), CASE, "numpy.sdpa", cwd=tmp_path)
     assert done.returncode == 4
-    assert (
-        "the run log holds a command that is none: conformance run --help; name the cases with --cases" in done.stderr
-    )
+    assert "the run log has an invalid command: conformance run --help; name the cases with --cases" in done.stderr
 
 
 def test_a_project_is_looked_for_in_its_repository_alone(tmp_path: Path) -> None:
@@ -189,11 +187,11 @@ def test_a_project_is_looked_for_in_its_repository_alone(tmp_path: Path) -> None
 def test_the_file_that_starts_an_interpreter_is_named(tmp_path: Path) -> None:
     table = f'[tool.conformance.environments]\nold = "{sys.executable}"\n'
     (tmp_path / "pyproject.toml").write_text(table, encoding="utf-8")
-    told = f"conformance: {tmp_path}/pyproject.toml names the environments that are used: old = {sys.executable}\n"
+    told = f"conformance: environments from {tmp_path}/pyproject.toml: old = {sys.executable}\n"
     done = conformance("run", "-a", "numpy.sdpa@cpu:old", "-k", CASE, "--collect-only", cwd=tmp_path)
     assert told in done.stderr
     done = conformance("run", "-a", "numpy.sdpa@cpu:default", "-k", CASE, "--collect-only", cwd=tmp_path)
-    assert "names the environments" not in done.stderr
+    assert "environments from" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,8 +202,8 @@ def test_the_file_that_starts_an_interpreter_is_named(tmp_path: Path) -> None:
             "old = '~nouser/x': Could not determine home directory",
         ),
         ('[tool.conformance.environments]\nold = "a\\u0000b"\n', "old = 'a\\x00b': expected NAME"),
-        ("tool = 3\n", "tool is no table; [tool.conformance.environments] is a table of NAME"),
-        ("a = " + "[" * 5000, "pyproject.toml: nested too deep"),
+        ("tool = 3\n", "tool is not a table; [tool.conformance.environments] is a table of NAME"),
+        ("a = " + "[" * 5000, "pyproject.toml: nested too deeply"),
         ("# caf\udce9\n", "pyproject.toml:1:6: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8"),
         ("#" * (2**20 + 1), "pyproject.toml:1:1: the file has 1048577 bytes; at most 1048576 are read"),
     ],

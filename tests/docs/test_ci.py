@@ -152,7 +152,7 @@ def test_a_quote_that_is_not_closed_is_refused_in_words(judged: Path) -> None:
     assert done.returncode == 4
     assert done.stdout == (
         "::error title=arguments::line 2 of arguments: a quote is not closed: -k 'masks/*"
-        "%0Aeach line is split by itself, and its quotes have to be closed in it\n"
+        "%0Aeach line is split separately, so close its quotes in the same line\n"
     )
     assert done.stderr == ""
     assert (judged / "output").read_text(encoding="utf-8") == "exit-code=4\n"
@@ -161,12 +161,12 @@ def test_a_quote_that_is_not_closed_is_refused_in_words(judged: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "arguments are empty: say what follows `conformance`, such as run -a torch.sdpa"),
-        (" \n\n", "arguments are empty: say what follows `conformance`, such as run -a torch.sdpa"),
-        ("conformance run", "arguments begin with conformance, which is run anyway: leave it out"),
+        ("", "arguments are empty: write what follows `conformance`, such as run -a torch.sdpa"),
+        (" \n\n", "arguments are empty: write what follows `conformance`, such as run -a torch.sdpa"),
+        ("conformance run", "arguments begin with conformance, which the action adds itself: leave it out"),
         (
             "run \\",
-            "line 1 of arguments: it ends in a backslash: run \\\neach line is split by itself, and its quotes have *",
+            "line 1 of arguments: it ends in a backslash: run \\\neach line is split separately, so close its quotes *",
         ),
     ],
 )

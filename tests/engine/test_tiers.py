@@ -38,14 +38,14 @@ def audited(folder: Path, *listed: str) -> tuple[int, str]:
 def test_a_deviation_that_only_thorough_cases_detect_is_told_for_each_route(tmp_path: Path) -> None:
     code, said = audited(tmp_path, "few/masked", "few/masked_again")
     assert code == 1
-    assert "only thorough cases tell apart" in said
+    assert "only thorough cases detect" in said
     assert "polarity[mask0]=ignore" in said
-    assert said.splitlines()[-1].endswith("something is told by thorough cases alone")
+    assert said.splitlines()[-1].endswith("thorough cases alone detect something")
 
 
 def test_a_case_that_another_stands_for_may_be_left_out(tmp_path: Path) -> None:
     code, said = audited(tmp_path, "few/masked_again")
-    assert (code, said.count("only thorough cases tell apart polarity")) == (0, 0), said
+    assert (code, said.count("only thorough cases detect polarity")) == (0, 0), said
     assert said.startswith("2 of 3 cases by default")
 
 

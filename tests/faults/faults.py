@@ -292,7 +292,7 @@ def signalled(
     code = json.loads(verdict.read_bytes())["exit_code"] if verdict.is_file() else None
     expected = whole.code if has(place, "footer") else 2
     found += [] if code == expected else [f"verdict.json says {code}, expected {expected}"]
-    found += [] if "go on with --out run --resume" in said else [f"does not say how to go on: {said[-300:]}"]
+    found += [] if "continue with --out run --resume" in said else [f"does not say how to go on: {said[-300:]}"]
     return [*found, *place.left_over(), *place.differs(whole, *place.go_on())]
 
 
@@ -305,7 +305,7 @@ def limited(place: Place, whole: Whole, size: int) -> list[str]:
 def _said_fault(code: int, said: str, why: str) -> list[str]:
     found = [] if code == 3 else [f"exit code {code}, expected 3"]
     last = said.strip().splitlines()[-1:] or [""]
-    if not re.fullmatch(rf"conformance: \S+: {why}; when that is mended, go on with --out run --resume", last[0]):
+    if not re.fullmatch(rf"conformance: \S+: {why}; when this is fixed, continue with --out run --resume", last[0]):
         found.append(f"says {last[0]!r}")
     return found + (["a traceback"] if "Traceback" in said or "internal error" in said else [])
 
@@ -384,7 +384,7 @@ def two_resumes(place: Place, whole: Whole) -> list[str]:
     both = [place.start("--resume") for _ in range(2)]
     ended = [(process.communicate(timeout=PATIENCE)[1], process.returncode) for process in both]
     told = [said for said, code in ended if code == 4 and "is in use by process" in said]
-    after = [said for said, code in ended if code == whole.code and "had come to its end" in said]
+    after = [said for said, code in ended if code == whole.code and "the run is finished already" in said]
     went_on = [said for said, code in ended if code == whole.code]
     found = [] if len(went_on) == 2 - len(told) and len(told) + len(after) == 1 else [f"{ended}"]
     return [*found, *place.differs(whole, whole.code, "")]

@@ -162,5 +162,5 @@ def test_an_interpreter_without_onnx_is_named(tmp_path: Path) -> None:
     bare.chmod(0o755)
     done = conformance("import", "onnx", str(tmp_path / "new"), "--python", str(bare))
     assert done.returncode == 4
-    assert "cannot write the vectors: ModuleNotFoundError" in done.stderr
+    assert "cannot read the vectors: ModuleNotFoundError" in done.stderr
     assert "--python names one that has onnx" in done.stderr
