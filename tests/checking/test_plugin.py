@@ -28,14 +28,15 @@ test_attention = conformance.pytest.cases(right{})
 
 # Judges in no time: in the process of pytest and in those of pytest-xdist, every check is a line of a file.
 STAND_IN = """
-import json, os, pathlib
-import conformance.checking.api as sharing
+import functools, json, os, pathlib
+import conformance.checking.api as api
 from conformance.checking.api import Result
 from conformance.checking.target import CheckError
 from conformance.checking.check_report import Outcome
 
 OUTCOMES = {outcomes}
 
+@functools.wraps(api.check)
 def check(function, *, cases, out, **options):
     with pathlib.Path("checks.jsonl").open("a") as log:
         print(json.dumps([function.__qualname__, list(cases), options]), file=log)
@@ -44,7 +45,7 @@ def check(function, *, cases, out, **options):
     found = {{case: Outcome(*OUTCOMES.get(case, ("pass", True, ""))) for case in cases}}
     return Result(True, (), (), 0, out, "", found)
 
-sharing.check = check
+api.check = check
 """
 
 FAILS = {

@@ -113,7 +113,7 @@ def test_a_pass_is_reproduced(project: Path, subject: str, case: str, tmp_path: 
     assert f"{record['budget']:.3g} of the allowed error used" in "\n".join(lines)
     assert lines[-3] == "within the tolerance"
     assert lines[-2].startswith("in the run: pass: output: ")
-    assert lines[-1].startswith("with the harness: conformance run cases -a ")
+    assert lines[-1].startswith("with conformance: conformance run cases -a ")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_failure_is_reproduced(project: Path, subject: str, found: str, tmp_pa
     assert any(line.startswith(found) for line in lines), lines
     assert record["budget"] == "inf" or f" {record['budget']:.3g} of the allowed error used" in "\n".join(lines)
     assert lines[-3] == "beyond the tolerance"
-    assert lines[-1] == f"with the harness: {record['rerun']}"
+    assert lines[-1] == f"with conformance: {record['rerun']}"
 
 
 def test_an_exception_is_reproduced_with_its_place(project: Path, tmp_path: Path) -> None:
