@@ -56,7 +56,7 @@ def _unfit(
 ) -> Iterator[Fault]:
     for array, shape in found.items():
         if array not in names:
-            yield Fault(at, f"{name} has an array {quoted(array)}; expected some of {', '.join(names)}")
+            yield Fault(at, f"{name} has an unknown array {quoted(array)}; expected some of {', '.join(names)}")
         elif expected is not None and shape != expected[array]:
             yield Fault(at, f"{array} in {name} has shape {shape}; expected {expected[array]}")
 
@@ -66,14 +66,14 @@ def _refusal(name: str, suite: Path, root: Path) -> str | None:
     path = suite.parent / name
     try:
         if Path(name).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
-            return f"file {quoted(name)} lies outside the case folder; expected a file beside the suite"
+            return f"file {quoted(name)} is outside the case folder; expected a file in the folder of the suite"
         if path.suffix != SUFFIX:
             return f"file {quoted(name)} must end in {SUFFIX}"
-        return None if path.is_file() else f"there is no file {quoted(name)} beside the suite"
+        return None if path.is_file() else f"file {quoted(name)} does not exist in the folder of the suite"
     except (OSError, ValueError) as error:
         return f"file {quoted(name)} cannot be opened: {reason(error)}"
     except RuntimeError:  # what Python before 3.13 raises for links that lead in a circle
-        return f"file {quoted(name)} cannot be opened: its links lead in a circle"
+        return f"file {quoted(name)} cannot be opened: its symbolic links form a loop"
 
 
 def shapes(path: Path) -> dict[str, Shape]:

@@ -19,10 +19,10 @@ def faults(
 ) -> Iterator[Fault]:
     """What is wrong with published numbers; `shapes` are those of the outputs, None where sizes are faulty."""
     if (model.digits is None) == (model.rtol is None and model.atol is None):
-        yield Fault(("published",), "expected either digits, or rtol and atol: how exactly the numbers are printed")
+        yield Fault(("published",), "expected either digits, or rtol and atol: the precision of the published numbers")
     given = [name for name in LITERALS if getattr(model, name) is not None]
     if not given and model.file is None:
-        yield Fault(("published",), f"no numbers: expected some of {', '.join(LITERALS)}, or file")
+        yield Fault(("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)} and file")
     for name in given if shapes is not None else ():
         values = frozen(getattr(model, name))
         yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))

@@ -86,7 +86,7 @@ class _Reader:
         while read < count and not self.mistakes.full:
             cases += self.variants(read)
             read += 1
-        unread = f"{count - read} of {count} entries were not looked at" if read < count else ""
+        unread = f"{count - read} of {count} entries were not checked" if read < count else ""
         return Loaded(suite, self.file, tuple(cases), self.mistakes.told(yaml_syntax.last_line(self.root_node), unread))
 
     def envelope(self) -> str | None:
@@ -100,7 +100,7 @@ class _Reader:
             return None
         suite, self.summary = plain.get("suite"), str(plain.get("summary", ""))
         if isinstance(suite, str) and suite != self.file.suite:
-            message = f"suite {suite!r} lies in {self.file.shown}; expected {self.file.suite!r}"
+            message = f"suite {suite!r} is in the file {self.file.shown}; expected suite {self.file.suite!r}"
             self.note([self.root_node], [Fault(("suite",), message)])
         return suite if isinstance(suite, str) else None
 
@@ -119,7 +119,7 @@ class _Reader:
         expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), found)
         self.note(layers, found)
         if self.made <= MAX_CASES < self.made + len(expansions):
-            self.note(layers, [Fault((), f"from here on the suite has more than {MAX_CASES} cases; split it")])
+            self.note(layers, [Fault((), f"the suite has more than {MAX_CASES} cases, counted up to this entry; split the suite")])
         self.made += len(expansions)
         if self.made > MAX_CASES:
             return
@@ -136,7 +136,7 @@ class _Reader:
         """Refuse an expansion that declares what an earlier one of the entry does; names and tags aside."""
         first = seen.setdefault(replace(case, tags=(), summary=""), name)
         if first != name:
-            message = f"expands to {name}, which declares the same as {first}"
+            message = f"expands to {name}, which is the same case as {first}"
             self.note(layers, [Fault(("matrix",), message)])
 
     def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
@@ -159,12 +159,12 @@ class _Reader:
         """Refuse a name that an earlier entry has, and one for all."""
         defaults = self.data.get("defaults")
         if isinstance(defaults, dict) and "name" in defaults:
-            self.note(self.layers(number)[1:], [Fault(("name",), "a name belongs to one case", at_key=True)])
+            self.note(self.layers(number)[1:], [Fault(("name",), "defaults cannot contain a name: each case has its own", at_key=True)])
         if not isinstance(name := entry.get("name"), str):
             return
         line, _ = yaml_syntax.position(self.layers(number)[0])
         if name in self.names:
-            message = f"name {quoted(name)} is already taken, on line {self.names[name]}"
+            message = f"name {quoted(name)} is already used on line {self.names[name]}"
             self.note(self.layers(number), [Fault(("name",), message)])
         self.names.setdefault(name, line)
 
@@ -193,7 +193,7 @@ def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
     first: dict[str, SuiteFile] = {}
     for one in loaded:
         if one.suite is not None and first.setdefault(one.suite, one.file) is not one.file:
-            message = f"suite {one.suite!r} is also the name of {first[one.suite].shown}"
+            message = f"suite name {one.suite!r} is already used by {first[one.suite].shown}"
             yield Mistake(one.file.place, 1, 1, message)
 
 

@@ -64,7 +64,7 @@ def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
     base = {key: value for key, value in entry.items() if key != "matrix"}
     written = entry.get("matrix", {})
     if not isinstance(written, dict):
-        faults.append(Fault(("matrix",), "matrix must be a mapping of field paths to lists of values"))
+        faults.append(Fault(("matrix",), "matrix: expected a mapping of field paths to lists of values"))
         written = {}
     axes: dict[str, list[Any]] = {}
     for key, values in written.items():
@@ -73,10 +73,10 @@ def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
         if not found and not key.startswith("x-"):
             axes[key] = values
     if (count := prod(map(len, axes.values()))) > MAX_EXPANSIONS:
-        faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS}"))
+        faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS} are allowed"))
         return []
     if axes and (parts := count * _parts(base)) > MAX_PARTS:
-        faults.append(Fault(("matrix",), f"the matrix copies {parts} keys and values; at most {MAX_PARTS}"))
+        faults.append(Fault(("matrix",), f"the matrix expands to {parts} keys and values in total; at most {MAX_PARTS} are allowed"))
         return []
     return list(_product(base, axes))
 
@@ -105,7 +105,7 @@ def _wrong(base: Mapping[str, Any], key: str, values: object) -> Iterator[Fault]
     if key.startswith("x-"):
         return
     if not isinstance(values, list) or not values:
-        yield Fault(path, f"matrix path {key!r} needs a list of at least one value")
+        yield Fault(path, f"matrix path {key!r}: expected a list of at least one value")
     if key in FIXED:
         yield Fault(path, f"{key!r} cannot be varied by a matrix", at_key=True)
     elif (missing := _missing(base, _split(key))) is not None:
@@ -123,7 +123,7 @@ def _missing(base: Mapping[str, Any], path: Path) -> str | None:
         way = ".".join(map(str, path[:depth]))
         if isinstance(here, list):
             if not isinstance(part, int) or part >= len(here):
-                return f"{way} has {len(here)} items and no {part}"
+                return f"{way} has {len(here)} {'item' if len(here) == 1 else 'items'}, so index {part} is out of range"
             here = here[part]
         elif isinstance(here, dict) and isinstance(part, str) and part:
             here = here.get(part, {} if part == "inputs" else None)

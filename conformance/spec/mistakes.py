@@ -62,7 +62,7 @@ class Mistakes:
         if not (self._more or unread):
             return tuple(self._first)
         rest = f"; {unread}" if unread else ""
-        message = f"only {len(self._first)} mistakes are told, of {len(self._first) + self._more}{rest}"
+        message = f"only {len(self._first)} of {len(self._first) + self._more} mistakes are listed{rest}"
         return (*self._first, Mistake(self.file, line, 1, message))
 
 

@@ -15,14 +15,14 @@ Path = tuple[str | int, ...]
 _TYPES = {
     "int_type": "an integer",
     "int_parsing": "an integer",
-    "int_parsing_size": "an integer of fewer digits",
+    "int_parsing_size": "an integer with fewer digits",
     "int_from_float": "an integer",
     "float_type": "a number",
     "float_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "string_type": "a text",
+    "string_type": "a string",
     "list_type": "a list",
     "tuple_type": "a list",
     "frozen_set_type": "a list",
@@ -31,18 +31,18 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "too_short": "at least one item",
-    "string_too_short": "a text that is not empty",
+    "string_too_short": "a non-empty string",
     "date_type": "a date such as 2027-06-01",
     "date_parsing": "a date such as 2027-06-01",
     "date_from_datetime_parsing": "a date such as 2027-06-01",
 }
 
 # Patterns in words; the others are those of names.
-_PATTERNS = {"^https://": "an address that begins with https://"}
+_PATTERNS = {"^https://": "a URL that begins with https://"}
 
 _LENGTHS = {
-    "string_too_short": "a text of at least {min_length} letters",
-    "string_too_long": "a text of at most {max_length} letters",
+    "string_too_short": "a string of at least {min_length} characters",
+    "string_too_long": "a string of at most {max_length} characters",
     "too_long": "at most {max_length} items",
 }
 
@@ -120,7 +120,7 @@ def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path],
         return Fault(path, f"unknown key {quoted(path[-1])}{nearest(path[-1], names(path[:-1]))}", at_key=True)
     if kind == "missing":
         last = path[-1] if path else ""
-        return Fault(path, f"item {last} is missing here" if isinstance(last, int) else f"{last!r} is required here")
+        return Fault(path, f"item {last} is missing" if isinstance(last, int) else f"{last!r} is required here")
     if kind == "value_error":
         return Fault(path, f"{name}: {detail['ctx']['error']}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
@@ -158,7 +158,7 @@ def _expected(detail: Mapping[str, Any]) -> str:
         key, words = _BOUNDS[kind]
         return f"{words} {context[key]:g}"
     if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(context["pattern"], "small letters, digits and underscores")
+        return _PATTERNS.get(context["pattern"], "lower-case letters, digits and underscores")
     if kind in _LENGTHS and context.get("min_length") != 1:
         return _LENGTHS[kind].format(**context)
     return _TYPES.get(kind, str(detail["msg"]))

@@ -9,7 +9,7 @@ from conformance.spec.mistakes import Mistake, Mistakes, nearest
 from conformance.spec.texts import NoText, quoted, read_text
 
 SUFFIX = ".yaml"
-CIRCLE = "cannot be read: its links lead in a circle"
+LINK_LOOP = "cannot be read: its symbolic links form a loop"
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> l
     for path in paths:
         resolved = _resolved(path)
         if resolved is None:
-            mistakes.append(Mistake(str(path), 1, 1, CIRCLE))
+            mistakes.append(Mistake(str(path), 1, 1, LINK_LOOP))
             continue
         if not resolved.is_relative_to(root):
-            mistakes.append(Mistake(str(path), 1, 1, f"lies outside the case folder {root.name}"))
+            mistakes.append(Mistake(str(path), 1, 1, f"is outside the case folder {root.name}"))
             continue
         inside = sorted(resolved.rglob("*" + SUFFIX)) if resolved.is_dir() else [resolved]
         if not inside:
-            mistakes.append(Mistake(str(path), 1, 1, f"no suite (*{SUFFIX}) in this folder"))
+            mistakes.append(Mistake(str(path), 1, 1, f"this folder contains no suite (*{SUFFIX})"))
         for file in inside:
             if (refused := _refused(file, root)) is not None:
                 mistakes.append(Mistake(str(file if file != resolved else path), 1, 1, refused))
@@ -62,12 +62,12 @@ def _refused(file: Path, root: Path) -> str | None:
     """Why a path may not be read as a suite; links are followed before anything is opened."""
     resolved = _resolved(file)
     if resolved is None:
-        return CIRCLE
+        return LINK_LOOP
     if not resolved.is_relative_to(root):
-        return f"{file.name} leads outside the case folder {root.name}"
+        return f"{file.name} points outside the case folder {root.name}"
     if file.suffix != SUFFIX:
-        return f"a suite ends in {SUFFIX}"
-    return None if file.is_file() else "there is no such file"
+        return f"the name of a suite file must end in {SUFFIX}"
+    return None if file.is_file() else "file does not exist"
 
 
 def _resolved(path: Path) -> Path | None:
@@ -106,7 +106,7 @@ def marked(cases: Sequence[Case], root: Path, mistakes: list[Mistake]) -> list[C
     for name, number in listed.items():
         if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not found.full:
             _see(name, ids[suite], number, found)
-    mistakes += found.told(len(lines), f"the rest of {len(listed)} ids was not looked at" if found.full else "")
+    mistakes += found.told(len(lines), f"the rest of the {len(listed)} ids was not checked" if found.full else "")
     return [replace(case, thorough=True) if case.id in listed else case for case in cases]
 
 
@@ -117,7 +117,7 @@ def _is_comment(line: str) -> bool:
 def _see(name: str, ids: Collection[str], number: int, found: Mistakes) -> None:
     """Note an id in line `number` that no case has; ids: those of its suite, which was loaded."""
     if name not in ids:
-        found.note(number, 1, f"no case has the id {quoted(name)}{nearest(name, ids)}; remove the line, or correct it")
+        found.note(number, 1, f"no case has the id {quoted(name)}{nearest(name, ids)}; remove or correct this line")
 
 
 def _quoted_ids(path: Path) -> str:

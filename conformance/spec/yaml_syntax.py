@@ -27,7 +27,7 @@ MAX_BYTES = 2**20
 MAX_DEPTH = 24
 MAX_EVENTS = 2**17
 MAX_DIGITS = 64
-TOO_DEEP = f"the document is nested deeper than {MAX_DEPTH}"
+TOO_DEEP = f"the document is nested more than {MAX_DEPTH} levels deep"
 
 Path = Sequence[str | int]
 
@@ -120,13 +120,13 @@ def _refused(text: str) -> Iterator[tuple[tuple[int, int], str]]:
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         if depth > MAX_DEPTH or count > MAX_EVENTS:
-            yield position(event), TOO_DEEP if depth > MAX_DEPTH else f"the document has over {MAX_EVENTS} parts"
+            yield position(event), TOO_DEEP if depth > MAX_DEPTH else f"the document has more than {MAX_EVENTS} nodes"
             return
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
-            yield position(event), f"{name} {sign}{cut(event.anchor)} is refused: write the value out"
+            yield position(event), f"{name} {sign}{cut(event.anchor)} is not allowed: write the value out"
         if (tag := getattr(event, "tag", None)) is not None:
-            yield position(event), f"tag {cut(tag)} is refused: plain values only"
+            yield position(event), f"tag {cut(tag)} is not allowed: use plain values only"
 
 
 def _plain(node: yaml.Node, mistakes: Mistakes) -> Any:
@@ -143,7 +143,7 @@ def _mapping(node: yaml.MappingNode, mistakes: Mistakes) -> dict[str, Any]:
     for key, value in node.value:
         line, column = position(key)
         if not isinstance(key, yaml.ScalarNode):
-            mistakes.note(line, column, "a key must be a plain text")
+            mistakes.note(line, column, "a key must be a plain string")
         elif key.value in plain:
             mistakes.note(line, column, f"duplicate key {quoted(key.value)}, first on line {first[key.value]}")
         else:
@@ -162,13 +162,13 @@ def _scalar(node: yaml.Node, mistakes: Mistakes) -> Any:
 def _number(tag: str, text: str, node: yaml.Node, mistakes: Mistakes) -> int | float:
     """Read a number; one that Python would not read, or not as it stands, is taken for 1 after it was noted."""
     if len(text) > MAX_DIGITS:
-        mistakes.note(*position(node), f"a number of more than {MAX_DIGITS} characters")
+        mistakes.note(*position(node), f"this number has more than {MAX_DIGITS} characters")
         return 1
     if tag == "int":
         return int(text)
     number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
     if isinf(number) and ".inf" not in text:
-        mistakes.note(*position(node), f"{text} is beyond every number; infinity is .inf")
+        mistakes.note(*position(node), f"{text} is too large for a float64; write infinity as .inf")
         return 1
     return number
 

@@ -83,7 +83,7 @@ HELLO: dict[str, Any] = {
     ("change", "said"),
     [
         ({}, ""),
-        ({"versions": {"numpy": 2}}, "numpy: expected a text, got 2"),
+        ({"versions": {"numpy": 2}}, "numpy: expected a string, got 2"),
         ({"cpu": "much"}, "cpu: expected a number, got 'much'"),
         ({"evidence": {"libraries": 5}}, "odd evidence: libraries: expected a mapping, got 5"),
         ({"python": HALF}, "sent a text with half a character"),
