@@ -22,7 +22,9 @@ def faults(
         yield Fault(("published",), "expected either digits, or rtol and atol: the precision of the published numbers")
     given = [name for name in LITERALS if getattr(model, name) is not None]
     if not given and model.file is None:
-        yield Fault(("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)} and file")
+        yield Fault(
+            ("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)} and file"
+        )
     for name in given if shapes is not None else ():
         values = frozen(getattr(model, name))
         yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))

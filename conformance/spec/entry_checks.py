@@ -82,10 +82,15 @@ def alias(_entry: Entry, case: Case) -> Iterator[Fault]:
         listed = ", ".join(f"{name} {shapes[name]}" for name in names)
         yield Fault(("inputs", "alias"), f"alias {kind} needs equal shapes, got {listed}")
     if kind == "qkv" and case.inputs.gain != 1:
-        yield Fault(("inputs", "gain"), "gain must be 1 with alias qkv: query and key are the same object there, and gain applies to the query only")
+        yield Fault(
+            ("inputs", "gain"),
+            "gain must be 1 with alias qkv: query and key are the same object, and gain is for the query only",
+        )
     literal = [name for name in names if getattr(case.inputs, name) is not None]
     if len(literal) > 1:
-        yield Fault(("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} the same array; give only one of them")
+        yield Fault(
+            ("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} the same array; give only one of them"
+        )
 
 
 def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
@@ -101,12 +106,17 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
     if case.inputs.poison is None:
         return
     if case.inputs.alias != "none":
-        message = f"poison {case.inputs.poison} needs separate arrays; alias {case.inputs.alias} makes key and value the same array"
+        kind, number = case.inputs.alias, case.inputs.poison
+        message = f"poison {number} needs separate arrays; alias {kind} makes key and value the same array"
         yield Fault(("inputs", "poison"), message)
     if case.verbatim:
-        yield Fault(("inputs", "poison"), "poison is not allowed with verbatim masks: another reading of the mask may attend it")
+        yield Fault(
+            ("inputs", "poison"), "poison is not allowed with verbatim masks: another reading of the mask may attend it"
+        )
     if not case.masks and case.inputs.poison in get_args(Hidden):
-        yield Fault(("inputs", "poison"), f"poison {case.inputs.poison} needs a mask: it is placed where no query attends")
+        yield Fault(
+            ("inputs", "poison"), f"poison {case.inputs.poison} needs a mask: it is placed where no query attends"
+        )
 
 
 def output(_entry: Entry, case: Case) -> Iterator[Fault]:
@@ -125,20 +135,27 @@ def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
     if case.inputs.layout != "expanded":
         return
     if case.batch == 1:
-        yield Fault(("inputs", "layout"), "layout expanded repeats one batch element; it needs a batch of at least 2, got 1")
+        yield Fault(
+            ("inputs", "layout"), "layout expanded repeats one batch element; it needs a batch of at least 2, got 1"
+        )
     if case.inputs.poison is not None:
-        message = f"poison {case.inputs.poison} differs between batch elements, but layout expanded makes them all equal"
+        message = (
+            f"poison {case.inputs.poison} differs between batch elements, but layout expanded makes them all equal"
+        )
         yield Fault(("inputs", "layout"), message)
     if case.inputs.clean is False:
         yield Fault(
-            ("inputs", "layout"), "large masked rows (clean: false) differ between batch elements, but layout expanded makes them all equal"
+            ("inputs", "layout"),
+            "large masked rows (clean: false) differ between batch elements, but layout expanded makes them all equal",
         )
 
 
 def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
     """A cap is a number of the dtype under test, so that every implementation has the same."""
     if case.softcap is not None and float(round_to(np.asarray(case.softcap), case.dtype)) != case.softcap:
-        yield Fault(("softcap",), f"softcap {case.softcap!r} is not exact in {case.dtype}: implementations would round it")
+        yield Fault(
+            ("softcap",), f"softcap {case.softcap!r} is not exact in {case.dtype}: implementations would round it"
+        )
 
 
 def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
@@ -153,7 +170,9 @@ def past(entry: Entry, case: Case) -> Iterator[Fault]:
     """A past is of arrays of their own, and leaves keys to the call; without one nothing is said of it."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "past" and not case.past:
-            yield Fault(("masks", number, "offset"), "offset past needs the field past: the number of keys from earlier calls")
+            yield Fault(
+                ("masks", number, "offset"), "offset past needs the field past: the number of keys from earlier calls"
+            )
     if PRESENT in entry.outputs and not case.past:
         yield Fault(("outputs", entry.outputs.index(PRESENT)), "output present needs the field past")
     if not case.past:
@@ -162,18 +181,29 @@ def past(entry: Entry, case: Case) -> Iterator[Fault]:
         message = "output present is only valid with operator sdpa: a layer caches projected keys and values"
         yield Fault(("outputs", entry.outputs.index(PRESENT)), message)
     if case.past >= case.seq_len_k:
-        yield Fault(("past",), f"past {case.past} must be less than seq_len_k {case.seq_len_k}, so that the call itself has a key")
+        yield Fault(
+            ("past",),
+            f"past {case.past} must be less than seq_len_k {case.seq_len_k}, so that the call itself has a key",
+        )
     if case.inputs.alias == "qkv":
-        yield Fault(("inputs", "alias"), "alias qkv cannot be combined with past: query and key are one array there, but past splits the key")
+        yield Fault(
+            ("inputs", "alias"),
+            "alias qkv cannot be combined with past: query and key are one array there, but past splits the key",
+        )
     if case.inputs.layout != "contiguous":
-        yield Fault(("inputs", "layout"), f"layout {case.inputs.layout} cannot be combined with past, which splits key and value into two arrays")
+        yield Fault(
+            ("inputs", "layout"),
+            f"layout {case.inputs.layout} cannot be combined with past, which splits key and value into two arrays",
+        )
 
 
 def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
     """A call that must be refused has one mistake, which is one there."""
     if (entry.expect is None) != (entry.mistake is None):
         name, other = (
-            ("expect", "the field mistake, which says what is wrong with the call") if entry.mistake is None else ("mistake", "expect: error")
+            ("expect", "the field mistake, which says what is wrong with the call")
+            if entry.mistake is None
+            else ("mistake", "expect: error")
         )
         yield Fault((name,), f"{name} needs {other}", at_key=True)
     if case.mistake is None:
@@ -184,12 +214,17 @@ def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
     if about.items and case.batch < MIN_BATCH:
         yield Fault(
-            ("mistake",), f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, got {case.batch}: a single batch element would be broadcast"
+            ("mistake",),
+            f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, "
+            f"got {case.batch}: a single batch element would be broadcast",
         )
     if case.mistake == "query_width" and case.operator == "sdpa":
         yield Fault(("mistake",), "mistake query_width is only valid with operator mha; use key_width with sdpa")
     if case.inputs.alias != "none":
-        yield Fault(("inputs", "alias"), f"a mistake needs separate query, key and value; alias {case.inputs.alias} makes them the same array")
+        yield Fault(
+            ("inputs", "alias"),
+            f"a mistake needs separate query, key and value; alias {case.inputs.alias} makes them the same array",
+        )
     for name, given in (("published", entry.published), ("past", entry.past)):
         if given is not None:
             yield Fault((name,), f"{name} is not allowed with expect: error", at_key=True)
@@ -220,7 +255,9 @@ def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(("inputs", "poison"), "output gradients needs finite inputs, not poison")
     for name in UNDERIVED:
         if getattr(entry, name) not in (None, name == "output_projection"):
-            yield Fault((name,), f"output gradients is not supported with {name}: remove {name} or the output gradients")
+            yield Fault(
+                (name,), f"output gradients is not supported with {name}: remove {name} or the output gradients"
+            )
 
 
 RULES = (

@@ -119,7 +119,10 @@ class _Reader:
         expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), found)
         self.note(layers, found)
         if self.made <= MAX_CASES < self.made + len(expansions):
-            self.note(layers, [Fault((), f"the suite has more than {MAX_CASES} cases, counted up to this entry; split the suite")])
+            self.note(
+                layers,
+                [Fault((), f"the suite has more than {MAX_CASES} cases, counted up to this entry; split the suite")],
+            )
         self.made += len(expansions)
         if self.made > MAX_CASES:
             return
@@ -159,7 +162,10 @@ class _Reader:
         """Refuse a name that an earlier entry has, and one for all."""
         defaults = self.data.get("defaults")
         if isinstance(defaults, dict) and "name" in defaults:
-            self.note(self.layers(number)[1:], [Fault(("name",), "defaults cannot contain a name: each case has its own", at_key=True)])
+            self.note(
+                self.layers(number)[1:],
+                [Fault(("name",), "defaults cannot contain a name: each case has its own", at_key=True)],
+            )
         if not isinstance(name := entry.get("name"), str):
             return
         line, _ = yaml_syntax.position(self.layers(number)[0])

@@ -31,11 +31,17 @@ def check_mask(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
 def _short(mask: ArrayMask, case: Case) -> Iterator[Fault]:
     """Keys that an array leaves out are masked in it; only a mask that is sound and not too large is written out."""
     if mask.short >= case.seq_len_k or "k" not in mask.axes or mask.verbatim:
-        yield Fault(("short",), f"short {mask.short} needs a mask over keys that is not verbatim, and must be less than seq_len_k")
+        yield Fault(
+            ("short",),
+            f"short {mask.short} needs a mask over keys that is not verbatim, and must be less than seq_len_k",
+        )
     elif prod(case.axes[axis] for axis in mask.axes) <= MAX_ELEMENTS:
         last = mask_operand(case, mask, "").values[..., -mask.short :]
         if np.any(last != (-np.inf if mask.kind == "additive" else 0)):
-            yield Fault(("short",), f"short {mask.short}: the mask must mask the last {mask.short} keys, because the array leaves them out")
+            yield Fault(
+                ("short",),
+                f"short {mask.short}: the mask must mask the last {mask.short} keys, because the array leaves them out",
+            )
 
 
 def _faults(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
@@ -65,7 +71,10 @@ def _axes(mask: ArrayMask) -> Iterator[Fault]:
     if mask.kind == "key_padding" and mask.axes != ("b", "k"):
         yield Fault(("axes",), f"a key_padding mask has axes [b, k], not {listed}; use kind attention for other axes")
     elif mask.kind == "additive" and "k" not in mask.axes:
-        yield Fault(("axes",), f"axes {listed}: an additive mask needs the axis k, because a constant added to a whole row has no effect")
+        yield Fault(
+            ("axes",),
+            f"axes {listed}: an additive mask needs the axis k, because a constant added to a whole row has no effect",
+        )
     elif mask.axes != ordered or not mask.axes:
         yield Fault(("axes",), f"axes {listed}: expected some of b, h, q, k, each once and in this order")
 

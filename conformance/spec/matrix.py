@@ -76,7 +76,11 @@ def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
         faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS} are allowed"))
         return []
     if axes and (parts := count * _parts(base)) > MAX_PARTS:
-        faults.append(Fault(("matrix",), f"the matrix expands to {parts} keys and values in total; at most {MAX_PARTS} are allowed"))
+        faults.append(
+            Fault(
+                ("matrix",), f"the matrix expands to {parts} keys and values in total; at most {MAX_PARTS} are allowed"
+            )
+        )
         return []
     return list(_product(base, axes))
 

@@ -45,9 +45,7 @@ REFUSALS: dict[Name, Refusal] = {
         "accepts key and value with a smaller batch than the query", "check that the batch sizes agree", items=True
     ),
     "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
-    "query_width": Refusal(
-        "accepts a query that is wider than the query projection", "check the width of the query"
-    ),
+    "query_width": Refusal("accepts a query that is wider than the query projection", "check the width of the query"),
     "mask_keys": Refusal(
         "accepts a mask over more keys than there are", "check the mask against the number of keys", masks=1
     ),

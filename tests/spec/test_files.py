@@ -152,7 +152,9 @@ def test_a_file_that_is_not_text_is_a_mistake(write: Write) -> None:
 def test_a_mistake_is_placed_as_an_editor_opens_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({"a/u.yaml": "suite: a/v\n"})
     monkeypatch.chdir(root / "a")
-    with pytest.raises(CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' is in the file cases/a/u\.yaml; expected suite 'a/u'"):
+    with pytest.raises(
+        CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' is in the file cases/a/u\.yaml; expected suite 'a/u'"
+    ):
         load([root], root)
 
 

@@ -95,16 +95,16 @@ FIELDS = {
     "operator: sdpa\n«dropout_p: 0.5": "dropout_p is only valid with operator mha",
     "dropout_p: «1.0": "dropout_p: expected less than 1, got 1",
     "operator: sdpa\n«zero_key: true": "zero_key is only valid with operator mha",
-    "output_dim: «11\noutput_projection: false": "output_dim 11 needs an output projection; without one, output_dim is 16",
+    "output_dim: «11\noutput_projection: false": "needs an output projection; without one, output_dim is 16",
     "output_dim: 11\nresidual: «true": "residual needs query and output of the same width, got 16 and 11",
     "softcap: «0.0": "softcap: expected more than 0, got 0",
     "softcap: «0.1": "softcap 0.1 is not exact in float32: implementations would round it",
-    "batch: 1\ninputs: {layout: «expanded}": "layout expanded repeats one batch element; it needs a batch of at least 2, got 1",
-    "batch: 2\ninputs: {clean: false, layout: «expanded}": "large masked rows (clean: false) differ between batch elements",
+    "batch: 1\ninputs: {layout: «expanded}": "it needs a batch of at least 2, got 1",
+    "batch: 2\ninputs: {clean: false, layout: «expanded}": "large masked rows (clean: false) differ",
     "inputs: {layout: «diagonal}": "layout: 'diagonal' is not valid; expected one of contiguous, transposed",
     "operator: sdpa\nscale: «.nan": "scale: expected a finite number, got nan",
     "operator: sdpa\nscale: «1e999": "1e999 is too large for a float64; write infinity as .inf",
-    "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216 (2**24) are allowed",
+    "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216 (2**24)",
     "outputs: «[]": "outputs: expected at least one item",
     "outputs: [output, «output]": "output 'output' is listed twice",
     "outputs: [output, «present]": "output present needs the field past",
@@ -120,9 +120,9 @@ FIELDS = {
     "expect: «numbers\nmistake: key_width": "expect: 'numbers' is not valid; expected one of error",
     "expect: error\nmistake: «key_with": "did you mean 'key_width'?",
     "expect: error\nmistake: «mask_keys": "mistake mask_keys needs a mask",
-    "batch: 2\nexpect: error\nmistake: «key_items": "removes one batch element, so it needs a batch of at least 3, got 2",
-    "operator: sdpa\nexpect: error\nmistake: «query_width": "query_width is only valid with operator mha; use key_width",
-    "expect: error\nmistake: key_width\ninputs: {alias: «kv}": "a mistake needs separate query, key and value; alias kv",
+    "batch: 2\nexpect: error\nmistake: «key_items": "it needs a batch of at least 3, got 2",
+    "operator: sdpa\nexpect: error\nmistake: «query_width": "query_width is only valid with operator mha",
+    "expect: error\nmistake: key_width\ninputs: {alias: «kv}": "needs separate query, key and value; alias kv",
     "operator: sdpa\nexpect: error\nmistake: key_width\n«past: 2": "past is not allowed with expect: error",
     "outputs: [«slopes]": "is not valid; expected one of output, weights, weights_mean, gradients",
     "tags: [«Smoke]": "expected lower-case letters, digits and underscores",
@@ -170,7 +170,7 @@ MASKS = {
     "{kind: attention, axes: [«x, k], pattern: all}": "expected one of b, h, q, k",
     "{kind: attention, axes: [b, k], pattern: «diagonal}": "needs the axis q; the mask has [b, k]",
     "{kind: attention, pattern: «one_dead_item}": "needs the axis b; the mask has [q, k]",
-    "{kind: key_padding, axes: «[q, k], pattern: all}": "a key_padding mask has axes [b, k], not [q, k]; use kind attention",
+    "{kind: key_padding, axes: «[q, k], pattern: all}": "has axes [b, k], not [q, k]; use kind attention",
     "{kind: key_padding, pattern: «block}": "needs the axis q; the mask has [b, k]",
     "{kind: key_padding, pattern: «leading}": "pattern leading needs lengths",
     "{kind: key_padding, pattern: holes, «lengths: [1, 2, 3]}": "pattern and lengths cannot be combined",
@@ -189,9 +189,9 @@ MASKS = {
     "{kind: additive, axes: [k], values: [1, 1, 0, 0, «.nan, 1, 1]}": "expected a number or -.inf, got nan",
     "{kind: additive, axes: [k], values: [1, 1, 0, 0, «1e39, 1, 1]}": "a number within the range of float32",
     "{kind: additive, element: «bool, pattern: all}": "element: 'bool' is not valid",
-    "{kind: additive, verbatim: true, distribution: bell, true_means: «ignore}": "has no meaning for numbers that are added",
-    "{kind: attention, true_means: «ignore, pattern: holes}": "true_means: ignore needs literal values or verbatim: true",
-    "{kind: attention, axes: [k], verbatim: true, true_means: «ignore, values: [1, 1, 1, 1, 1, 1, 0]}": "write the inverted",
+    "{kind: additive, verbatim: true, distribution: bell, true_means: «ignore}": "no meaning for numbers",
+    "{kind: attention, true_means: «ignore, pattern: holes}": "needs literal values or verbatim: true",
+    "{kind: attention, axes: [k], verbatim: true, true_means: «ignore, values: [1, 1, 1, 1, 1, 1, 0]}": "inverted",
     "{kind: attention, axes: [k], verbatim: true, element: int, values: [1, 1, 1, 1, 1, 1, «0.5]}": "a 32-bit integer",
 }
 
@@ -225,17 +225,27 @@ def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
 
 
 def test_gain_cannot_be_had_by_the_query_alone_where_it_is_the_key(mistakes: Mistakes) -> None:
-    check_one(mistakes, entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"), "gain must be 1 with alias qkv: query and key are the same object")
+    check_one(
+        mistakes,
+        entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"),
+        "gain must be 1 with alias qkv: query and key are the same object",
+    )
 
 
 def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None:
-    check_one(mistakes, entry("outputs: [gradients]\ninputs: {alias: «kv}"), "output gradients needs separate query, key and value")
+    check_one(
+        mistakes,
+        entry("outputs: [gradients]\ninputs: {alias: «kv}"),
+        "output gradients needs separate query, key and value",
+    )
     text = "outputs: [gradients]\nmasks: [{kind: causal}]\ninputs: {poison: «nan_keys}"
     check_one(mistakes, entry(text), "output gradients needs finite inputs, not poison")
     for field in ("bias_kv: «true", "zero_key: «true", "activation: «relu", "residual: «true"):
         name = field.partition(":")[0]
         check_one(mistakes, entry(f"outputs: [gradients]\n{field}"), f"output gradients is not supported with {name}")
-    check_one(mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not supported with output_projection")
+    check_one(
+        mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not supported with output_projection"
+    )
 
 
 def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
@@ -246,7 +256,11 @@ def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
 def test_poison_is_not_for_verbatim_masks(mistakes: Mistakes) -> None:
     mask = "{kind: attention, verbatim: true, pattern: holes}"
     for poison in ("inf_values", "nan_attended_key"):
-        check_one(mistakes, entry(f"masks: [{mask}]\ninputs: {{poison: «{poison}}}"), "poison is not allowed with verbatim masks")
+        check_one(
+            mistakes,
+            entry(f"masks: [{mask}]\ninputs: {{poison: «{poison}}}"),
+            "poison is not allowed with verbatim masks",
+        )
 
 
 def test_one_array_is_spelled_out_once(mistakes: Mistakes) -> None:
@@ -288,7 +302,7 @@ def test_a_huge_product_is_refused_before_it_is_expanded(mistakes: Mistakes) -> 
 SUITES = {
     "«[1, 2]\n": "the file: expected a mapping, got [1, 2]",
     "format: «2\nsuite: t\nsummary: x\ncases: [{name: a, operator: sdpa}]\n": "format: expected 1, got 2",
-    "format: 1\nsuite: «u\nsummary: x\ncases: [{name: a}]\n": "suite 'u' is in the file cases/t.yaml; expected suite 't'",
+    "format: 1\nsuite: «u\nsummary: x\ncases: [{name: a}]\n": "suite 'u' is in the file cases/t.yaml",
     "format: 1\nsuite: t\nsummary: «''\ncases: [{name: a}]\n": "summary: expected a non-empty string",
     "format: 1\nsuite: t\nsummary: x\ncases: «[]\n": "cases: expected at least one item",
     "format: 1\nsuite: t\nsummary: x\ncases: [«5]\n": "cases.0: expected a mapping, got 5",
@@ -436,7 +450,10 @@ def test_a_suite_of_too_many_cases_is_a_mistake(mistakes: Mistakes) -> None:
     numbers = list(range(1, 33))
     entries = "".join(f"  - name: a{n}\n    matrix: {{seq_len_q: {numbers}, seq_len_k: {numbers}}}\n" for n in range(6))
     (found,) = mistakes(HEAD + entries)
-    assert (found.line, found.message) == (14, "the suite has more than 4096 cases, counted up to this entry; split the suite")
+    assert (found.line, found.message) == (
+        14,
+        "the suite has more than 4096 cases, counted up to this entry; split the suite",
+    )
 
 
 def test_a_matrix_that_copies_too_much_is_a_mistake(mistakes: Mistakes) -> None:
