@@ -178,12 +178,16 @@ def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
     unbounded = ", ".join(deviation.key for deviation in answer.deviations if not deviation.bounded)
     other = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
     if unbounded and (other or not (answer.state.absorbed | answer.state.fully_masked).all()):
-        raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
+        raise UnderivedBound(f"no bound is derived under {unbounded}: it can be diagnosed but not declared")
     if taken is None or not whole.all():
-        raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")
+        raise UnderivedBound(
+            f"no bound is derived for rows that may not sum to one ({keys}): can be diagnosed but not declared"
+        )
     asked = "weights" in answer.reply or "weights_mean" in answer.reply
     if asked and answer.state.weights is not answer.state.probs:
-        raise UnderivedBound(f"no bound is derived for weights before the softmax ({keys}): diagnosed, not declared")
+        raise UnderivedBound(
+            f"no bound is derived for weights before the softmax ({keys}): can be diagnosed but not declared"
+        )
     return taken
 
 

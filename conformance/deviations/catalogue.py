@@ -58,7 +58,7 @@ def find(decision: str, name: str) -> Deviation:
     if (measured := find_measured(decision, name)) is not None:
         return measured
     names = [row.name for row in rows.values() if row.decision == decision]
-    hint = f"it is one of {', '.join(names)}" if names else _no_decision(family, slot, name)
+    hint = f"expected one of {', '.join(names)}" if names else _no_decision(family, slot, name)
     raise KeyError(f"no deviation {key}: {hint}")
 
 
@@ -66,10 +66,10 @@ def _no_decision(family: str, slot: str | None, name: str) -> str:
     """What is wrong with the decision itself, and what may be meant."""
     about_slots = {slot_of(row.decision)[0] for row in slot_deviations("mask")}
     if slot is None and family in about_slots:
-        return f"it is about one mask argument, whose name stands in brackets, such as {family}[mask]={name}"
+        return f"this decision needs the name of a mask argument in brackets, such as {family}[mask]={name}"
     known = {row.decision for row in TABLE}
     if slot is not None and family in known:
-        return f"it is about no argument: write {family}={name}"
+        return f"this decision takes no argument in brackets: write {family}={name}"
     near = get_close_matches(family, sorted({*known, *about_slots}), 1)
     return f"there is no decision {family!r}" + (f"; did you mean {near[0]}?" if near else "")
 

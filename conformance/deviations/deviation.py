@@ -77,7 +77,10 @@ class Deviation:
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]
         if filled not in ([self.stage], [self.stage, "reply"]):
-            raise ValueError(f"{self.key}: a deviation has one map, and one of the reply beside it, not {filled}")
+            raise ValueError(
+                f"{self.key}: expected exactly one of problem, heads and steps, with or without reply, or reply alone; "
+                f"got {filled}"
+            )
         if self.said is None and words(self.decision, self.name) is None:
             raise KeyError(f"{self.key} has no line in names.toml")
 

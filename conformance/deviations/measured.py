@@ -113,9 +113,9 @@ def _scale_times(number: float) -> ProblemMap:
 
 def _shifted(number: float) -> Words:
     by = int(number)
-    many = "one key" if abs(by) == 1 else f"{abs(by)} keys"
-    said = f"lets each query attend {many} {'more' if by > 0 else 'fewer'} than the causal mask allows"
-    return Words("common", said, "pass the mask", number)
+    more = "more" if by > 0 else "fewer"
+    many = f"one {more} key" if abs(by) == 1 else f"{abs(by)} {more} keys"
+    return Words("common", f"lets each query attend {many} than the causal mask allows", "pass the mask", number)
 
 
 def _masked(problem: Problem) -> bool:

@@ -250,5 +250,5 @@ def find_key_loop(name: str) -> Deviation:
         KeyError: none is called that.
     """
     if name not in _LOOPS:
-        raise KeyError(f"no deviation {DECISION}={name}: a loop has a name such as {KeyLoop(8, 4, 'first').name}")
+        raise KeyError(f"no deviation {DECISION}={name}: the name of a loop looks like {KeyLoop(8, 4, 'first').name}")
     return key_loop(_LOOPS[name])

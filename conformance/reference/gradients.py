@@ -254,7 +254,7 @@ def gradient_of_output(state: State) -> Array:
         ValueError: the problem asks for gradients and gives none.
     """
     if state.problem.grad_output is None:
-        raise ValueError("a problem that asks for gradients needs grad_output")
+        raise ValueError("a problem with the output gradients needs grad_output")
     return state.problem.grad_output
 
 

@@ -53,7 +53,7 @@ class State:
         changed = object.__new__(State)
         vars(changed).update(vars(self), **fields)
         if len(vars(changed)) > len(vars(self)):
-            raise TypeError(f"a state has no {' or '.join(fields.keys() - vars(self).keys())}")
+            raise TypeError(f"State has no field {' or '.join(fields.keys() - vars(self).keys())}")
         return changed
 
 

@@ -68,5 +68,5 @@ def to_tensor(values: Array, dtype: str) -> Tensor:
         with np.errstate(over="ignore"):
             tensor = Tensor(dtype, exact.astype(dtype))
     if not np.array_equal(tensor.float64(), exact, equal_nan=True):
-        raise ValueError(f"values were not rounded to {dtype} before they were handed over")
+        raise ValueError(f"values are not exact in {dtype}: round them first")
     return tensor

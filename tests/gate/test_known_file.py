@@ -57,7 +57,7 @@ def test_six_mistakes_are_reported_at_once_with_their_places(tmp_path: Path) -> 
     lines = [(mistake.line, mistake.message) for mistake in caught.value.mistakes]
     assert [line for line, _ in lines] == [4, 5, 9, 10, 11, 12]
     assert "did you mean 'when'" in lines[0][1]
-    assert "it is one of nan, uniform, unmasked" in lines[1][1]
+    assert "expected one of nan, uniform, unmasked" in lines[1][1]
     assert "did you mean 'fully_masked_row'" in lines[2][1]
 
 
