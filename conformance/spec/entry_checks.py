@@ -1,8 +1,8 @@
 """
-What the fields of an entry must be to each other, each fault with the path of the field to change.
+Checks between the fields of an entry; each fault has the path of the field to change.
 
-Every check names the fields that it reads and is left out where one of them is faulty by itself, so that one mistake
-neither hides another nor is reported twice.
+Every check names the fields that it reads. It is skipped if one of them is already faulty, so that one mistake neither
+hides another nor is reported twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from conformance.spec.refusals import MIN_BATCH, REFUSALS
 from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
+# Maximum number of elements of a tensor.
 MAX_ELEMENTS = 2**24
 
 MHA_ONLY = (
@@ -30,7 +31,7 @@ MHA_ONLY = (
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
-# What the backward pass of the oracle does not know.
+# Fields that the backward pass of the oracle does not support.
 UNDERIVED = ("past", "bias_kv", "zero_key", "activation", "residual", "output_projection")
 
 Check = Callable[[Entry, Case], Iterator[Fault]]
@@ -38,14 +39,14 @@ Check = Callable[[Entry, Case], Iterator[Fault]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A check and the fields that must be sound for it to say anything."""
+    """A check, and the fields that must be valid for it to run."""
 
     reads: frozenset[str]
     check: Check
 
 
 def operator_fields(entry: Entry, _case: Case) -> Iterator[Fault]:
-    """Refuse fields that the operator does not have."""
+    """Yield a fault for each field that the operator does not have."""
     if entry.operator == "mha" and entry.scale is not None:
         yield Fault(("scale",), "scale is only valid with operator sdpa", at_key=True)
     for name in MHA_ONLY if entry.operator == "sdpa" else ():
@@ -54,14 +55,14 @@ def operator_fields(entry: Entry, _case: Case) -> Iterator[Fault]:
 
 
 def grouped_heads(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """Key heads are shared by equally many query heads each."""
+    """Check that num_kv_heads divides num_heads."""
     if case.num_heads % case.num_kv_heads:
         message = f"num_kv_heads {case.num_kv_heads} does not divide num_heads {case.num_heads}"
         yield Fault(("num_kv_heads",), message)
 
 
 def elements(entry: Entry, case: Case) -> Iterator[Fault]:
-    """Refuse tensors that are too large, before anything is allocated. A faulty size counts as 1 here."""
+    """Check that no tensor is too large, before anything is allocated. A faulty size counts as 1 here."""
     tensors = {"logits": tuple(case.axes.values()), **case.input_shapes, **case.parameter_shapes}
     heads, queries = case.batch * case.num_heads, case.batch * case.seq_len_q * case.num_heads
     tensors["projected queries"] = (queries, max(case.head_dim, case.value_dim))
@@ -75,7 +76,7 @@ def elements(entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def alias(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """One object can only be two inputs where their shapes agree."""
+    """Check that aliased inputs have equal shapes and at most one literal array."""
     kind, shapes = case.inputs.alias, case.input_shapes
     names = {"none": (), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[kind]
     if len({shapes[name] for name in names}) > 1:
@@ -94,7 +95,7 @@ def alias(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A gain is exact and keeps queries finite."""
+    """Check that the gain is a power of two and keeps queries finite."""
     if frexp(case.inputs.gain)[0] != 0.5:  # noqa: PLR2004 - the significand of every power of two
         yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} is not a power of two")
     elif BOUNDS[case.inputs.distribution] * case.inputs.gain > largest(case.dtype):
@@ -102,7 +103,7 @@ def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A number that is none stands in one of key and value, where all readings of a mask agree on who attends it."""
+    """Check that poison has an array of its own and that no reading of the masks changes who attends it."""
     if case.inputs.poison is None:
         return
     if case.inputs.alias != "none":
@@ -120,7 +121,7 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def output(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """Without a projection the output is as wide as the heads; a residual is as wide as the query."""
+    """Check the output width: that of the merged heads without a projection, that of the query with a residual."""
     merged = case.num_heads * case.value_dim
     if not case.output_projection and case.output_dim != merged:
         message = f"output_dim {case.output_dim} needs an output projection; without one, output_dim is {merged}"
@@ -131,7 +132,7 @@ def output(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """One item can only be seen as many where there are many, and nothing in it depends on the item."""
+    """Check that layout expanded has several batch elements, and that nothing differs between them."""
     if case.inputs.layout != "expanded":
         return
     if case.batch == 1:
@@ -151,7 +152,7 @@ def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A cap is a number of the dtype under test, so that every implementation has the same."""
+    """Check that the softcap is exact in the dtype under test, so that every implementation uses the same number."""
     if case.softcap is not None and float(round_to(np.asarray(case.softcap), case.dtype)) != case.softcap:
         yield Fault(
             ("softcap",), f"softcap {case.softcap!r} is not exact in {case.dtype}: implementations would round it"
@@ -159,7 +160,7 @@ def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """What moves with the keys of each item needs their number."""
+    """Check that offset lengths comes with the number of keys of each batch element."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "lengths" and padding_lengths(case) is None:
             message = "offset lengths needs one key_padding mask with lengths: the number of keys of each batch element"
@@ -167,7 +168,7 @@ def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def past(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A past is of arrays of their own, and leaves keys to the call; without one nothing is said of it."""
+    """Check that a past has separate arrays and leaves keys to the call, and that nothing refers to an absent past."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "past" and not case.past:
             yield Fault(
@@ -198,21 +199,21 @@ def past(entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A call that must be refused has one mistake, which is one there."""
+    """Check that a call that must be refused has a mistake, and that the mistake is possible in this case."""
     if (entry.expect is None) != (entry.mistake is None):
-        name, other = (
+        name, needed = (
             ("expect", "the field mistake, which says what is wrong with the call")
             if entry.mistake is None
             else ("mistake", "expect: error")
         )
-        yield Fault((name,), f"{name} needs {other}", at_key=True)
+        yield Fault((name,), f"{name} needs {needed}", at_key=True)
     if case.mistake is None:
         return
-    about = REFUSALS[case.mistake]
-    if len(case.masks) < about.masks:
-        needed = "a mask" if about.masks == 1 else f"{about.masks} masks"
+    refused = REFUSALS[case.mistake]
+    if len(case.masks) < refused.masks:
+        needed = "a mask" if refused.masks == 1 else f"{refused.masks} masks"
         yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
-    if about.items and case.batch < MIN_BATCH:
+    if refused.items and case.batch < MIN_BATCH:
         yield Fault(
             ("mistake",),
             f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, "
@@ -231,21 +232,21 @@ def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
 
 
 def intermediate(entry: Entry, case: Case) -> Iterator[Fault]:
-    """What is computed on the way is returned by sdpa alone."""
+    """Check that intermediate results are requested of sdpa only."""
     for number, name in enumerate(entry.outputs):
         if name in SCORES and case.operator == "mha":
             yield Fault(("outputs", number), f"output {name} is only valid with operator sdpa")
 
 
 def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
-    """Each output is asked for once."""
+    """Check that each output is requested once."""
     for number, name in enumerate(entry.outputs):
         if name in entry.outputs[:number]:
             yield Fault(("outputs", number), f"output {name!r} is listed twice")
 
 
 def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A gradient is that by one finite input: where several are one object it is not defined here."""
+    """Check that gradients are requested only for separate, finite inputs and for supported fields."""
     if GRADIENTS not in entry.outputs:
         return
     if case.inputs.alias != "none":
@@ -278,7 +279,7 @@ RULES = (
     Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
 )
 
-# What an absent size is made of, in an order in which it can be followed.
+# Sizes from which an absent size is derived, in order of dependency.
 DEFAULTED = {
     "num_kv_heads": ("num_heads",),
     "value_dim": ("head_dim",),
@@ -290,16 +291,16 @@ DEFAULTED = {
 
 
 def faulty_fields(faulty: set[str], entry: Entry) -> set[str]:
-    """Add the sizes that would be derived from faulty ones."""
-    closed = set(faulty)
+    """Add the absent sizes that would be derived from faulty ones."""
+    result = set(faulty)
     for name, sources in DEFAULTED.items():
-        if getattr(entry, name) is None and closed & set(sources):
-            closed.add(name)
-    return closed
+        if getattr(entry, name) is None and result & set(sources):
+            result.add(name)
+    return result
 
 
 def check(entry: Entry, case: Case, faulty: set[str]) -> Iterator[Fault]:
-    """Every fault between the fields of an entry that are not `faulty` by themselves."""
+    """Yield the faults of all checks that read no `faulty` field."""
     for rule in RULES:
         if not rule.reads & faulty:
             yield from rule.check(entry, case)

@@ -1,4 +1,4 @@
-"""What the fields of a mask must be to each other and to the sizes of the case."""
+"""Checks between the fields of a mask, and between a mask and the sizes of the case."""
 
 from collections.abc import Callable, Iterator
 from math import inf, isfinite, isnan, prod
@@ -20,16 +20,16 @@ SOURCES = ("values", "pattern", "lengths", "distribution")
 
 
 def check_mask(mask: Mask, case: Case, faulty: set[str]) -> Iterator[Fault]:
-    """Every fault of one mask, with paths inside it; sizes in `faulty` are not compared with."""
-    found = list(_faults(mask, case, faulty))
-    yield from found
+    """Yield the faults of one mask, with paths inside it; sizes in `faulty` are not used."""
+    mask_faults = list(_faults(mask, case, faulty))
+    yield from mask_faults
     sized = not faulty & {AXES[axis] for axis in mask.axes} if isinstance(mask, ArrayMask) else False
-    if isinstance(mask, ArrayMask) and mask.short and sized and not found:
+    if isinstance(mask, ArrayMask) and mask.short and sized and not mask_faults:
         yield from _short(mask, case)
 
 
 def _short(mask: ArrayMask, case: Case) -> Iterator[Fault]:
-    """Keys that an array leaves out are masked in it; only a mask that is sound and not too large is written out."""
+    """Check that the keys left out by `short` are masked; only valid masks that are not too large are written out."""
     if mask.short >= case.seq_len_k or "k" not in mask.axes or mask.verbatim:
         yield Fault(
             ("short",),
@@ -80,7 +80,7 @@ def _axes(mask: ArrayMask) -> Iterator[Fault]:
 
 
 def _source(mask: ArrayMask) -> Iterator[Fault]:
-    """Exactly one source says what the mask holds; the pattern `leading` and lengths are one together."""
+    """Check that the content has exactly one source; the pattern `leading` and its lengths count as one."""
     given = [name for name in SOURCES if getattr(mask, name) is not None]
     options = "values, pattern or " + ("distribution" if mask.kind == "additive" else "lengths")
     leading = mask.pattern == patterns.LEADING
@@ -95,7 +95,7 @@ def _source(mask: ArrayMask) -> Iterator[Fault]:
 
 
 def _reading(mask: ArrayMask) -> Iterator[Fault]:
-    """Where true_means says nothing, it is refused."""
+    """Check that true_means: ignore has an effect."""
     if mask.true_means == "attend":
         return
     if mask.values is not None and mask.verbatim:
@@ -118,9 +118,9 @@ def _needed_axes(mask: ArrayMask) -> Iterator[Fault]:
         needs = patterns.PATTERNS[str(mask.pattern)].needs
     missing = [axis for axis in needs if axis not in mask.axes]
     if missing:
-        place = "pattern" if mask.lengths is None else "lengths"
+        field = "pattern" if mask.lengths is None else "lengths"
         listed = f"[{', '.join(mask.axes)}]"
-        yield Fault((place,), f"{what} needs the axis {' and '.join(missing)}; the mask has {listed}")
+        yield Fault((field,), f"{what} needs the axis {' and '.join(missing)}; the mask has {listed}")
 
 
 def _lengths(mask: ArrayMask, name: str, lengths: tuple[int, ...] | None, batch: int, size: int) -> Iterator[Fault]:
@@ -134,7 +134,7 @@ def _lengths(mask: ArrayMask, name: str, lengths: tuple[int, ...] | None, batch:
 
 
 def _leaf(mask: ArrayMask, dtype: str) -> Callable[[object], str | None]:
-    """What a literal value of this mask must be: a function that says what is wrong with one, or None."""
+    """Return a function that says what a literal value of this mask must be, or None if the value is valid."""
     if mask.kind == "additive" or (mask.verbatim and mask.element == "float"):
         return lambda value: _not_addable(value, dtype)
     if mask.verbatim and mask.element == "int":
@@ -155,7 +155,7 @@ def _not_addable(value: object, dtype: str) -> str | None:
 
 
 def not_a_number(value: object, dtype: str) -> str | None:
-    """What is wrong with a literal input; infinities and NaN are allowed where they are written as such."""
+    """Say what a literal input must be, or None if it is valid; infinities and NaN are valid."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "a number"
     finite = isfinite(value)
@@ -166,7 +166,7 @@ def not_a_number(value: object, dtype: str) -> str | None:
 def nested(
     values: object, shape: tuple[int, ...], wrong: Callable[[object], str | None], path: Path
 ) -> Iterator[Fault]:
-    """Yield where a nested list differs from `shape` or holds a wrong value, the first fault of each row."""
+    """Yield where a nested list differs from `shape` or has a wrong value; only the first wrong value of each row."""
     if not shape:
         expected = "a number, not a list" if isinstance(values, tuple) else wrong(values)
         if expected:

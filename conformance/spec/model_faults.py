@@ -1,4 +1,4 @@
-"""Pydantic's findings in our words: what is wrong, what was expected, and the nearest valid name."""
+"""Convert pydantic errors to faults: what is wrong, what was expected, and the nearest valid name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -37,7 +37,7 @@ _TYPES = {
     "date_from_datetime_parsing": "a date such as 2027-06-01",
 }
 
-# Patterns in words; the others are those of names.
+# Descriptions of patterns; all other patterns are those of names.
 _PATTERNS = {"^https://": "a URL that begins with https://"}
 
 _LENGTHS = {
@@ -56,9 +56,9 @@ _BOUNDS = {
 
 def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[str, ...]]) -> list[Fault]:
     """
-    The faults of a rejected mapping, one for each field; of very many, how many more there are.
+    Return the faults of a rejected mapping, one for each field; those beyond MAX_MISTAKES are only counted.
 
-    data: what was validated. names: the keys that are valid in the mapping at a path.
+    data: the validated data. names: returns the valid keys of the mapping at a path.
     """
     by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
@@ -69,12 +69,12 @@ def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[s
 
 
 def paths(error: ValidationError, data: object) -> set[Path]:
-    """Where a rejected mapping is faulty."""
+    """Return the paths of the faults of a rejected mapping."""
     return {_path(detail["loc"], data, detail["type"]) for detail in error.errors(include_url=False)}
 
 
 def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
-    """The faults of an expanded entry."""
+    """Return the faults of an expanded entry."""
 
     def names(path: Path) -> tuple[str, ...]:
         return fields(path, _at(entry, (*path, "kind")))
@@ -83,7 +83,7 @@ def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
 
 
 def _path(loc: Path, data: object, kind: str) -> Path:
-    """Give the part of pydantic's `loc` that is a path in the data: without the names of union members."""
+    """Return the path in the data for pydantic's `loc`, without the names of union members."""
     return tuple(_steps(loc, data, missing=kind == "missing"))
 
 
@@ -113,7 +113,7 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path], tuple[str, ...]]) -> Fault:
-    """One fault of what pydantic found at one path: several details where every member of a union was refused."""
+    """Make one fault from the pydantic errors at one path; there are several if every union member was rejected."""
     detail = details[0]
     kind, name = detail["type"], _name(path)
     if kind == "extra_forbidden":
