@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.reference.steps import State, bent
+from conformance.reference.steps import State, softcapped
 from conformance.spec.problem import Array
 from conformance.spec.rounding import smallest_normal, smallest_subnormal
 
@@ -172,7 +172,7 @@ def worst_capped(state: State, error: Array, rounds: Roundings) -> Array:
         return error
     with np.errstate(invalid="ignore"):
         entering = error + (rounds.score + rounds.scale) * (np.abs(state.scaled) + error) + limit * rounds.eta_score
-        below, above = (np.abs(bent(state.scaled + way * entering, limit) - state.capped) for way in (-1.0, 1.0))
+        below, above = (np.abs(softcapped(state.scaled + way * entering, limit) - state.capped) for way in (-1.0, 1.0))
         moved = np.maximum(below, above)
         own = rounds.exp_ulp * rounds.soft + 2.0 * rounds.score + rounds.scale
         return np.asarray(moved + own * (np.abs(state.capped) + moved) + (1.0 + limit) * rounds.eta_score)

@@ -85,7 +85,7 @@ def checkerboard(sizes: Sizes, _seed: int, _name: str) -> Array:
 
 
 def block(sizes: Sizes, _seed: int, _name: str) -> Array:
-    """Attend from the first half of the queries to the first half of the keys, and from second half to second half."""
+    """Attend from each half of the queries to the same half of the keys; the first half is the longer one."""
     second = [index(sizes, axis) >= (sizes[axis] + 1) // 2 for axis in ("q", "k")]
     return full(sizes, second[0] == second[1])
 
