@@ -40,7 +40,7 @@ def slots(derivation: Derivation) -> list[Slot]:
 
     There is one slot if the merge keeps the heads of each query together, in whatever order. A merge without
     transposition reshapes (b, h, q, e) to (b, q, h * e): output row r holds context rows r * heads to
-    (r + 1) * heads - 1, counted over all (h, q), so slot s gets the rows s, s + heads, s + 2 * heads, ... of every head.
+    (r + 1) * heads - 1, counted over all (h, q), so slot s gets the rows s, s + heads, s + 2 * heads, ... of each head.
     """
     state = derivation.state
     weight = state.problem.params["wo"]

@@ -228,7 +228,8 @@ def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) ->
     """
     Return the roundings that do not average out.
 
-    h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta. The second term is summed over all constants (`constant_slopes`). store, eta: those of the result.
+    h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta. The second term is
+    summed over all constants (`constant_slopes`). store, eta: those of the result.
     """
     twice = store if store != rounds.prob else 0.0
     roundings = attended.probs * (rounds.prob + twice)
