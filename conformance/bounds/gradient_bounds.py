@@ -152,27 +152,27 @@ class GradientBounds:
     def _passed(self, weight: Array, score: Array, context: Array) -> Gradients:
         """Propagate magnitudes of weights, gradients by the scores, and context to every gradient."""
         state, (heads, grad) = self.answer.state, self.meeting
-        found = {
+        sizes = {
             "query": abs(state.scale) * score @ np.abs(heads.key),
             "key": self._gathered(abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query)),
             "value": self._gathered(weight.swapaxes(-1, -2) @ np.abs(grad)),
         }
         if state.problem.operator == "mha":
-            found = self._through_projections(found, context)
-        return {GRADIENT + name: array for name, array in found.items()}
+            sizes = self._through_projections(sizes, context)
+        return {GRADIENT + name: array for name, array in sizes.items()}
 
     def _gathered(self, array: Array) -> Array:
         return gathered(self.answer.state, array, EXACT)
 
     def _through_projections(self, heads: Gradients, context: Array) -> Gradients:
         """Propagate magnitudes through |W| to the inputs, and through |x| to the parameters."""
-        problem, found = self.answer.state.problem, {}
+        problem, sizes = self.answer.state.problem, {}
         for name, array in heads.items():
             merged, entered = merge_heads(array), np.abs(getattr(problem, name))
-            found[name] = merged @ np.abs(problem.params[weight_of(name)]).T
-            found |= of_linear(entered, merged, name[0], True, EXACT)
+            sizes[name] = merged @ np.abs(problem.params[weight_of(name)]).T
+            sizes |= of_linear(entered, merged, name[0], True, EXACT)
         grad = np.abs(gradient_of_output(self.answer.state))
-        return found | of_linear(merge_heads(context), grad, "o", True, EXACT)
+        return sizes | of_linear(merge_heads(context), grad, "o", True, EXACT)
 
     def bound(self, name: str, dtype: str) -> Bound:
         """Return the bound of one gradient that is returned as `dtype`."""

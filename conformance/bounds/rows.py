@@ -231,6 +231,6 @@ def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) ->
     h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta. The second term is
     summed over all constants (`constant_slopes`). store, eta: those of the result.
     """
-    twice = store if store != rounds.prob else 0.0
-    roundings = attended.probs * (rounds.prob + twice)
+    stored_again = store if store != rounds.prob else 0.0
+    roundings = attended.probs * (rounds.prob + stored_again)
     return roundings + constant_error(attended, rounds) + attended.lost + np.where(attended.reachable, eta, 0.0)

@@ -57,11 +57,11 @@ class Deviation:
     -> Steps. reply: Reply -> Reply. Exactly one of the first three is given, or only reply; a reply given together with
     problem is applied only if the problem changed. Every map returns the same object if the deviation does not apply.
     bounded: whether bounds hold under it. concerns: whether it can affect a problem, judged by sizes and requested
-    outputs. said: sentence and remedy if `names.toml` has none.
+    outputs. wording: sentence and remedy if `names.toml` has none.
 
     Raises:
         ValueError: more than one of problem, heads and steps is given, or no map at all.
-        KeyError: `names.toml` has no such name, and `said` is not given.
+        KeyError: `names.toml` has no such name, and `wording` is not given.
     """
 
     decision: str
@@ -73,7 +73,7 @@ class Deviation:
     reply: ReplyMap | None = None
     bounded: bool = True
     concerns: Callable[[Problem], bool] = _any
-    said: Words | None = None
+    wording: Words | None = None
 
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]
@@ -82,7 +82,7 @@ class Deviation:
                 f"{self.key}: expected exactly one of problem, heads and steps, with or without reply, or reply alone; "
                 f"got {filled}"
             )
-        if self.said is None and words(self.decision, self.name) is None:
+        if self.wording is None and words(self.decision, self.name) is None:
             raise KeyError(f"{self.key} has no line in names.toml")
 
     @property
@@ -107,7 +107,7 @@ class Deviation:
 
     @property
     def _words(self) -> Words:
-        line = self.said or words(self.decision, self.name)
+        line = self.wording or words(self.decision, self.name)
         assert line is not None  # noqa: S101 - __post_init__ has checked it
         return line
 

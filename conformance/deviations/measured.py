@@ -35,7 +35,7 @@ class Measured:
     prefix, suffix: the text before and after the number in the name. problem or steps: makes the map for a number.
     guesses: numbers from which the search begins, including those that have a name of their own. neutral: the number
     that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. bounded:
-    whether bounds hold. said: makes sentence and remedy if `names.toml` has none.
+    whether bounds hold. wording: makes sentence and remedy if `names.toml` has none.
     """
 
     decision: str
@@ -48,7 +48,7 @@ class Measured:
     suffix: str = ""
     whole: bool = False
     bounded: bool = True
-    said: Callable[[float], Words] | None = None
+    wording: Callable[[float], Words] | None = None
 
     def name(self, number: float) -> str:
         """Return the name of the deviation with this number."""
@@ -73,7 +73,7 @@ class Measured:
             problem=self.problem and self.problem(number),
             steps=self.steps and self.steps(number),
             bounded=self.bounded,
-            said=self.said and self.said(number),
+            wording=self.wording and self.wording(number),
         )
 
 
@@ -183,6 +183,6 @@ MEASURED: tuple[Measured, ...] = (
         _has_causal_argument,
         problem=lambda number: moved_causal(lambda _: int(number)),
         whole=True,
-        said=_shifted,
+        wording=_shifted,
     ),
 )

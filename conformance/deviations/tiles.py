@@ -235,8 +235,8 @@ def key_loop(loop: KeyLoop) -> Deviation:
     def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
         return changed(operand, loop.seen(problem, operand)) if is_causal_argument(operand) else operand
 
-    said = Words("kernel", loop.sentence, "pass the mask")
-    return Deviation(DECISION, loop.name, problem=each_operand(cut), said=said)
+    wording = Words("kernel", loop.sentence, "pass the mask")
+    return Deviation(DECISION, loop.name, problem=each_operand(cut), wording=wording)
 
 
 _LOOPS = {loop.name: loop for loop in key_loops()}

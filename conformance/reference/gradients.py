@@ -230,13 +230,13 @@ def _through_projections(
     state: State, inputs: dict[str, Array], heads: Gradients, context: Array, arithmetic: Arithmetic
 ) -> Gradients:
     """Compute the gradients by query, key, value and all parameters from those by the heads."""
-    found: Gradients = {}
+    by_name: Gradients = {}
     for name, array in heads.items():
         merged = merge_heads(arithmetic.rounded(array, "store"))
-        found[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
-        found |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
-    found |= of_linear(merge_heads(context), inputs["output"], "o", "bo" in inputs, arithmetic)
-    return {name: found[name] for name in ("query", "key", "value", *state.problem.params)}
+        by_name[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
+        by_name |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
+    by_name |= of_linear(merge_heads(context), inputs["output"], "o", "bo" in inputs, arithmetic)
+    return {name: by_name[name] for name in ("query", "key", "value", *state.problem.params)}
 
 
 def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
@@ -290,10 +290,10 @@ def bias_of(name: str) -> str:
 def of_linear(x: Array, grad: Array, letter: str, biased: bool, arithmetic: Arithmetic) -> Gradients:  # noqa: FBT001 - a fact of the layer
     """Compute the gradients by weight and bias of x W + b from x and the gradient by the result, over all positions."""
     flat = grad.reshape(-1, grad.shape[-1])
-    found = {"w" + letter: arithmetic.dot(x.reshape(-1, x.shape[-1]).T, flat)}
+    by_name = {"w" + letter: arithmetic.dot(x.reshape(-1, x.shape[-1]).T, flat)}
     if biased:
-        found["b" + letter] = arithmetic.total(flat.T, "bias_sum")[..., 0]
-    return found
+        by_name["b" + letter] = arithmetic.total(flat.T, "bias_sum")[..., 0]
+    return by_name
 
 
 def shared(state: State, array: Array) -> Array:

@@ -53,23 +53,23 @@ def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case 
     suite: the suite file. root: the case folder. The caller fills in id, suite, summary, yaml and source.
     """
     try:
-        entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
+        entry, entry_faults, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
     except ValidationError as error:
-        found = model_faults.of_entry(error, plain)
+        entry_faults = model_faults.of_entry(error, plain)
         faulty, broken = _faulty(model_faults.paths(error, plain))
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
     case = _resolved(entry, suite)
     faulty = faulty_fields(faulty, entry)
-    found += check(entry, case, faulty)
+    entry_faults += check(entry, case, faulty)
     for number, mask in enumerate(case.masks):
         if number not in broken and "masks" not in faulty:
-            found += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
+            entry_faults += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
     if "inputs" not in faulty:
-        found += _input_faults(case, entry, suite, root, faulty)
+        entry_faults += _input_faults(case, entry, suite, root, faulty)
     if entry.published is not None and "published" not in faulty:
         shapes = None if faulty & {"operator", *SIZES, *WIDTHS} else case.output_shapes
-        found += faults(entry.published, shapes, suite, root)
-    return (None, found) if faulty or broken else (case, found)
+        entry_faults += faults(entry.published, shapes, suite, root)
+    return (None, entry_faults) if faulty or broken else (case, entry_faults)
 
 
 def _inside(fault: Fault, number: int) -> Fault:

@@ -63,9 +63,9 @@ def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[s
     by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)
-    found = [_fault(path, details, names) for path, details in islice(by_path.items(), MAX_MISTAKES)]
-    more = len(by_path) - len(found)
-    return found + ([Fault((), "", count=more)] if more else [])
+    listed = [_fault(path, details, names) for path, details in islice(by_path.items(), MAX_MISTAKES)]
+    more = len(by_path) - len(listed)
+    return listed + ([Fault((), "", count=more)] if more else [])
 
 
 def paths(error: ValidationError, data: object) -> set[Path]:

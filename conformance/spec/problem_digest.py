@@ -71,14 +71,14 @@ def _digest(problem: Problem, more: Mapping[str, object]) -> str:
 def _rare(problem: Problem) -> dict[str, object]:
     """Return the fields that most problems do not set, if this one sets them."""
     numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
-    found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
-    found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
-    found |= {"past": problem.past} if problem.past else {}
-    found |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
-    found |= {"native": list(problem.native)} if problem.native else {}
-    found |= {} if problem.mistake is None else {"mistake": problem.mistake}
-    found |= {} if problem.activation is None else {"activation": problem.activation}
-    return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
+    rare: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
+    rare |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
+    rare |= {"past": problem.past} if problem.past else {}
+    rare |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
+    rare |= {"native": list(problem.native)} if problem.native else {}
+    rare |= {} if problem.mistake is None else {"mistake": problem.mistake}
+    rare |= {} if problem.activation is None else {"activation": problem.activation}
+    return rare if problem.layout == "contiguous" else rare | {"layout": problem.layout}
 
 
 def _facts(operand: MaskOperand) -> list[object]:

@@ -38,7 +38,7 @@ class SuiteFile:
 
 def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> list[SuiteFile]:
     """Return the suite files that `paths` select, each once, sorted by name."""
-    found: dict[Path, SuiteFile] = {}
+    suites: dict[Path, SuiteFile] = {}
     for path in paths:
         resolved = _resolved(path)
         if resolved is None:
@@ -54,8 +54,8 @@ def find_suites(paths: Sequence[Path], root: Path, mistakes: list[Mistake]) -> l
             if (refused := _refused(file, root)) is not None:
                 mistakes.append(Mistake(str(file if file != resolved else path), 1, 1, refused))
             else:
-                found[file.resolve()] = SuiteFile(file.resolve(), root)
-    return sorted(found.values(), key=lambda file: file.suite)
+                suites[file.resolve()] = SuiteFile(file.resolve(), root)
+    return sorted(suites.values(), key=lambda file: file.suite)
 
 
 def _refused(file: Path, root: Path) -> str | None:
@@ -103,11 +103,13 @@ def marked(cases: Sequence[Case], root: Path, mistakes: list[Mistake]) -> list[C
     ids: dict[str, dict[str, None]] = {}
     for case in cases:
         ids.setdefault(case.suite, {})[case.id] = None
-    found = Mistakes(_shown_name(path))
+    id_mistakes = Mistakes(_shown_name(path))
     for name, number in listed.items():
-        if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not found.full:
-            _check_id(name, ids[suite], number, found)
-    mistakes += found.listed(len(lines), f"the rest of the {len(listed)} ids was not checked" if found.full else "")
+        if (suite := name.partition("[")[0].rpartition("/")[0]) in ids and not id_mistakes.full:
+            _check_id(name, ids[suite], number, id_mistakes)
+    mistakes += id_mistakes.listed(
+        len(lines), f"the rest of the {len(listed)} ids was not checked" if id_mistakes.full else ""
+    )
     return [replace(case, thorough=True) if case.id in listed else case for case in cases]
 
 
@@ -115,10 +117,12 @@ def _is_comment(line: str) -> bool:
     return line.lstrip().startswith("#")
 
 
-def _check_id(name: str, ids: Collection[str], number: int, found: Mistakes) -> None:
+def _check_id(name: str, ids: Collection[str], number: int, id_mistakes: Mistakes) -> None:
     """Note a mistake if no case has the id `name` of line `number`; ids: the ids of its suite, which was loaded."""
     if name not in ids:
-        found.note(number, 1, f"no case has the id {quoted(name)}{nearest(name, ids)}; remove or correct this line")
+        id_mistakes.note(
+            number, 1, f"no case has the id {quoted(name)}{nearest(name, ids)}; remove or correct this line"
+        )
 
 
 def _shown_name(path: Path) -> str:

@@ -56,8 +56,8 @@ def harmless(value: Any) -> Any:
 
 def _text(text: str) -> str:
     plain = LINE_END.sub("\n", SEQUENCE.sub("", text))
-    escaped = UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), plain)
-    return WORKFLOW.sub(lambda found: f"{found[1] or ''}\\", escaped)
+    escaped = UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), plain)
+    return WORKFLOW.sub(lambda match: f"{match[1] or ''}\\", escaped)
 
 
 MAX_QUOTED = 60
