@@ -23,7 +23,7 @@ def faults(
     given = [name for name in LITERALS if getattr(model, name) is not None]
     if not given and model.file is None:
         yield Fault(
-            ("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)} and file"
+            ("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)}, or file"
         )
     for name in given if shapes is not None else ():
         values = frozen(getattr(model, name))
