@@ -217,7 +217,7 @@ def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
         yield Fault(
             ("mistake",),
             f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, "
-            f"got {case.batch}: a single batch element would be broadcast",
+            f"got {case.batch}: otherwise the remaining batch element would be broadcast",
         )
     if case.mistake == "query_width" and case.operator == "sdpa":
         yield Fault(("mistake",), "mistake query_width is only valid with operator mha; use key_width with sdpa")
