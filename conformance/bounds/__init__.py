@@ -1,1 +1,1 @@
-"""How far the reply to a problem may be from the oracle: derived bounds of every output (docs/tolerance.md)."""
+"""Bounds: how far each output of a reply may be from the oracle (docs/tolerance.md)."""

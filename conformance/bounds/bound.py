@@ -6,7 +6,7 @@ import numpy as np
 
 from conformance.spec.problem import Array
 
-# How many standard deviations an implementation may be off: measured need is 4.3 (section 5).
+# Allowed error in standard deviations; measurements need 4.3 (section 5).
 SIGMAS = 8.0
 
 
@@ -15,12 +15,12 @@ class Bound:
     """
     How far an output may be from the oracle; every array has the shape of the output.
 
-    hard: roundings that do not average. sigma: standard deviation of all declared roundings, to first order.
-    worst: what no implementation of the declared arithmetic can exceed, in any order of summation (the (A) mark).
-    judged: False where the tolerance is infinite (a score dtype of float16 may overflow). spread: the range of the
-    attended values from which the element is averaged; the tolerance means something where it is below a tenth of it.
-    common: the part of `hard` that one single error, an inexact constant 1/sqrt(head_dim), causes everywhere alike: it
-    may be attained by all elements at once, so that it does not average over a tensor either.
+    hard: roundings that do not average out. sigma: standard deviation of all declared roundings, to first order.
+    worst: the error that no implementation of the declared arithmetic can exceed, in any order of summation (the (A)
+    mark). judged: False where the tolerance is infinite (for example, a score dtype of float16 may overflow). spread:
+    the range of the attended values that the element averages; the tolerance is meaningful if it is below a tenth of
+    the spread. common: the part of `hard` caused by a single error, the inexact constant 1/sqrt(head_dim); all elements
+    may attain it at once, so it does not average out over a tensor either.
     """
 
     hard: Array

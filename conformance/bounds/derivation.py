@@ -1,4 +1,4 @@
-"""Everything that the bounds of all outputs of one answer share: its operands, rows, worst cases, what is judged."""
+"""The common part of the bounds of all outputs of one answer: operands, rows, worst cases, and what is judged."""
 
 import math
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from conformance.reference.steps import State, softmax
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest
 
-# Deviations that replace the softmax and have a bound all the same.
+# Deviations that replace the softmax and still have a bound.
 DERIVED = {
     "softmax_axis=heads": Softmax(axis=1),
     "softmax_maximum=missing": Softmax(raw=True),
@@ -26,60 +26,63 @@ DERIVED = {
 
 
 def softmax_of(answer: Answer, steps: Steps) -> Softmax | None:
-    """How the weights of `answer` were normalised; None where no bound is derived for it."""
+    """Return how the weights of `answer` were normalised; None if no bound is derived for it."""
     if step_of(steps, "softmax").apply is softmax:
         return ORDINARY
-    taken = [DERIVED[deviation.key] for deviation in answer.deviations if deviation.key in DERIVED]
-    if len(taken) != 1 or (taken[0].raw and answer.state.absorbed.any()):
+    kinds = [DERIVED[deviation.key] for deviation in answer.deviations if deviation.key in DERIVED]
+    if len(kinds) != 1 or (kinds[0].raw and answer.state.absorbed.any()):
         return None
-    return taken[0]
+    return kinds[0]
 
 
-def of_softmax(found: Rows, taken: Softmax, operands: Operands, rounds: Roundings) -> Rows:
-    """The rows with what this softmax adds to them."""
-    if taken.raw:
-        return replace(found, lost=found.lost + _lost(found, rounds))
-    return replace(found, deviation=_deviation(found, operands, rounds)) if taken.axis != ORDINARY.axis else found
+def of_softmax(ordinary: Rows, kind: Softmax, operands: Operands, rounds: Roundings) -> Rows:
+    """Add the errors of this kind of softmax to the rows."""
+    if kind.raw:
+        return replace(ordinary, lost=ordinary.lost + _lost(ordinary, rounds))
+    if kind.axis == ORDINARY.axis:
+        return ordinary
+    return replace(ordinary, deviation=_deviation(ordinary, operands, rounds))
 
 
-def _lost(found: Rows, rounds: Roundings) -> Array:
+def _lost(softmax_rows: Rows, rounds: Roundings) -> Array:
     """
-    What a weight loses where its exponential underflows, as nothing was subtracted: eta_S e^-max, (b, h, q, k).
+    Return what weights lose to underflow if no maximum is subtracted: eta_S e^-max, (b, h, q, k).
 
-    At most all of it: a row that underflows altogether is no number, or zero.
+    It is at most 1: if a whole row underflows, its weights are NaN or zero.
     """
-    top = np.where(found.live, found.logits, -np.inf).max(axis=-1, keepdims=True)
-    tiny = found.live & (np.exp(found.logits) < rounds.tiny_soft)
+    top = np.where(softmax_rows.live, softmax_rows.logits, -np.inf).max(axis=-1, keepdims=True)
+    tiny = softmax_rows.live & (np.exp(softmax_rows.logits) < rounds.tiny_soft)
     with np.errstate(over="ignore"):
         return np.where(tiny, np.minimum(rounds.eta_soft * np.exp(-top), 1.0), 0.0)
 
 
-def _deviation(found: Rows, operands: Operands, rounds: Roundings) -> Array:
+def _deviation(softmax_rows: Rows, operands: Operands, rounds: Roundings) -> Array:
     """
-    Standard deviation of weights that sum to one along another axis than that of keys, (b, h, q, k).
+    Return the standard deviation of weights that sum to one along an axis other than the keys, (b, h, q, k).
 
-    p ((1 - 2p) e + sum p e + sqrt(DEN)), e = sqrt(VE + [vq k^2]): deviations add at most linearly, whatever the errors
-    that are normalised together have in common. Sum and DEN run along the axis.
+    p ((1 - 2p) e + sum p e + sqrt(DEN)), e = sqrt(VE + [vq k^2]): standard deviations add at most linearly, however the
+    errors that are normalised together correlate. The sum and DEN are along the axis.
     """
-    probs, variances = found.probs, found.var_logit
-    if found.var_query is not None:
-        shared = found.var_query @ (operands.key**2).swapaxes(-1, -2)
-        variances = variances + np.where(found.live, shared, 0.0)
+    probs, variances = softmax_rows.probs, softmax_rows.var_logit
+    if softmax_rows.var_query is not None:
+        shared = softmax_rows.var_query @ (operands.key**2).swapaxes(-1, -2)
+        variances = variances + np.where(softmax_rows.live, shared, 0.0)
     errors = np.sqrt(variances)
-    total = (probs * errors).sum(axis=found.axis, keepdims=True)
-    terms = (probs > 0.0).sum(axis=found.axis, keepdims=True, dtype=np.float64)
-    squares = (probs**2).sum(axis=found.axis, keepdims=True)
+    total = (probs * errors).sum(axis=softmax_rows.axis, keepdims=True)
+    terms = (probs > 0.0).sum(axis=softmax_rows.axis, keepdims=True, dtype=np.float64)
+    squares = (probs**2).sum(axis=softmax_rows.axis, keepdims=True)
     var_sum = recursive_sum(terms, np.ones(1), squares, rounds.sum) + 2.0 * variance(rounds.soft)
     return np.asarray(probs * (np.maximum((1.0 - 2.0 * probs) * errors + total, 0.0) + np.sqrt(var_sum)))
 
 
-def undecided(state: State, taken: Softmax, score: str, error: Array, rounds: Roundings) -> Array:
+def undecided(state: State, kind: Softmax, score: str, error: Array, rounds: Roundings) -> Array:
     """
-    Rows (b, h, q) of which an exponential or the sum of them may or may not be infinite, as no maximum is subtracted.
+    Return the rows (b, h, q) in which it is uncertain whether an exponential or their sum overflows.
 
-    They are as near to the largest number as a logit errs (`error`), its exponential, and the sum.
+    This happens only if no maximum is subtracted. Such a row is within the errors of a logit (`error`), its exponential
+    and the sum of the largest number.
     """
-    if not taken.raw:
+    if not kind.raw:
         return np.zeros(state.logits.shape[:-1], dtype=bool)
     edge = math.log(largest(score))
     logits = np.where(np.isfinite(state.logits), state.logits, -np.inf)
@@ -92,26 +95,26 @@ def undecided(state: State, taken: Softmax, score: str, error: Array, rounds: Ro
 
 
 def no_worst(worst: Worst) -> Worst:
-    """No worst case is derived: what is made of this is infinite or no number."""
+    """Return a worst case that makes all derived worst cases infinite or NaN, since none is derived here."""
     unknown = np.full_like(worst.gain, np.inf)
     return Worst(gain=unknown, loss=np.zeros_like(worst.gain), denominator=unknown[..., :1])
 
 
-# How far the weights of a row may be from 1 and still be a softmax over the keys.
+# Maximum difference from 1 of the sum of weights of a row in a softmax.
 ROW_SUM = 1e-6
 
 
-class UnderivedBound(Exception):  # noqa: N818 - says what is missing
-    """A dialect under which no bound holds: it may be diagnosed, but not declared."""
+class UnderivedBound(Exception):  # noqa: N818 - the name says what is missing
+    """No bound is derived for a dialect: it can be diagnosed but not declared."""
 
 
 @dataclass(frozen=True, eq=False)
 class Derivation:
     """
-    One answer under one profile.
+    The common part of the bounds of one answer under one profile.
 
-    context (b, h, q, e): finite. judged (b, h, q): rows whose logits cannot overflow and, under a finite fill, are not
-    within their own error of a rounding boundary.
+    context (b, h, q, e): with non-finite numbers set to zero. judged (b, h, q): rows whose logits cannot overflow and,
+    under a finite fill, are not within their own error of a rounding boundary.
     """
 
     state: State
@@ -127,13 +130,13 @@ class Derivation:
 
 def derive(answer: Answer, profile: Profile) -> Derivation:
     """
-    The common part of the bounds of `answer` under `profile`.
+    Derive the common part of the bounds of `answer` under `profile`.
 
     Raises:
-        UnderivedBound: rows do not sum to one, or the returned weights are not the weights.
+        UnderivedBound: rows do not sum to one, or the returned weights are not those of the softmax.
     """
     steps = composed(answer, profile.score)
-    taken = derived_softmax(answer, steps)
+    kind = derived_softmax(answer, steps)
     state = answer.state
     rounds = roundings(profile, state.problem.dtype)
     entering = operands(state, steps, rounds)
@@ -142,11 +145,11 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     filling = exact_logits(state, capped_error(state, entering, rounds, sizes), rounds)
     if any(deviation.decision == "mask_fill" for deviation in answer.deviations):
         filling = fill(state, steps, rounds, error)
-    attended = rows(state, entering, rounds, filling.known, filling.rounded, taken)
-    attended = of_softmax(attended, taken, entering, rounds)
+    attended = rows(state, entering, rounds, filling.known, filling.rounded, kind)
+    attended = of_softmax(attended, kind, entering, rounds)
     error = error + rounds.score * filling.rounded * np.abs(attended.logits)
     judged = ~filling.undecided & ~_overflows(state, attended, entering, profile, sizes)
-    judged &= ~undecided(state, taken, profile.score, error, rounds)
+    judged &= ~undecided(state, kind, profile.score, error, rounds)
     limits = worst(attended, error, rounds)
     return Derivation(
         state=state,
@@ -155,7 +158,7 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
         rounds=rounds,
         operands=entering,
         rows=attended,
-        worst=limits if taken.axis == ORDINARY.axis else no_worst(limits),
+        worst=limits if kind.axis == ORDINARY.axis else no_worst(limits),
         context=finite(state.context),
         judged=judged,
     )
@@ -163,36 +166,40 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
 
 def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
     """
-    How the weights were normalised: the formulas need rows that sum to one, over the keys or over the heads.
+    Return how the weights were normalised; the formulas need rows that sum to one, over the keys or over the heads.
 
-    Of an unbounded deviation of heads or steps they hold where it leaves nothing but uniform and dead rows; one of the
-    problem has numbers of its own, as a bias that is three times what is given, and which is rounded.
+    Under an unbounded deviation of heads or steps the formulas hold if all rows are uniform or fully masked. They never
+    hold under an unbounded deviation of the problem, which has other numbers, such as a tripled bias that is rounded.
 
     Raises:
-        UnderivedBound: they do not hold.
+        UnderivedBound: the formulas do not hold.
     """
     keys = ", ".join(deviation.key for deviation in answer.deviations if deviation.stage == "steps")
-    taken = softmax_of(answer, steps)
-    sums = answer.state.probs.sum(axis=(taken or ORDINARY).axis)
+    kind = softmax_of(answer, steps)
+    sums = answer.state.probs.sum(axis=(kind or ORDINARY).axis)
     whole = (np.abs(sums - 1.0) <= ROW_SUM) | (sums == 0.0) | np.isnan(sums)
     unbounded = ", ".join(deviation.key for deviation in answer.deviations if not deviation.bounded)
-    other = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
-    if unbounded and (other or not (answer.state.absorbed | answer.state.fully_masked).all()):
-        raise UnderivedBound(f"no bound is derived under {unbounded}: diagnosed, not declared")
-    if taken is None or not whole.all():
-        raise UnderivedBound(f"no bound is derived for rows that need not sum to one ({keys}): diagnosed, not declared")
-    asked = "weights" in answer.reply or "weights_mean" in answer.reply
-    if asked and answer.state.weights is not answer.state.probs:
-        raise UnderivedBound(f"no bound is derived for weights before the softmax ({keys}): diagnosed, not declared")
-    return taken
+    of_problem = any(deviation.stage == "problem" for deviation in answer.deviations if not deviation.bounded)
+    if unbounded and (of_problem or not (answer.state.absorbed | answer.state.fully_masked).all()):
+        raise UnderivedBound(f"no bound is derived under {unbounded}: it can be diagnosed but not declared")
+    if kind is None or not whole.all():
+        raise UnderivedBound(
+            f"no bound is derived for rows that may not sum to one ({keys}): can be diagnosed but not declared"
+        )
+    requested = "weights" in answer.reply or "weights_mean" in answer.reply
+    if requested and answer.state.weights is not answer.state.probs:
+        raise UnderivedBound(
+            f"no bound is derived for weights before the softmax ({keys}): can be diagnosed but not declared"
+        )
+    return kind
 
 
 def _overflows(state: State, attended: Rows, entering: Operands, profile: Profile, sizes: Array) -> Array:
     """
-    Rows in which a number of an attended key may leave the declared dtypes, (b, h, q).
+    Return the rows (b, h, q) in which a number of an attended key may overflow the declared dtypes.
 
-    |q| |k| bounds every partial sum of a product; it is scaled before where `pre` says so. A logit may overflow to
-    -inf unless it is the largest of its row.
+    |q| |k| bounds every partial sum of a product; the operands are scaled beforehand if the profile sets `pre`. A logit
+    may overflow to -inf unless it is the largest of its row.
     """
     top = min(largest(profile.score), largest(profile.acc))
     products = sizes if profile.pre is None else sizes * abs(state.scale)

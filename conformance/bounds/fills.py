@@ -1,7 +1,7 @@
 """
-What a finite fill does to the errors of logits: the oracle rounds after it, as the implementation does (section 11).
+The effect of a finite fill on the errors of logits: oracle and implementation both round after the fill (section 11).
 
-Far from zero a dtype has few numbers, so a filled logit is the same number on both sides, or one step apart.
+Far from zero a dtype has few numbers, so oracle and implementation get the same filled logit, or neighbouring ones.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,20 @@ from conformance.reference.pipeline import Steps
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 
-# A step between neighbouring numbers that is an ordinary error of a logit; larger ones are not to first order.
+# Maximum step between neighbouring numbers that counts as an ordinary error of a logit; first order fails beyond.
 SMALL_STEP = 0.1
 
-# The exponential of minus this is zero in every dtype.
+# exp(-NO_WEIGHT) is zero in every dtype.
 NO_WEIGHT = 800.0
 
 
 @dataclass(frozen=True, eq=False)
 class Filling:
     """
-    known (b, h, q, k): logits that do not err at all. rounded (b, h, q, k): how often a logit is rounded by the fill.
+    The effect of a fill on the logits.
 
-    undecided (b, h, q): rows with a weight on a filled logit that is within its own error of a rounding boundary.
+    known (b, h, q, k): logits without any error. rounded (b, h, q, k): number of roundings that the fill adds to a
+    logit. undecided (b, h, q): rows with weight on a filled logit that is within its own error of a rounding boundary.
     """
 
     known: Array
@@ -36,10 +37,10 @@ class Filling:
 
 def exact_logits(state: State, error: Array, rounds: Roundings) -> Filling:
     """
-    No fill: logits do not err in rows that are declared uniform, and where a bias swallows them.
+    Return the effect without a fill: logits are exact in rows that are declared uniform, and under huge biases.
 
-    That is where a bias is so large (the finite minimum of float32) that the sum with a product that errs by `error`
-    is the bias, in float64 and so in every coarser dtype. A bias that is itself rounded on entry errs.
+    A bias is huge (such as the finite minimum of float32) if adding a product that errs by `error` does not change it
+    in float64, and therefore in no coarser dtype. A bias that is itself rounded on entry is not exact.
     """
     known = np.broadcast_to(state.absorbed[..., None], state.allowed.shape)
     if state.bias is not None and not rounds.entry:
@@ -50,11 +51,11 @@ def exact_logits(state: State, error: Array, rounds: Roundings) -> Filling:
 
 def fill(state: State, steps: Steps, rounds: Roundings, error: Array) -> Filling:
     """
-    A finite number added or put where masked, on logits that err by `error`.
+    Return the effect of a finite fill, added or put in place, on logits that err by `error`.
 
-    The fill's own step says whether that matters: it is run on logits too small and too large by their error. Where the
-    outcome differs and the next number is close, that is one more rounding on either side; where it is far, the row
-    is undecided. An attended logit is rounded by the oracle as well, which need not agree: one more rounding.
+    The step of the fill is run on logits that are too small and too large by their error. If the results differ, and
+    the next number is close, both sides have one more rounding; if it is far, the row is undecided. Attended logits are
+    rounded by the oracle too, possibly differently: one more rounding.
     """
     logits = state.capped if state.bias is None else state.capped + state.bias
     mask = step_of(steps, "mask")

@@ -1,9 +1,9 @@
 """
-The bound of gradients: the noise that the declared roundings make in them (docs/tolerance.md, section 3, C).
+The bounds of gradients: the noise that the declared roundings cause (docs/tolerance.md, section 3, C).
 
-The reverse accumulation of `gradients` runs with each rounding replaced by an independent random error of its size; the
-root mean square of what that changes is sigma. No worst case is derived, so no error of a gradient is called impossible
-for its size alone.
+The reverse accumulation of `reference.gradients` is run with each rounding replaced by an independent random error of
+the same size; sigma is the root mean square of the change. No worst case is derived, so no error of a gradient is
+called impossible for its size alone.
 """
 
 from dataclasses import dataclass
@@ -33,18 +33,18 @@ from conformance.reference.steps import merge_heads
 from conformance.spec.problem import GRADIENT, Array
 from conformance.spec.rounding import largest
 
-# How many random runs make a sigma: its own standard error is 1 / sqrt(2 * 32) = 12 %.
+# Number of random runs per sigma; the relative standard error of sigma is 1 / sqrt(2 * 32) = 12 %.
 RUNS = 32
 
-# The noise is the same in every run of the harness.
+# Fixed seed, so that the noise is the same in every run of the harness.
 SEED = 20261120
 
 
 class Noisy:
-    """Arithmetic in which every rounding is a random error of the declared size."""
+    """Arithmetic in which every rounding is replaced by a random error of the declared size."""
 
     def __init__(self, rounds: Roundings, generator: np.random.Generator) -> None:
-        """Take the sizes of the roundings, and where the noise comes from."""
+        """Store the sizes of the roundings and the source of the noise."""
         self._rounds = rounds
         self._generator = generator
 
@@ -52,49 +52,49 @@ class Noisy:
         return self._generator.standard_normal(shape)
 
     def dot(self, one: Array, other: Array) -> Array:
-        """Matrix product, with the error of a recursive sum in any order and of rounded operands."""
+        """Matrix product, with the errors of rounded operands and of a recursive sum in any order."""
         one, other = self.rounded(one, "mm"), self.rounded(other, "mm")
         product = one @ other
         variances = recursive_sum(one.shape[-1], product, one**2 @ other**2, self._rounds.acc)
         return np.asarray(product + self._noise(product.shape) * np.sqrt(variances))
 
     def total(self, terms: Array, field: str) -> Array:
-        """Sum over the last axis, with the error of a recursive sum."""
+        """Sum over the last axis, which is kept with size one, with the error of a recursive sum."""
         total = terms.sum(axis=-1, keepdims=True)
         squares = (terms**2).sum(axis=-1, keepdims=True)
         variances = recursive_sum(terms.shape[-1], total, squares, getattr(self._rounds, field))
         return np.asarray(total + self._noise(total.shape) * np.sqrt(variances))
 
     def rounded(self, values: Array, field: str) -> Array:
-        """Values times 1 + u/sqrt(3) n."""
+        """Values times 1 + u/sqrt(3) n, with n standard normal."""
         unit = getattr(self._rounds, field)
         return values if unit == 0.0 else np.asarray(values * (1.0 + unit / np.sqrt(3.0) * self._noise(values.shape)))
 
     def exp(self, values: Array) -> Array:
-        """Exponential, relatively wrong by (exp_ulp + 2|x|) u/sqrt(3)."""
+        """Exponential, with a relative error of (exp_ulp + 2|x|) u/sqrt(3)."""
         size = self._rounds.soft / np.sqrt(3.0) * (self._rounds.exp_ulp + 2.0 * np.abs(values))
         return np.asarray(np.exp(values) * (1.0 + size * self._noise(values.shape)))
 
     def tanh(self, values: Array) -> Array:
-        """Hyperbolic tangent, relatively wrong by exp_ulp u/sqrt(3)."""
+        """Hyperbolic tangent, with a relative error of exp_ulp u/sqrt(3)."""
         size = self._rounds.soft / np.sqrt(3.0) * self._rounds.exp_ulp
         return np.asarray(np.tanh(values) * (1.0 + size * self._noise(values.shape)))
 
     def constant(self, value: float, times: float) -> float:
-        """A number that is wrong by `times` u as a whole: 2 for a scale that is applied in two halves."""
+        """A number with one relative error of `times` u: 2 for a scale that is applied in two halves."""
         return float(value * (1.0 + times * self._rounds.scale / np.sqrt(3.0) * self._generator.standard_normal()))
 
 
 @dataclass(frozen=True, eq=False)
 class GradientBounds:
-    """The bounds of all gradients of one answer under one profile: made together, since one noise run gives all."""
+    """The bounds of all gradients of one answer under one profile; each noise run gives all gradients at once."""
 
     answer: Answer
     profile: Profile
 
     @cached_property
     def exact(self) -> Gradients:
-        """Without noise."""
+        """The gradients without noise."""
         return gradients(self.answer.state)
 
     @cached_property
@@ -104,7 +104,7 @@ class GradientBounds:
 
     @cached_property
     def sigma(self) -> Gradients:
-        """Root mean square of what the noise changes, over `RUNS` runs."""
+        """Root mean square of the changes by noise, over `RUNS` runs."""
         generator = np.random.Generator(np.random.PCG64(SEED))
         squares = {name: np.zeros_like(array) for name, array in self.exact.items()}
         for _ in range(RUNS):
@@ -115,7 +115,7 @@ class GradientBounds:
 
     @cached_property
     def meeting(self) -> tuple[Heads, Array]:
-        """The heads, and the gradient of their context."""
+        """The heads, and the gradient by their context."""
         state = self.answer.state
         return meeting(state, entering(state, EXACT), EXACT)
 
@@ -127,11 +127,11 @@ class GradientBounds:
     @cached_property
     def lost(self) -> Gradients:
         """
-        What underflow of a weight or of a score's gradient may lose, to first order.
+        The loss by underflow of a weight or of the gradient by a score, to first order.
 
         A number below twice the smallest normal one may be wrong by eta: eta_P |dO| in dV, eta_S c |K| in dQ,
-        eta_S c |Q| in dK; a softcap stores the gradient of a score three times more. Nothing of a weight reaches the
-        bias of the output projection.
+        eta_S c |Q| in dK. A softcap stores the gradient by a score three more times. Weights do not affect the gradient
+        by the bias of the output projection.
         """
         rounds, back = self.rounds, self.backward
         eta, tiny = rounds.eta_prob + rounds.eta_soft, max(rounds.tiny_prob, rounds.tiny_soft)
@@ -139,43 +139,43 @@ class GradientBounds:
         weight = np.where(live & (back.probs < tiny), eta, 0.0)
         stored = eta if self.answer.state.problem.softcap is None else eta + 3.0 * rounds.eta_score
         score = np.where(live & (np.abs(back.by_scores) < tiny), stored, 0.0)
-        found = self._passed(weight, score, np.zeros_like(back.context))
-        return found | {name: np.zeros_like(array) for name, array in found.items() if name == GRADIENT + "bo"}
+        losses = self._passed(weight, score, np.zeros_like(back.context))
+        return losses | {name: np.zeros_like(array) for name, array in losses.items() if name == GRADIENT + "bo"}
 
     @cached_property
     def size(self) -> Gradients:
-        """What is summed up to each gradient, all positive: P |dO|, c P (|dP| + |mean|) |K|, and so on."""
+        """The sum of absolute terms of each gradient: P |dO|, c P (|dP| + |mean|) |K|, and so on."""
         back = self.backward
         score = back.probs * (np.abs(back.by_probs) + np.abs(back.mean))
         return self._passed(back.probs, score, np.abs(back.context))
 
     def _passed(self, weight: Array, score: Array, context: Array) -> Gradients:
-        """Magnitudes of weights, of gradients by the scores and of the context, passed on to every gradient."""
+        """Propagate magnitudes of weights, gradients by the scores, and context to every gradient."""
         state, (heads, grad) = self.answer.state, self.meeting
-        found = {
+        sizes = {
             "query": abs(state.scale) * score @ np.abs(heads.key),
             "key": self._gathered(abs(state.scale) * score.swapaxes(-1, -2) @ np.abs(heads.query)),
             "value": self._gathered(weight.swapaxes(-1, -2) @ np.abs(grad)),
         }
         if state.problem.operator == "mha":
-            found = self._through_projections(found, context)
-        return {GRADIENT + name: array for name, array in found.items()}
+            sizes = self._through_projections(sizes, context)
+        return {GRADIENT + name: array for name, array in sizes.items()}
 
     def _gathered(self, array: Array) -> Array:
         return gathered(self.answer.state, array, EXACT)
 
     def _through_projections(self, heads: Gradients, context: Array) -> Gradients:
-        """Through |W| to the inputs, through |x| to the parameters."""
-        problem, found = self.answer.state.problem, {}
+        """Propagate magnitudes through |W| to the inputs, and through |x| to the parameters."""
+        problem, sizes = self.answer.state.problem, {}
         for name, array in heads.items():
             merged, entered = merge_heads(array), np.abs(getattr(problem, name))
-            found[name] = merged @ np.abs(problem.params[weight_of(name)]).T
-            found |= of_linear(entered, merged, name[0], True, EXACT)
+            sizes[name] = merged @ np.abs(problem.params[weight_of(name)]).T
+            sizes |= of_linear(entered, merged, name[0], True, EXACT)
         grad = np.abs(gradient_of_output(self.answer.state))
-        return found | of_linear(merge_heads(context), grad, "o", True, EXACT)
+        return sizes | of_linear(merge_heads(context), grad, "o", True, EXACT)
 
     def bound(self, name: str, dtype: str) -> Bound:
-        """The bound of one gradient, returned as `dtype`."""
+        """Return the bound of one gradient that is returned as `dtype`."""
         exact, sigma, lost = self.exact[name], self.sigma[name], self.lost[name]
         unit, eta = result_rounding(self.profile, dtype)
         hard = unit * np.abs(exact) + lost + np.where((sigma > 0.0) | (lost > 0.0), eta, 0.0)
@@ -190,20 +190,20 @@ class GradientBounds:
 
     @cached_property
     def fits(self) -> bool:
-        """Whether nothing on the way may be too large for the dtype it is stored in: then every gradient is known."""
+        """Whether no intermediate result can overflow its dtype; otherwise no gradient is judged."""
         state, profile, back, (heads, grad) = self.answer.state, self.profile, self.backward, self.meeting
         logits = np.where(state.allowed, np.abs(state.products), 0.0)
         stored = (heads.query, heads.value, grad, back.context, back.query, back.key, back.value)
-        held = (
+        limits = (
             (min(largest(profile.score), largest(profile.acc)), (logits, back.by_probs)),
             (largest(profile.prob), (back.by_scores,)),
             (largest(profile.store), stored),
         )
-        return all(np.abs(array).max(initial=0.0) <= top for top, arrays in held for array in arrays)
+        return all(np.abs(array).max(initial=0.0) <= top for top, arrays in limits for array in arrays)
 
 
 def gradient_bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
-    """The bounds of the gradients among the outputs of `answer`."""
+    """Return the bounds of the gradients among the outputs of `answer`."""
     names = [name for name in answer.reply if name.startswith(GRADIENT)]
     made = GradientBounds(answer, profile)
     return {name: made.bound(name, answer.reply[name].dtype) for name in names}

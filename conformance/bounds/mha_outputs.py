@@ -1,8 +1,8 @@
 """
-The bound of multi-head attention: the errors of the heads, seen through the output projection.
+The bound of the output of multi-head attention: the errors of the heads, propagated through the output projection.
 
-A context row errs in all its features at once, since they share weights. So the values are projected first, V' = V Wo
-of their head, and the variance is that of weights . V': errors that cancel in the projection cancel in the bound.
+All features of a context row share weights, so their errors are correlated. Therefore the values are projected first,
+V' = V Wo per head, and the variance is that of weights . V': errors that cancel in the projection cancel in the bound.
 Shapes: b batch, h heads, q queries, k keys, e features of a head, o features of the output.
 """
 
@@ -25,9 +25,9 @@ Gather = Callable[[Array], Array]
 @dataclass(frozen=True, eq=False)
 class Slot:
     """
-    A place that each head's context takes among the rows of the output projection.
+    A set of rows of the output projection by which the contexts of the heads are multiplied.
 
-    weight: those rows, (h or 1, e, o). gather: from (b, h, q, o) to the (b, q, o) that this slot contributes.
+    weight: those rows, (h or 1, e, o). gather: converts (b, h, q, o) to the contribution of this slot, (b, q, o).
     """
 
     weight: Array
@@ -36,11 +36,11 @@ class Slot:
 
 def slots(derivation: Derivation) -> list[Slot]:
     """
-    Where the merge of this answer puts each head: found out by merging the numbers of the columns.
+    Determine where the merge of this answer puts each head, by merging column numbers.
 
-    One slot where every query keeps its heads, in whatever order. A merge without transposition reshapes (b, h, q, e)
-    to (b, q, h * e): output row r holds context rows r * heads to (r + 1) * heads - 1, counted over all (h, q), so slot
-    s gets the rows s, s + heads, s + 2 * heads, ... of every head.
+    There is one slot if the merge keeps the heads of each query together, in whatever order. A merge without
+    transposition reshapes (b, h, q, e) to (b, q, h * e): output row r holds context rows r * heads to
+    (r + 1) * heads - 1, counted over all (h, q), so slot s gets the rows s, s + heads, s + 2 * heads, ... of each head.
     """
     state = derivation.state
     weight = state.problem.params["wo"]
@@ -55,7 +55,7 @@ def slots(derivation: Derivation) -> list[Slot]:
 
 
 def _every(slot: int, heads: int) -> Gather:
-    """Rows slot, slot + heads, ... of (h, q) counted through."""
+    """Make a function that takes the rows slot, slot + heads, ... counted over all (h, q)."""
 
     def gather(part: Array) -> Array:
         return part.reshape(part.shape[0], -1, part.shape[-1])[:, slot::heads]
@@ -65,12 +65,12 @@ def _every(slot: int, heads: int) -> Gather:
 
 def output_bound(derivation: Derivation, dtype: str) -> Bound:
     """
-    The bound of y = merge(o) Wo + bo, returned as `dtype`, (b, q, o) (section 3, "multi-head attention").
+    Return the bound of y = merge(o) Wo + bo, returned as `dtype`, (b, q, o) (section 3, "multi-head attention").
 
     var = sum_h [core(V') + (ind + (w(store) + w(mm)) o^2) Wo^2] + D(h e + 1, y, t2, acc) + (w(mm) + w(entry)) t2 +
     w(store) (y^2 + bo^2), t2 = sum_h o^2 Wo^2 + bo^2; h = sum_h [scale error through V' + (lost |V|) |Wo|] + u |y| +
-    2 shift |y - bo| + eta, since truncated values and heads are both too small. Exact where no head contributes an
-    error, that is where all are dead: y is bo.
+    2 shift |y - bo| + eta, since truncated values and heads are both too small. It is exact where no head contributes
+    an error, i.e. where all rows are fully masked: y is bo.
     """
     state, rounds = derivation.state, derivation.rounds
     weight = state.problem.params["wo"]
@@ -101,21 +101,21 @@ def output_bound(derivation: Derivation, dtype: str) -> Bound:
 
 
 def _merged(derivation: Derivation, context: Array) -> Array:
-    """`context` (b, h, q, e) put where the answer's merge puts it, (b, q, h * e)."""
+    """Merge `context` (b, h, q, e) to (b, q, h * e) as the answer does."""
     return step_of(derivation.steps, "merge").apply(derivation.state.but(context=context)).output
 
 
 def merged_bound(derivation: Derivation, context: Bound) -> Bound:
-    """The bound of heads side by side, (b, q, h * e), without a projection: each number has that of its context."""
+    """Return the bound of merged heads without a projection, (b, q, h * e): that of each context, moved."""
     return Bound(**{field.name: _merged(derivation, getattr(context, field.name)) for field in fields(Bound)})
 
 
 def with_residual(derivation: Derivation, bound: Bound, dtype: str) -> Bound:
     """
-    The bound of y + x from that of y, the output as it was stored, (b, q, o).
+    Return the bound of y + x from that of y, the stored output, (b, q, o).
 
-    The query x errs where inputs enter rounded: w(entry) x^2. The sum is stored once more: u |y + x| + eta. What an
-    error is compared with is the range of y and the size of x.
+    The query x has an error if inputs are rounded on entry: w(entry) x^2. The sum is stored once more: u |y + x| + eta.
+    The spread is that of y plus |x|.
     """
     rounds, query = derivation.rounds, finite(derivation.state.problem.query)
     unit, eta = result_rounding(derivation.profile, dtype)
@@ -130,7 +130,7 @@ def with_residual(derivation: Derivation, bound: Bound, dtype: str) -> Bound:
 
 
 def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array, Array]]:
-    """Of one slot: variance, hard part, range, and common part of what its heads contribute, each (b, q, o)."""
+    """Make a function that returns variance, hard part, spread and common part of one slot, each (b, q, o)."""
     rounds, rows, operands = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context
     own = summed(rows, operands.value, operands.var_value, context, rounds)
@@ -150,7 +150,7 @@ def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, 
 
 def _worst_output(derivation: Derivation, merged: Array, output: Array, unit: float) -> Array:
     """
-    (A) for the output, before eta: the worst contexts through |Wo|, and the sum of the projection.
+    Return (A) for the output, before eta: the worst contexts through |Wo|, and the sum of the projection.
 
     A |Wo| + gamma_{h e + 1}(acc) ((|o| + A) |Wo| + |bo|) + 2 (mm + entry) |o| |Wo| + store (|y| + |bo|) + entry |bo| +
     u |y|, where A holds the store of the context: A = A' + store (|o| + A') + eta.
@@ -159,8 +159,8 @@ def _worst_output(derivation: Derivation, merged: Array, output: Array, unit: fl
     weight = np.abs(state.problem.params["wo"])
     bias = np.abs(state.problem.params.get("bo", np.zeros(1)))
     top, low = extremes(derivation.rows.reachable, derivation.operands.value)
-    apart = farthest(top, low, derivation.context)
-    heads = worst_context(derivation.rows, derivation.worst, derivation.operands, derivation.context, apart, rounds)
+    distances = farthest(top, low, derivation.context)
+    heads = worst_context(derivation.rows, derivation.worst, derivation.operands, derivation.context, distances, rounds)
     heads = heads + rounds.store * (np.abs(derivation.context) + heads) + rounds.eta_store
     heads = np.where(derivation.rows.terms > 0, heads, 0.0)
     passed: Array = _merged(derivation, heads) @ weight

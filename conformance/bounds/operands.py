@@ -1,5 +1,5 @@
 """
-What is already wrong with query, key and value before they meet: errors of inputs, parameters and projections.
+The errors of query, key and value before they are multiplied: errors of inputs, parameters and projections.
 
 `var_*` are variances, `err_*` worst cases; shapes are those of the operand, (batch, num_heads, seq_len, dim).
 """
@@ -14,10 +14,10 @@ from conformance.reference.pipeline import Step, Steps
 from conformance.reference.steps import State, begin, linear
 from conformance.spec.problem import Array, Problem
 
-# Parameters that are appended to what is projected.
+# Parameters that are appended to the projected key and value.
 APPENDED = ("bias_k", "bias_v")
 
-# The error of an operand that nobody has rounded.
+# The error of an operand that was never rounded.
 NOTHING = np.zeros((1, 1, 1, 1))
 
 
@@ -37,22 +37,22 @@ class Operands:
 
 
 def composed(answer: Answer, score: str) -> Steps:
-    """The steps that led to `answer`."""
+    """Return the steps that produced `answer`."""
     return varied_steps(answer.state.problem.operator, answer.deviations, score)
 
 
 def step_of(steps: Steps, name: str) -> Step:
-    """The step called `name`."""
+    """Return the step called `name`."""
     return next(step for step in steps if step.name == name)
 
 
 def finite(values: Array) -> Array:
-    """`values` with NaN and infinities set to zero."""
+    """Replace NaN and infinities by zero."""
     return values if np.isfinite(values).all() else np.where(np.isfinite(values), values, 0.0)
 
 
 def operands(state: State, steps: Steps, rounds: Roundings) -> Operands:
-    """The operands of attention and their errors, entering rounded to `rounds.entry` or projected."""
+    """Return the operands of attention and their errors, from rounding on entry or from the projections."""
     query, key, value = finite(state.query), finite(state.key), finite(state.value)
     if state.problem.operator == "mha":
         return Operands(query, key, value, *_projected(state, steps, rounds))
@@ -69,7 +69,7 @@ def operands(state: State, steps: Steps, rounds: Roundings) -> Operands:
 
 
 def _projected(state: State, steps: Steps, rounds: Roundings) -> tuple[Array, ...]:
-    """Variances and worst errors of the three projections, split and grouped as the answer's own steps do it."""
+    """Return variances and worst errors of the projections, split and grouped as the answer does."""
     problem = state.problem
     inputs = (("q", problem.query), ("k", problem.key), ("v", problem.value))
     pairs = [
@@ -96,12 +96,12 @@ def _entry(learned: Array, rounds: Roundings) -> Array:
 
 
 def parameters(problem: Problem, letter: str) -> tuple[Array, Array | None]:
-    """Weight and bias of a projection."""
+    """Return weight and bias of a projection."""
     return problem.params["w" + letter], problem.params.get("b" + letter)
 
 
 def _activated(problem: Problem, letter: str, x: Array, errors: tuple[Array, Array]) -> tuple[Array, Array]:
-    """Variance and worst case after ReLU: none where the projection is negative by more than its worst case."""
+    """Return variance and worst case after ReLU: zero where the projection is surely negative."""
     if problem.activation is None:
         return errors
     moved, worst = errors
@@ -110,14 +110,14 @@ def _activated(problem: Problem, letter: str, x: Array, errors: tuple[Array, Arr
 
 
 def _arrangement(steps: Steps) -> Steps:
-    """The steps after the projection and before the products: they only move numbers, so errors move alike."""
+    """Return the steps between projection and products; they only move numbers, so errors move in the same way."""
     names = [step.name for step in steps]
     return steps[names.index("project") + 1 : names.index("multiply")]
 
 
 def projection_error(x: Array, weight: Array, bias: Array | None, rounds: Roundings) -> tuple[Array, Array]:
     """
-    Variance and worst case of Y = X W + b, (batch, seq_len, width) (section 3, "multi-head attention").
+    Return variance and worst case of Y = X W + b, (batch, seq_len, width) (section 3, "multi-head attention").
 
     v = D(E + 1, Y, t2, acc) + (2/3 mm^2 + 2 w(entry)) X^2 W^2 + w(store) (2 Y^2 + b^2), t2 = X^2 W^2 + b^2; without a
     bias Y is rounded once. Worst: gamma_{E+1} (|X| |W| + |b|) + 2 (mm + entry) |X| |W| + store (2 |Y| + |b|) + eta.
@@ -140,12 +140,12 @@ def projection_error(x: Array, weight: Array, bias: Array | None, rounds: Roundi
 
 
 def squared(operand: Array, known: Array, rounds: Roundings) -> Array:
-    """Variance of a query or key as it meets the other: `known` + (w(pre) + w(mm)) operand^2."""
+    """Return the variance of a query or key as it is multiplied: `known` + (w(pre) + w(mm)) operand^2."""
     w = variance(rounds.pre) + variance(rounds.mm)
     return known + w * operand**2 if w else known
 
 
 def sized(operand: Array, known: Array, rounds: Roundings) -> Array:
-    """Worst error of a query or key as it meets the other: `known` + (pre + mm) |operand|."""
+    """Return the worst error of a query or key as it is multiplied: `known` + (pre + mm) |operand|."""
     u: Real = rounds.pre + rounds.mm
     return known + u * np.abs(operand) if u else known

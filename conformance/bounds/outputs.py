@@ -1,4 +1,4 @@
-"""How far each output of an answer may be from the oracle (docs/tolerance.md, sections 3, 4, 11)."""
+"""The bounds of all outputs of an answer (docs/tolerance.md, sections 3, 4, 11)."""
 
 from dataclasses import fields, replace
 
@@ -27,15 +27,15 @@ from conformance.deviations.evaluate import Answer
 from conformance.spec.problem import PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
 
-# A finite fill is rounded by the oracle and by the implementation.
+# Number of roundings of a finite fill: one by the oracle and one by the implementation.
 FILL_ROUNDINGS = 2.0
 
 
 def score_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
     """
-    The bound of `scaled`, `capped` or `logits`, returned as `dtype`, (b, h, q, k).
+    Return the bound of `scaled`, `capped` or `logits`, returned as `dtype`, (b, h, q, k).
 
-    sigma^2 = VE without exp, + c^2 vq k^2; h = store (where it is not that of the scores) + 2 scale |a|, with a cap
+    sigma^2 = VE without exp, + c^2 vq k^2; h = store (if it differs from that of the scores) + 2 scale |a|, with a cap
     scale (3 g |a| + |z|), + 4 eta. The spread is 1: an error of a logit is a relative error of its weight.
     """
     state, rounds, entering = derivation.state, derivation.rounds, derivation.operands
@@ -67,7 +67,7 @@ def score_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
 
 
 def _by_query(derivation: Derivation) -> Array:
-    """c^2 vq k^2, (b, h, q, k)."""
+    """Return the variance from errors of the query, c^2 vq k^2, (b, h, q, k)."""
     entering = derivation.operands
     own = squared(entering.query, entering.var_query, derivation.rounds)
     squares = (entering.key**2).swapaxes(-1, -2)
@@ -75,7 +75,7 @@ def _by_query(derivation: Derivation) -> Array:
 
 
 def _var_masked(derivation: Derivation) -> Array:
-    """Variance that bias and fill bring to the logits: each sum is rounded, and a bias errs where inputs do."""
+    """Return the variance from bias and fill: each sum is rounded, and the bias is rounded if inputs are."""
     state, rounds = derivation.state, derivation.rounds
     filled = np.any(~state.allowed & np.isfinite(state.logits))
     sums = (state.bias is not None) + FILL_ROUNDINGS * filled
@@ -84,7 +84,7 @@ def _var_masked(derivation: Derivation) -> Array:
 
 
 def _exactly_masked(derivation: Derivation, error: Array) -> Array:
-    """Masked logits that are the same number whatever the error of the product."""
+    """Return where a masked logit is the same number whatever the error of the product."""
     state = derivation.state
     logits = state.capped if state.bias is None else state.capped + state.bias
     mask = step_of(derivation.steps, "mask")
@@ -93,13 +93,13 @@ def _exactly_masked(derivation: Derivation, error: Array) -> Array:
 
 
 def present_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
-    """The bound of keys or values that are handed back: nothing is computed; an entry or a coarser `dtype` rounds."""
+    """Return the bound of returned keys or values: only rounding on entry or to a coarser `dtype` errs."""
     problem = derivation.state.problem
-    handed = finite(getattr(problem, name.removeprefix("present_")))
-    nothing = np.zeros(handed.shape)
+    returned = finite(getattr(problem, name.removeprefix("present_")))
+    nothing = np.zeros(returned.shape)
     stored = UNIT[dtype] if UNIT[dtype] > UNIT[problem.dtype] else 0.0
-    moved = (derivation.rounds.entry + stored) * np.abs(handed)
-    return Bound(moved, nothing, moved, np.ones(handed.shape, dtype=bool), np.ones(handed.shape), nothing)
+    moved = (derivation.rounds.entry + stored) * np.abs(returned)
+    return Bound(moved, nothing, moved, np.ones(returned.shape, dtype=bool), np.ones(returned.shape), nothing)
 
 
 __all__ = ["UnderivedBound", "bound_reply"]
@@ -107,27 +107,27 @@ __all__ = ["UnderivedBound", "bound_reply"]
 # The arithmetic of the oracle itself.
 ORACLE = Profile.uniform("float64")
 
-# Weights have four axes until the heads are averaged.
+# Number of axes of weights per head; averaged weights have fewer.
 PER_HEAD = 4
 
 
 def bound_reply(answer: Answer, profile: Profile) -> dict[str, Bound]:
     """
-    The bound of every output of `answer.reply` under `profile`.
+    Return the bounds of all outputs of `answer.reply` under `profile`.
 
     Raises:
-        UnderivedBound: no bound is derived for the dialect of the answer; it may be diagnosed but not declared.
+        UnderivedBound: no bound is derived for the dialect of the answer; it can be diagnosed but not declared.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         bounds = _bounds(answer, profile)
         if "float64" in profile.record().values():
             reference = bounds if profile == ORACLE else _bounds(answer, ORACLE)
             bounds = {name: _both(bound, reference[name]) for name, bound in bounds.items()}
-        return {name: _settled(name, bound, answer, profile) for name, bound in bounds.items()}
+        return {name: _finished(name, bound, answer, profile) for name, bound in bounds.items()}
 
 
 def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
-    """The bounds of the reply before its output is rearranged; `_settled` does that."""
+    """Return the bounds of the reply before its output is rearranged by `_finished`."""
     made = gradient_bounds(answer, profile)
     if len(made) == len(answer.reply):
         return made
@@ -149,7 +149,7 @@ def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
 
 
 def _computed(score: str, answer: Answer) -> str:
-    """Which score it is that is returned under this name: a dialect may put the capped product for the one before."""
+    """Return which score is returned under this name: a dialect may return the capped product as the scaled one."""
     return score if score in answer.state.problem.outputs else "capped"
 
 
@@ -164,10 +164,10 @@ def _output_bound(derivation: Derivation, dtype: str) -> Bound:
 
 def context_bound(derivation: Derivation, dtype: str) -> Bound:
     """
-    The bound of the output of sdpa, returned as `dtype`, (b, h, q, e).
+    Return the bound of the output of sdpa, returned as `dtype`, (b, h, q, e).
 
-    sigma^2 = core(V) + ind; h = u |o| + 2 scale |(p a) V - (sum p a) o| + lost |V| + eta, eta only where any number is
-    not zero. Values that are projected by a truncated product add shift |o|.
+    sigma^2 = core(V) + ind; h = u |o| + 2 scale |(p a) V - (sum p a) o| + lost |V| + eta, eta only where some
+    number is not zero. Values projected by a truncated product add shift |o|.
     """
     rounds, rows, entering = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context
@@ -192,7 +192,7 @@ def context_bound(derivation: Derivation, dtype: str) -> Bound:
 
 
 def weights_bound(derivation: Derivation, dtype: str) -> Bound:
-    """The bound of the weights of every head, returned as `dtype`, (b, h, q, k); they spread over [0, 1]."""
+    """Return the bound of the weights per head, returned as `dtype`, (b, h, q, k); their spread is 1."""
     rounds, rows = derivation.rounds, derivation.rows
     unit, eta = result_rounding(derivation.profile, dtype)
     return Bound(
@@ -207,10 +207,10 @@ def weights_bound(derivation: Derivation, dtype: str) -> Bound:
 
 def mean_bound(weights: Bound, derivation: Derivation, expected: Expected) -> Bound:
     """
-    The bound of weights averaged over the heads, (b, q, k).
+    Return the bound of weights averaged over the heads, (b, q, k).
 
-    Heads are independent rows: their variances add, sigma^2 = sum sigma_h^2 / h^2 + D(h, mean, sum p^2 / h^2, acc);
-    what is hard adds linearly, and the mean is stored once more.
+    Heads are independent rows, so their variances add: sigma^2 = sum sigma_h^2 / h^2 + D(h, mean, sum p^2 / h^2, acc).
+    Hard errors add linearly, and the mean is stored once more.
     """
     rounds, probs = derivation.rounds, derivation.rows.probs
     heads = probs.shape[1]
@@ -229,16 +229,16 @@ def mean_bound(weights: Bound, derivation: Derivation, expected: Expected) -> Bo
 
 
 def _both(one: Bound, other: Bound) -> Bound:
-    """The bound of a difference of two computations that both err."""
+    """Return the bound of the difference of two computations that both have errors."""
     added = ("hard", "sigma", "worst", "common")
     return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in added})
 
 
-def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound:
+def _finished(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound:
     """
-    The bound as the reply has it: rearranged, exact where the expected value is not finite, unjudged where unknown.
+    Return the final bound: rearranged like the output, and exact where the expected value is not finite.
 
-    Not judged: the bound itself is no number, or the result may be too large for the dtypes it is stored in.
+    Not judged: elements whose bound is NaN, or whose result may overflow the dtypes in which it is stored.
     """
     expected = answer.reply[name]
     bound = _rearranged(bound, answer) if name == "output" else bound
@@ -258,13 +258,13 @@ def _settled(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound
 
 
 def _rearranged(bound: Bound, answer: Answer) -> Bound:
-    """The bound of an output whose axes the reply's deviations move: they move every part of it alike."""
+    """Apply the deviations of the reply, which move axes of the output, to every part of its bound."""
 
-    def moved(array: Array) -> Array:
+    def rearranged(array: Array) -> Array:
         reply: Reply = {"output": Expected(array, "float64")}
         for deviation in answer.deviations:
             if deviation.reply is not None:
                 reply = deviation.reply(reply)
         return reply["output"].values
 
-    return Bound(**{field.name: moved(getattr(bound, field.name)) for field in fields(bound)})
+    return Bound(**{field.name: rearranged(getattr(bound, field.name)) for field in fields(bound)})

@@ -1,4 +1,4 @@
-"""The sizes of the roundings that a profile declares, and what a softcap does to them (docs/tolerance.md, 2 and 3)."""
+"""The sizes of the declared roundings, and the effect of a softcap on them (docs/tolerance.md, sections 2 and 3)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,25 +7,25 @@ from itertools import pairwise
 import numpy as np
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.reference.steps import State, bent
+from conformance.reference.steps import State, softcapped
 from conformance.spec.problem import Array
 from conformance.spec.rounding import smallest_normal, smallest_subnormal
 
 Real = float | Array
 
-# How many partial sums in the natural order of the keys stand for all of them (section 3).
+# Number of partial sums, in the natural order of the keys, that represent all of them (section 3).
 BLOCKS = 8
 
 
 @dataclass(frozen=True)
 class Roundings:
     """
-    The unit roundoff of every field of a profile, 0 where nothing is rounded.
+    The unit roundoff of every field of a profile; 0 if nothing is rounded.
 
-    entry: inputs and parameters, where `store` is coarser than the dtype they came in. mm: operands of matrix
-    products, where that is coarser than what holds them. shift: by how much the results of matrix products shrink on
-    average, where they are truncated; store and score are then those of a truncation, twice as large. eta_*: largest
-    absolute error near zero. tiny_*: below this an underflow is possible.
+    entry: of inputs and parameters, if `store` is coarser than their dtype. mm: of the operands of matrix products, if
+    that is coarser than the dtype that stores them. shift: the average relative shrinkage of the results of matrix
+    products, if these are truncated; store and score are those of a truncation then, twice as large. eta_*: largest
+    absolute error near zero. tiny_*: the size below which an underflow is possible.
     """
 
     store: float
@@ -53,11 +53,12 @@ class Roundings:
 @lru_cache(maxsize=256)
 def roundings(profile: Profile, dtype: str) -> Roundings:
     """
-    The roundings of `profile` on a problem whose inputs are numbers of `dtype`.
+    Return the roundings of `profile` on a problem whose inputs have the dtype `dtype`.
 
-    A truncated product errs by a part in [-2u, 0]: its mean square is that of a rounding of 2u, (2u)^2/3, and on
-    average it is u too small. That does not average: query, key and logits that are each u too small are a scale that
-    is 3u too small, which counts twice (`rows.constant_slopes`); values and heads add to the output (`shift`).
+    A truncated product has a relative error in [-2u, 0]: its mean square is that of a rounding of 2u, (2u)^2/3, and on
+    average it is u too small. The average part does not cancel: query, key and logits that are each u too small act
+    like a scale that is 3u too small, which counts twice (`rows.constant_slopes`); values and heads add to the output
+    (`shift`).
     """
     store = UNIT[profile.store]
     width = truncation(profile)
@@ -87,29 +88,29 @@ def roundings(profile: Profile, dtype: str) -> Roundings:
 
 
 def truncation(profile: Profile) -> float:
-    """How many times the error of a rounding to the nearest number that of `profile` may be."""
+    """Return the maximum rounding error of `profile` relative to rounding to nearest: 2 for truncation, else 1."""
     return 2.0 if profile.truncated else 1.0
 
 
 def underflow(dtype: str, *, ftz: bool) -> float:
-    """eta: the smallest normal number where subnormals may be flushed (always but for float16), else the subnormal."""
+    """Return eta, the smallest number that is never flushed to 0: subnormal for float16 without ftz, else normal."""
     return smallest_subnormal(dtype) if dtype == "float16" and not ftz else smallest_normal(dtype)
 
 
 def variance(u: float) -> float:
-    """Variance of one relative rounding error, uniform in [-u, u]: w = u^2/3."""
+    """Return the variance of one relative rounding error, uniform in [-u, u]: w = u^2/3."""
     return u * u / 3.0
 
 
 def gamma(terms: Real, u: float) -> Real:
-    """Worst relative error of n roundings in a row: n u / (1 - n u); infinite where n u >= 1."""
+    """Return the worst relative error of n successive roundings: n u / (1 - n u); infinite where n u >= 1."""
     product = terms * u
     return np.where(product < 1.0, product / np.maximum(1.0 - product, u), np.inf)
 
 
 def recursive_sum(terms: Real, total: Array, squares: Array, u: float) -> Array:
     """
-    Variance of a sum of n rounded terms in random order: D(n, y, t2, u) = u^2/3 (n/3 y^2 + (n/6 + 1) t2).
+    Return the variance of a sum of n rounded terms in random order: D(n, y, t2, u) = u^2/3 (n/3 y^2 + (n/6 + 1) t2).
 
     total: y, the sum. squares: t2, the sum of the squared terms. The factor is the expected sum of the squared
     partial sums.
@@ -119,9 +120,9 @@ def recursive_sum(terms: Real, total: Array, squares: Array, u: float) -> Array:
 
 def ordered_sum(probs: Array, values: Array, squares: Array, u: float) -> Array:
     """
-    Variance of the sum probs . values in the natural order of the keys: w (S/8 sum_m partial_m^2 + t2).
+    Return the variance of the sum probs . values in the natural order of the keys: w (S/8 sum_m partial_m^2 + t2).
 
-    Eight partial sums stand for all S. Shapes (..., q, k) and (..., k, d); squares: t2 = probs^2 . values^2.
+    Eight partial sums represent all S. Shapes (..., q, k) and (..., k, d); squares: t2 = probs^2 . values^2.
     """
     keys = probs.shape[-1]
     edges = sorted({-(-keys * m // BLOCKS) for m in range(BLOCKS + 1)})
@@ -135,9 +136,9 @@ def ordered_sum(probs: Array, values: Array, squares: Array, u: float) -> Array:
 
 def result_rounding(profile: Profile, dtype: str) -> tuple[float, float]:
     """
-    Unit roundoff and eta of a result returned as `dtype`.
+    Return unit roundoff and eta of a result that is returned as `dtype`.
 
-    A dtype coarser than the store rounds once more what the store rounded already; a finer one changes nothing.
+    A dtype coarser than the store dtype rounds the stored result once more; a finer one changes nothing.
     """
     unit = truncation(profile) * UNIT[profile.store]
     if UNIT[dtype] > UNIT[profile.store]:
@@ -147,7 +148,7 @@ def result_rounding(profile: Profile, dtype: str) -> tuple[float, float]:
 
 
 def slope(state: State) -> Array | None:
-    """Derivative g of the capped logits by the scaled ones, (b, h, q, k), or None without a cap."""
+    """Return the derivative g of the capped by the scaled logits, (b, h, q, k); None without a softcap."""
     limit = state.problem.softcap
     if limit is None:
         return None
@@ -156,14 +157,14 @@ def slope(state: State) -> Array | None:
 
 
 def capped_variance(variances: Array, scaled: Array, capped: Array, gain: Array, rounds: Roundings) -> Array:
-    """Variance of z from that of a: g^2 (v + w(score) a^2) + (2 w(score) + w(soft) exp_ulp^2) z^2."""
+    """Return the variance of z from that of a: g^2 (v + w(score) a^2) + (2 w(score) + w(soft) exp_ulp^2) z^2."""
     own = 2.0 * variance(rounds.score) + variance(rounds.soft) * rounds.exp_ulp * rounds.exp_ulp
     return np.asarray(gain**2 * (variances + variance(rounds.score) * scaled**2) + own * capped**2)
 
 
 def worst_capped(state: State, error: Array, rounds: Roundings) -> Array:
     """
-    Worst error of z from that of a, ds: the cap grows with a, so its ends are those of a - ds' and a + ds'.
+    Return the worst error of z from that of a, ds: the cap is monotonic, so it suffices to cap a - ds' and a + ds'.
 
     ds' = ds + (score + scale) (|a| + ds) + C eta; then (exp_ulp soft + 2 score + scale) (|z| + moved) + (1 + C) eta.
     """
@@ -172,7 +173,9 @@ def worst_capped(state: State, error: Array, rounds: Roundings) -> Array:
         return error
     with np.errstate(invalid="ignore"):
         entering = error + (rounds.score + rounds.scale) * (np.abs(state.scaled) + error) + limit * rounds.eta_score
-        below, above = (np.abs(bent(state.scaled + way * entering, limit) - state.capped) for way in (-1.0, 1.0))
+        below, above = (
+            np.abs(softcapped(state.scaled + sign * entering, limit) - state.capped) for sign in (-1.0, 1.0)
+        )
         moved = np.maximum(below, above)
         own = rounds.exp_ulp * rounds.soft + 2.0 * rounds.score + rounds.scale
         return np.asarray(moved + own * (np.abs(state.capped) + moved) + (1.0 + limit) * rounds.eta_score)

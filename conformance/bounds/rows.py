@@ -10,7 +10,7 @@ from conformance.bounds.roundings import Roundings, capped_variance, recursive_s
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 
-# Logarithm at which exponentials are cut off: no weight moves by as much.
+# Maximum argument of exponentials; no weight changes by such a factor.
 MAX_LOGARITHM = 300.0
 
 
@@ -19,7 +19,8 @@ class Softmax:
     """
     How weights were normalised.
 
-    axis: of the logits, along which they sum to one: heads come second, keys last. raw: no maximum was subtracted.
+    axis: axis of the logits along which they sum to one (1 is heads, -1 is keys). raw: whether no maximum was
+    subtracted.
     """
 
     axis: int = -1
@@ -32,17 +33,17 @@ ORDINARY = Softmax()
 @dataclass(frozen=True, eq=False)
 class Rows:
     """
-    What the bounds of output and weights share.
+    The softmax rows, from which the bounds of output and weights are derived.
 
-    probs (b, h, q, k): weights, NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live: those whose
-    logits carry errors (not in an absorbed row, not under a finite fill, which was rounded in the oracle). scaled,
-    capped, logits: of live keys. gain: derivative of capped by scaled, None without a softcap. distance: largest logit
-    - logit. exp_error: of exp in units of `soft`, exp_ulp + 2 |x| of its argument x, 0 in an absorbed row, where every
-    exponential is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q, d): (probs gain) . key.
-    var_logit (b, h, q, k): VE, without the part that all keys of a row share. var_query (b, h, q, d): that part, c^2
-    times the variance of the query, or None where it is zero. var_sum: DEN (b, h, q, 1). lost (b, h, q, k): what an
-    underflow may take from a weight. axis: that along which weights sum to one. deviation (b, h, q, k): standard
-    deviation of a weight where that is not the axis of keys (`softmaxes`), else None.
+    probs (b, h, q, k): weights, with NaN rows as 0. reachable (b, h, q, k): keys that may receive weight. live:
+    reachable keys whose logits have errors (not in an absorbed row, not under a finite fill, which the oracle rounded).
+    scaled, capped, logits: those of live keys, else 0. gain: derivative of capped by scaled, None without a softcap.
+    distance: largest logit - logit. exp_error: error of exp in units of `soft`, exp_ulp + 2 |x| for the argument x; 0
+    in an absorbed row, where every exponential is 1. terms (b, h, q, 1): number of keys with weight. mean_key (b, h, q,
+    d): (probs gain) . key. var_logit (b, h, q, k): VE, without the part that all keys of a row share. var_query (b, h,
+    q, d): that part, c^2 times the variance of the query, or None if it is zero. var_sum: DEN (b, h, q, 1). lost (b, h,
+    q, k): possible loss of a weight by underflow. axis: the axis along which weights sum to one. deviation (b, h, q,
+    k): standard deviation of a weight if that is not the axis of keys (`derivation`), else None.
     """
 
     probs: Array
@@ -64,8 +65,8 @@ class Rows:
     deviation: Array | None = None
 
 
-def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array, taken: Softmax) -> Rows:
-    """The softmax rows of `state`, some of whose logits are `known` exactly or `rounded` more often (see `filling`)."""
+def rows(state: State, operands: Operands, rounds: Roundings, known: Array, rounded: Array, kind: Softmax) -> Rows:
+    """Return the softmax rows of `state`; `known` and `rounded` are as in `fills.Filling`."""
     probs = np.where(np.isfinite(state.probs), state.probs, 0.0)
     weighty = probs > 0.0
     reachable = _reachable(state, weighty)
@@ -74,11 +75,11 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
     gain = slope(state)
     capped = scaled if gain is None else np.where(live, state.capped, 0.0)
     logits = np.where(live, state.logits, 0.0)
-    distance = _distance(state.logits, reachable, taken.axis)
+    distance = _distance(state.logits, reachable, kind.axis)
     terms = weighty.sum(axis=-1, keepdims=True, dtype=np.float64)
     mean_key = (probs if gain is None else probs * gain) @ operands.key
     var_query = (state.scale**2) * squared(operands.query, operands.var_query, rounds)
-    argument = np.abs(logits) if taken.raw else distance
+    argument = np.abs(logits) if kind.raw else distance
     exp_error = np.where(state.absorbed[..., None], 0.0, rounds.exp_ulp + 2.0 * argument)
     var_logit = _var_logit(state, operands, rounds, rounded, scaled, capped, gain, logits)
     var_exp = variance(rounds.soft) * exp_error**2
@@ -101,30 +102,30 @@ def rows(state: State, operands: Operands, rounds: Roundings, known: Array, roun
         var_query=np.where(live.any(axis=-1, keepdims=True), var_query, 0.0) if np.any(var_query) else None,
         var_sum=np.where(terms > 0, var_sum, 0.0),
         lost=np.where(reachable, lost, 0.0),
-        axis=taken.axis,
+        axis=kind.axis,
     )
 
 
 def _reaching(variances: Array, probs: Array) -> Array:
     """
-    The variance with which SIGMAS deviations reach what a logit that errs by SIGMAS of its own does to its weight.
+    Enlarge variances so that SIGMAS standard deviations cover the nonlinear effect of a logit error on its weight.
 
-    (e^(8 sd) - 1)^2 / 64 in place of sd^2: the same where errors are small, more where a logit may err by a part of 1
-    (half precision, large logits). A weight moves by 1 at most.
+    Use (e^(8 sd) - 1)^2 / 64 instead of sd^2: equal for small errors, larger if the error of a logit is not small
+    against 1 (half precision, large logits). A weight changes by at most 1.
     """
     reach = np.expm1(np.minimum(SIGMAS * np.sqrt(variances), MAX_LOGARITHM))
     return np.asarray((np.minimum(reach, 1.0 / np.maximum(probs, np.finfo(np.float64).tiny)) / SIGMAS) ** 2)
 
 
 def _reachable(state: State, weighty: Array) -> Array:
-    """Keys that may receive weight: attended, or with weight whatever the mask says (fills, unmasked rows)."""
+    """Return the keys that may receive weight: attended, or with weight in spite of the mask (fills, unmasked rows)."""
     attended = state.allowed & (state.logits > -np.inf)
     attended &= ~np.isnan(state.probs)
     return np.asarray(attended | weighty)
 
 
 def _distance(logits: Array, reachable: Array, axis: int) -> Array:
-    """Largest logit along the axis - logit, x (b, h, q, k); 0 where there is no logit."""
+    """Return x = largest logit along the axis - logit, (b, h, q, k); 0 where there is no logit."""
     known = reachable & np.isfinite(logits)
     top = np.where(known, logits, -np.inf).max(axis=axis, keepdims=True)
     return np.where(known, top - np.where(known, logits, 0.0), 0.0)
@@ -141,10 +142,11 @@ def _var_logit(
     logits: Array,
 ) -> Array:
     """
-    Variance of a live logit, (b, h, q, k): VE without its last term, that of exp.
+    Return the variance of live logits, (b, h, q, k): VE without its last term, that of exp.
 
-    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2), where a cap comes before the bias (`caps`).
-    The bias itself errs where inputs enter rounded. `rounded` counts roundings of s under a finite fill.
+    D(d, a, c^2 q^2 k^2, acc) + c^2 q^2 vk + w(score) (2 a^2 + [bias] s^2), with a softcap before the bias
+    (`capped_variance`). The bias itself has an error if inputs are rounded on entry. `rounded` counts roundings of s
+    under a finite fill.
     """
     variances: Array = var_scaled(state, operands, rounds, scaled)
     if gain is not None:
@@ -157,7 +159,7 @@ def _var_logit(
 
 
 def var_scaled(state: State, operands: Operands, rounds: Roundings, scaled: Array) -> Array:
-    """Variance of a scaled product, (b, h, q, k), without the error of the query, which the keys of a row share."""
+    """Return the variance of scaled products, (b, h, q, k), without the error of the query, shared in a row."""
     squares = operands.query**2
     variances: Array = recursive_sum(
         state.problem.head_dim,
@@ -174,10 +176,10 @@ def var_scaled(state: State, operands: Operands, rounds: Roundings, scaled: Arra
 
 def constant_slopes(attended: Rows) -> tuple[tuple[float, Array], ...]:
     """
-    How weights move with the constants that all logits share: (how inexact in units of `scale`, derivative) of each.
+    Return for each constant shared by all logits: its error in units of `scale`, and the derivative of the weights.
 
-    The scale is inexact twice and moves a logit by a, so a weight by p (a - sum p a), (b, h, q, k). With a cap it is
-    g a; the 1 / C within the cap moves a logit by g a as well, the C before it by z.
+    The scale is rounded twice and changes a logit by a, so a weight by p (a - sum p a), (b, h, q, k). With a softcap
+    the change of a logit is g a; the 1 / C inside the cap also changes it by g a, the C outside by z.
     """
     if attended.gain is None:
         return ((2.0, _centred(attended, attended.scaled)),)
@@ -191,7 +193,7 @@ def _centred(attended: Rows, moved: Array) -> Array:
 
 
 def constant_error(attended: Rows, rounds: Roundings) -> Array:
-    """How far inexact constants may move the weights, (b, h, q, k)."""
+    """Return the maximum change of the weights by inexact constants, (b, h, q, k)."""
     return np.asarray(rounds.scale * sum(count * np.abs(slope) for count, slope in constant_slopes(attended)))
 
 
@@ -224,10 +226,11 @@ def _shared(attended: Rows, var_query: Array, operands: Operands) -> Array:
 
 def weights_hard(attended: Rows, rounds: Roundings, store: float, eta: float) -> Array:
     """
-    Roundings that do not average: h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta.
+    Return the roundings that do not average out.
 
-    The second term is that of every constant (`constant_slopes`). store, eta: of the result.
+    h_p = p (prob + [store != prob] store) + 2 scale p |a - sum p a| + lost + eta. The second term is
+    summed over all constants (`constant_slopes`). store, eta: those of the result.
     """
-    twice = store if store != rounds.prob else 0.0
-    roundings = attended.probs * (rounds.prob + twice)
+    stored_again = store if store != rounds.prob else 0.0
+    roundings = attended.probs * (rounds.prob + stored_again)
     return roundings + constant_error(attended, rounds) + attended.lost + np.where(attended.reachable, eta, 0.0)

@@ -1,4 +1,4 @@
-"""The variance of weights . values, to first order (docs/tolerance.md, section 3, B), and the range of the values."""
+"""The variance of weights . values, to first order (docs/tolerance.md, section 3, B), and the spread of the values."""
 
 import numpy as np
 
@@ -9,9 +9,9 @@ from conformance.spec.problem import Array
 
 def extremes(reachable: Array, values: Array) -> tuple[Array, Array]:
     """
-    Largest and smallest value over the keys that some query of a head may attend, two (b, h, 1, e) arrays.
+    Return the largest and smallest value over the keys that some query of a head may attend, two (b, h, 1, e) arrays.
 
-    Values that no query attends are left out, however large; 0 where nothing is attended.
+    Values that no query attends do not count, however large; 0 if nothing is attended.
     """
     keys = np.any(reachable, axis=2)[..., None]
     some = np.any(keys, axis=2, keepdims=True)
@@ -21,27 +21,27 @@ def extremes(reachable: Array, values: Array) -> tuple[Array, Array]:
 
 
 def spread(top: Array, low: Array) -> Array:
-    """The range of values; where there is only one, its size: there is nothing else to confuse it with."""
+    """Return the range of the values, or the magnitude of the value if they are all equal."""
     return np.where(top > low, top - low, np.abs(top))
 
 
 def farthest(top: Array, low: Array, context: Array) -> Array:
-    """Distance of the context from the value farthest from it, max_j |V_j - o|, (b, h, q, e)."""
-    apart: Array = np.maximum(np.maximum(top - context, context - low), 0.0)
-    return apart
+    """Return the distance between the context and the value farthest from it, max_j |V_j - o|, (b, h, q, e)."""
+    distances: Array = np.maximum(np.maximum(top - context, context - low), 0.0)
+    return distances
 
 
-# Numbers in a temporary array: longer work is cut into pieces of this size.
+# Maximum number of elements of a temporary array; larger computations are split.
 BLOCK = 2**18
 
 
 def carried(rows: Rows, key: Array, values: Array, context: Array) -> Array:
     """
-    core(V), (b, h, q, e): variance that wrong weights bring to context = probs . values.
+    Return core(V), (b, h, q, e): the variance of context = probs . values caused by errors of the weights.
 
     [(p^2 VE) V^2 - 2 o (p^2 VE) V + o^2 sum p^2 VE]+ = sum_j p^2 VE (V_j - o)^2, since an error common to all logits
-    cancels; + the error of the query, shared by the keys of a row; + DEN o^2. Where weights sum to one over the heads
-    nothing cancels for sure: H (deviation |V|)^2, which holds for the sum over the H heads too.
+    cancels; + the error of the query, shared by the keys of a row; + DEN o^2. If weights sum to one over the heads,
+    nothing is sure to cancel: H (deviation |V|)^2, which also holds for the sum over the H heads.
     """
     if rows.deviation is not None:
         return np.asarray(rows.probs.shape[1] * (rows.deviation @ np.abs(values)) ** 2)
@@ -73,9 +73,9 @@ def _shared(rows: Rows, var_query: Array, key: Array, values: Array) -> Array:
 
 def summed(rows: Rows, values: Array, var_value: Array, context: Array, rounds: Roundings) -> Array:
     """
-    ind, (b, h, q, e): variance of the sum itself.
+    Return ind, (b, h, q, e): the variance of the sum itself.
 
-    Larger of random and natural order of the keys, + (w(prob) + 2 w(mm)) p^2 V^2 + p^2 vv.
+    The larger of random and natural order of the keys, + (w(prob) + 2 w(mm)) p^2 V^2 + p^2 vv.
     """
     squares = rows.probs**2
     squares_values = squares @ values**2
@@ -89,8 +89,8 @@ def summed(rows: Rows, values: Array, var_value: Array, context: Array, rounds: 
 
 def constants_error(rows: Rows, values: Array, rounds: Roundings) -> Array:
     """
-    2 scale |sum_j p (a - sum p a) V_j|, (b, h, q, e), and alike for the constants of a cap.
+    Return the error from inexact constants: 2 scale |sum_j p (a - sum p a) V_j|, (b, h, q, e); likewise for a softcap.
 
-    An inexact 1/sqrt(d) moves all logits alike, so it is hard.
+    An inexact 1/sqrt(d) changes all logits by the same factor, so the error is hard.
     """
     return np.asarray(rounds.scale * sum(count * np.abs(slope @ values) for count, slope in constant_slopes(rows)))

@@ -1,1 +1,1 @@
-"""Other ways: what an implementation may do instead, as values that change a problem, its steps or its reply."""
+"""Deviations: what an implementation may do otherwise, as values that change a problem, its steps or its reply."""

@@ -1,7 +1,8 @@
 """
-One semantic choice taken otherwise than canonical, as a value that changes a problem, its steps or its reply.
+A deviation: one non-canonical semantic choice, as a value that changes a problem, its steps or its reply.
 
-The same values serve declared differences, mask conventions, diagnosis and the harness's own liars.
+The same values are used for declared differences, mask conventions, diagnosis, and the harness's deliberately wrong
+subjects.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,13 +18,13 @@ from conformance.reference.pipeline import StepsMap
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-# Decision -> name of the way it is taken; a decision that is absent is taken canonically.
+# Decision -> name of its deviation; decisions that are absent are canonical.
 Dialect = Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class Expected:
-    """One output of the oracle: float64 values, and the dtype in which it is to be returned."""
+    """One output of the oracle: float64 values, and the dtype in which it must be returned."""
 
     values: Array
     dtype: str
@@ -39,8 +40,8 @@ Stage = Literal["problem", "heads", "steps", "reply"]
 # The order in which the deviations of one dialect are composed.
 STAGES: tuple[Stage, ...] = ("problem", "heads", "steps", "reply")
 
-# So many logits has a problem at most of which it is remembered what it becomes.
-SMALL = 2**14
+# Maximum number of logits of a problem whose changed versions are cached.
+MAX_CACHED_LOGITS = 2**14
 
 
 def _any(_: Problem) -> bool:
@@ -50,17 +51,17 @@ def _any(_: Problem) -> bool:
 @dataclass(frozen=True)
 class Deviation:
     """
-    A decision taken in one non-canonical way.
+    One non-canonical choice of a decision.
 
     problem: Problem -> Problem. heads: State -> State after projection and split. steps: (Steps, dtype of the logits)
-    -> Steps. reply: Reply -> Reply. One of the first three is given, or the reply alone; a reply beside one of them is
-    mapped only where that changed the problem. What the deviation does not concern is returned as it is (the same
-    object). bounded: whether bounds hold under it. concerns: the problems in which it can change anything, as far as
-    their sizes and what is asked for tell. said: sentence and remedy where `names.toml` has none.
+    -> Steps. reply: Reply -> Reply. Exactly one of the first three is given, or only reply; a reply given together with
+    problem is applied only if the problem changed. Every map returns the same object if the deviation does not apply.
+    bounded: whether bounds hold under it. concerns: whether it can affect a problem, judged by sizes and requested
+    outputs. wording: sentence and remedy if `names.toml` has none.
 
     Raises:
-        ValueError: more than one of problem, heads and steps is given, or nothing at all.
-        KeyError: `names.toml` has no such name, and nothing is said.
+        ValueError: more than one of problem, heads and steps is given, or no map at all.
+        KeyError: `names.toml` has no such name, and `wording` is not given.
     """
 
     decision: str
@@ -72,23 +73,26 @@ class Deviation:
     reply: ReplyMap | None = None
     bounded: bool = True
     concerns: Callable[[Problem], bool] = _any
-    said: Words | None = None
+    wording: Words | None = None
 
     def __post_init__(self) -> None:
         filled = [stage for stage in STAGES if getattr(self, stage) is not None]
         if filled not in ([self.stage], [self.stage, "reply"]):
-            raise ValueError(f"{self.key}: a deviation has one map, and one of the reply beside it, not {filled}")
-        if self.said is None and words(self.decision, self.name) is None:
+            raise ValueError(
+                f"{self.key}: expected exactly one of problem, heads and steps, with or without reply, or reply alone; "
+                f"got {filled}"
+            )
+        if self.wording is None and words(self.decision, self.name) is None:
             raise KeyError(f"{self.key} has no line in names.toml")
 
     @property
     def stage(self) -> Stage:
-        """Where it acts first."""
+        """The first stage at which it acts."""
         return next((stage for stage in STAGES if getattr(self, stage) is not None), "reply")
 
     @property
     def key(self) -> str:
-        """`decision=name`, as it is written in dialects and printed."""
+        """`decision=name`, as in dialects and reports."""
         return f"{self.decision}={self.name}"
 
     @property
@@ -98,20 +102,24 @@ class Deviation:
 
     @property
     def remedy(self) -> str:
-        """What its user can do about it at the call site, or "" where nothing helps."""
+        """What its user can do about it at the call site, or "" if nothing helps."""
         return self._words.remedy
 
     @property
     def _words(self) -> Words:
-        found = self.said or words(self.decision, self.name)
-        assert found is not None  # noqa: S101 - __post_init__ has seen to it
-        return found
+        line = self.wording or words(self.decision, self.name)
+        assert line is not None  # noqa: S101 - __post_init__ has checked it
+        return line
 
     def posed(self, problem: Problem) -> Problem:
-        """The problem that is solved in place of `problem`; the same object where this one is not concerned."""
+        """Return the problem that is solved instead of `problem`; the same object if nothing changes."""
         if self.problem is None:
             return problem
-        return _posed(self.problem, problem) if prod(problem.logits_shape) <= SMALL else _pose(self.problem, problem)
+        return (
+            _posed(self.problem, problem)
+            if prod(problem.logits_shape) <= MAX_CACHED_LOGITS
+            else _pose(self.problem, problem)
+        )
 
 
 def _pose(change: ProblemMap, problem: Problem) -> Problem:
@@ -119,12 +127,12 @@ def _pose(change: ProblemMap, problem: Problem) -> Problem:
         return change(problem)
 
 
-# The search for causes asks for the same again and again, beside one decision after the other.
+# Cached, because the search for causes changes the same problems repeatedly, in combination with other deviations.
 _posed = lru_cache(maxsize=512)(_pose)
 
 
 def each_operand(change: Callable[[Problem, MaskOperand], MaskOperand | None], slot: str | None = None) -> ProblemMap:
-    """Change the mask of every argument, or of one (None removes it); the same problem where none changes."""
+    """Make a map that changes every mask operand, or that of `slot`; `change` may return None to remove it."""
 
     def apply(problem: Problem) -> Problem:
         mask_operands = [change(problem, each) if slot in (None, each.slot) else each for each in problem.mask_operands]
@@ -138,21 +146,21 @@ def each_operand(change: Callable[[Problem, MaskOperand], MaskOperand | None], s
 
 
 def with_params(problem: Problem, **params: Array) -> Problem:
-    """The problem with other weights or biases."""
+    """Replace weights or biases of a problem."""
     return problem.but(params={**problem.params, **params})
 
 
 def without_params(problem: Problem, *names: str) -> Problem:
-    """The problem without these weights or biases; the same one where it has none of them."""
+    """Remove weights or biases from a problem; the same object if it has none of them."""
     kept = {name: array for name, array in problem.params.items() if name not in names}
     return problem if len(kept) == len(problem.params) else problem.but(params=kept)
 
 
 def more_keys_than(count: int) -> Callable[[Problem], bool]:
-    """Problems of more keys than so many, those that are appended among them."""
+    """Return a condition: the problem has more than `count` keys, including appended ones."""
     return lambda problem: problem.weights_shape[-1] > count
 
 
 def asks_for_weights(problem: Problem) -> bool:
-    """Whether weights are asked for, of each head or their mean."""
+    """Whether the problem requests weights, per head or averaged."""
     return not {"weights", "weights_mean"}.isdisjoint(problem.outputs)

@@ -1,4 +1,4 @@
-"""Deviations of the edges that a causal flag or a window has: which key is the first or last that a query attends."""
+"""Deviations of causal and window arguments: which key is the first or last that a query attends."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,36 +8,40 @@ import numpy as np
 from conformance.deviations.deviation import Deviation, ProblemMap, each_operand
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-# How far a window reaches to the left and to the right of a query, None where it is not bounded.
+# Number of keys to the left and to the right of a query that a window includes; None is unbounded.
 Edges = tuple[int | None, int | None]
 
-# Of a causal flag, counted from where the query stands.
+# Edges of a causal argument, relative to the position of the query.
 CAUSAL: Edges = (None, 0)
 
 
 def causal(seq_len_q: int, seq_len_k: int, offset: int) -> Array:
-    """True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
-    return _apart(seq_len_q, seq_len_k) <= offset
+    """Return a causal mask: True where key <= query + offset, shape (1, 1, seq_len_q, seq_len_k)."""
+    return _distance(seq_len_q, seq_len_k) <= offset
 
 
 def window(seq_len_q: int, seq_len_k: int, left: int | None, right: int | None) -> Array:
-    """True where query - left <= key <= query + right, shape (1, 1, seq_len_q, seq_len_k); None is unbounded."""
-    apart = _apart(seq_len_q, seq_len_k)
-    attended = np.ones(apart.shape, dtype=bool)
+    """
+    Return a window: True where query - left <= key <= query + right; None is unbounded.
+
+    Shape (1, 1, seq_len_q, seq_len_k).
+    """
+    distance = _distance(seq_len_q, seq_len_k)
+    attended = np.ones(distance.shape, dtype=bool)
     if left is not None:
-        attended &= apart >= -left
+        attended &= distance >= -left
     if right is not None:
-        attended &= apart <= right
+        attended &= distance <= right
     return attended
 
 
-def _apart(seq_len_q: int, seq_len_k: int) -> Array:
-    """Key minus query, shape (1, 1, seq_len_q, seq_len_k)."""
+def _distance(seq_len_q: int, seq_len_k: int) -> Array:
+    """Return key minus query, shape (1, 1, seq_len_q, seq_len_k)."""
     return (np.arange(seq_len_k)[None, :] - np.arange(seq_len_q)[:, None])[None, None]
 
 
 def each_causal_argument(change: Callable[[Problem, MaskOperand, int], MaskOperand]) -> ProblemMap:
-    """Change every causal flag, told its offset."""
+    """Make a map that changes every causal argument; `change` also receives its offset."""
 
     def changed(problem: Problem, operand: MaskOperand) -> MaskOperand:
         return operand if operand.offset is None else change(problem, operand, operand.offset)
@@ -46,7 +50,7 @@ def each_causal_argument(change: Callable[[Problem, MaskOperand, int], MaskOpera
 
 
 def offset_is(offset: Callable[[Problem, int], int]) -> ProblemMap:
-    """Another offset of the causal flag, from the problem and the one it has."""
+    """Make a map that changes the offset of causal arguments, given the problem and the old offset."""
 
     def moved(problem: Problem, operand: MaskOperand, old: int) -> MaskOperand:
         new = offset(problem, old)
@@ -59,17 +63,17 @@ def offset_is(offset: Callable[[Problem, int], int]) -> ProblemMap:
 
 
 def moved_causal(shift: Callable[[Problem], int]) -> ProblemMap:
-    """Move the diagonal of a causal flag by `shift`."""
+    """Make a map that shifts the diagonal of causal arguments by `shift`."""
     return offset_is(lambda problem, old: old + shift(problem))
 
 
 def _from_the_first_key(problem: Problem, offset: int) -> int:
-    """Whatever anchor is asked for, query i sees keys 0 to i; that after a past is no matter of asking."""
+    """Return offset 0, whatever alignment is requested: query i attends keys 0 to i; keep the offset of a past."""
     return offset if offset == problem.past else 0
 
 
 def _of_all_batch_elements(anchor: Callable[[Problem], int]) -> ProblemMap:
-    """Put what moves with the number of keys of each item at one place: query i stands at i + anchor in all of them."""
+    """Make a map that fixes masks which move with the lengths: query i is at i + anchor in all batch elements."""
 
     def fixed(problem: Problem, operand: MaskOperand) -> MaskOperand:
         if operand.moved is None:
@@ -84,9 +88,9 @@ def _of_all_batch_elements(anchor: Callable[[Problem], int]) -> ProblemMap:
     return each_operand(fixed)
 
 
-def _both_kinds(flags: ProblemMap, moving: ProblemMap) -> ProblemMap:
-    """Change the flags that move with the lengths, and those that do not."""
-    return lambda problem: moving(flags(problem))
+def _both_kinds(fixed: ProblemMap, moving: ProblemMap) -> ProblemMap:
+    """Apply one map to fixed causal arguments and another to those that move with the lengths."""
+    return lambda problem: moving(fixed(problem))
 
 
 def _past_the_queries(problem: Problem) -> int:
@@ -94,36 +98,36 @@ def _past_the_queries(problem: Problem) -> int:
 
 
 def _turned(first: int) -> ProblemMap:
-    """Query i sees keys from i + offset + first on."""
+    """Make a map under which query i attends the keys from i + offset + first on."""
 
     def turned(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
-        seen = _apart(problem.seq_len_q, problem.seq_len_k) >= offset + first
+        seen = _distance(problem.seq_len_q, problem.seq_len_k) >= offset + first
         return replace(operand, values=seen, offset=None)
 
     return each_causal_argument(turned)
 
 
 def _of_first_row(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
-    """Where an array mask does not span the queries."""
+    """Use the causal row of the first query for all queries, if another mask does not span the queries."""
     shows = any(each.offset is None and each.values.shape[2] == 1 for each in problem.mask_operands)
     return replace(operand, values=operand.values[:, :, :1]) if shows else operand
 
 
 def _last_row_open(_: Problem, operand: MaskOperand, __: int) -> MaskOperand:
-    """All keys for the last query."""
+    """Let the last query attend all keys."""
     opened = np.concatenate([operand.values[:, :, :-1], np.ones_like(operand.values[:, :, -1:])], axis=2)
     return replace(operand, values=opened)
 
 
 def _first_key_alone(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
-    """Each query is counted from the first key, as in a call of its own."""
+    """Attend only the first key if there is a past, as if each query were a call of its own."""
     if not problem.past:
         return operand
     return replace(operand, values=np.broadcast_to(np.arange(problem.seq_len_k) == 0, (1, 1, 1, problem.seq_len_k)))
 
 
 def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
-    """Other edges of every window, from those that it has."""
+    """Make a map that changes the edges of every window, given the old ones."""
 
     def moved(problem: Problem, operand: MaskOperand) -> MaskOperand:
         if operand.window is None or (edges := other(operand.window, problem)) == operand.window:
@@ -134,7 +138,7 @@ def _edges(other: Callable[[Edges, Problem], Edges]) -> ProblemMap:
 
 
 def _sides(other: Callable[[Edges], Edges]) -> ProblemMap:
-    """The same as the caller counts them: without the past, from which the places of keys count on."""
+    """Like `_edges`, but with edges as the caller counts them: without the shift by the past."""
 
     def counted(edges: Edges, problem: Problem) -> Edges:
         past = problem.past
@@ -145,7 +149,7 @@ def _sides(other: Callable[[Edges], Edges]) -> ProblemMap:
 
 
 def _moved(edges: Edges, left: int, right: int) -> Edges:
-    """Edges further outwards by so many keys; an unbounded side stays."""
+    """Move the edges outwards by `left` and `right` keys; an unbounded side stays."""
     return (None if edges[0] is None else edges[0] + left, None if edges[1] is None else edges[1] + right)
 
 
@@ -158,13 +162,13 @@ def _unbounded_is_zero(edges: Edges) -> Edges:
 
 
 def _from_last_key(edges: Edges, problem: Problem) -> Edges:
-    """The last query stands at the last key, as after a past of what the keys are more."""
+    """Put the last query at the last key, as if the extra keys were a past."""
     more = _past_the_queries(problem)
     return _moved(edges, -more, more)
 
 
 def _both(edges: Edges, side: int) -> Edges:
-    """One side in place of the other, where there are two."""
+    """Use one side of the window for both, if both are bounded."""
     return edges if None in edges else (edges[side], edges[side])
 
 

@@ -1,4 +1,4 @@
-"""The oracle: the answer to a routed problem under a dialect."""
+"""The oracle: it computes the expected reply to a problem under a dialect."""
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -19,7 +19,7 @@ CANONICAL: Dialect = {}
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """The reply, and the state that led to it (from which bounds are derived)."""
+    """The expected reply, the state from which bounds are derived, and the deviations that applied."""
 
     reply: Reply
     state: State
@@ -28,53 +28,53 @@ class Answer:
 
 def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float64") -> Answer:
     """
-    Answer `problem` under `dialect`.
+    Compute the answer to `problem` under `dialect`.
 
-    `score` is the dtype to which the declared arithmetic rounds logits; only finite fills depend on it.
+    score: the dtype to which the declared arithmetic rounds logits; only finite fills depend on it.
     """
     return evaluate_deviations(problem, compose(dialect), score)
 
 
 def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
     """
-    Answer `problem` under deviations that are already in order; those that leave the problem as it is drop out.
+    Compute the answer to `problem` under sorted deviations; those that do not change the problem are dropped.
 
-    Deviations overflow, divide by zero and make NaN on purpose, so NumPy warns of that only where there are none.
+    Deviations overflow, divide by zero and make NaN on purpose, so NumPy's warnings are only enabled if there are none.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore") if deviations else nullcontext():
         return _answer(problem, deviations, score)
 
 
 def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
-    reached = []
+    applied = []
     for deviation in deviations:
         changed = deviation.posed(problem)
         if deviation.problem is None or changed is not problem:
-            reached.append(deviation)
+            applied.append(deviation)
         problem = changed
-    state = run(problem, varied_steps(problem.operator, reached, score))
+    state = run(problem, varied_steps(problem.operator, applied, score))
     reply = requested(state)
-    for deviation in reached:
+    for deviation in applied:
         if deviation.reply is not None:
             reply = deviation.reply(reply)
-    return Answer(reply, state, tuple(reached))
+    return Answer(reply, state, tuple(applied))
 
 
 def varied_steps(operator: str, deviations: Iterable[Deviation], score: str) -> Steps:
-    """The steps of an operator under deviations in order; those of the heads run one after the other."""
+    """Return the steps of an operator under sorted deviations; maps of heads become steps, in order."""
     steps = STEPS[operator]
-    before = "split" if operator == "mha" else "group"
+    previous = "split" if operator == "mha" else "group"
     for deviation in deviations:
         if deviation.steps is not None:
             steps = deviation.steps(steps, score)
         elif deviation.heads is not None:
-            steps = insert_after(steps, before, Step(deviation.key, deviation.heads))
-            before = deviation.key
+            steps = insert_after(steps, previous, Step(deviation.key, deviation.heads))
+            previous = deviation.key
     return steps
 
 
 def requested(state: State) -> Reply:
-    """The outputs that the problem asks for, in the input's dtype."""
+    """Return the outputs that the problem requests, in the dtype of the input."""
     problem, dtype = state.problem, state.problem.dtype
     made: dict[str, Callable[[], Array]] = {
         "output": lambda: state.output,
@@ -85,6 +85,6 @@ def requested(state: State) -> Reply:
         "present_value": lambda: problem.value,
     }
     if problem.differentiated:
-        found = gradients(state)
-        made |= {name: partial(found.__getitem__, name) for name in found}
+        by_name = gradients(state)
+        made |= {name: partial(by_name.__getitem__, name) for name in by_name}
     return {name: Expected(made[name](), dtype) for name in problem.outputs}

@@ -1,4 +1,4 @@
-"""Deviations of kernels that take the keys in blocks: not rescaled, combined wrongly, or filled up with zeros."""
+"""Deviations of kernels that process keys in blocks: not rescaled, combined wrongly, or padded with zeros."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,44 +11,44 @@ from conformance.reference.pipeline import StepsMap, following, wrapping
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 
-# The maximum of every block of keys (blocks, ...) -> the logarithm of how much too large its weights are kept.
-Kept = Callable[[Array], Array]
+# The maximum of every block of keys (blocks, ...) -> the logarithm of the factor by which its weights are too large.
+Excess = Callable[[Array], Array]
 
-# A rise of the maximum up to which a kernel that saves work does not rescale: 8 in units of log2.
+# Maximum rise for which a lazily rescaling kernel does not rescale: 8 in units of log2.
 LAZY = 8 * math.log(2.0)
 
 
 def _risen(tops: Array) -> Array:
-    """How far the maximum rises after each block."""
+    """Return how far the running maximum rises after each block."""
     return np.asarray(tops.max(axis=0) - np.maximum.accumulate(tops))
 
 
 def _risen_next(tops: Array) -> Array:
-    """How far it rises with the block that comes next."""
+    """Return how far the running maximum rises with the following block."""
     return np.diff(np.maximum.accumulate(tops), axis=0, append=tops.max(axis=0)[None])
 
 
 def _risen_in_small_steps(tops: Array) -> Array:
-    """How far it rises after each block, of the rises that are at most LAZY alone."""
+    """Return how far the running maximum rises after each block, counting only rises of at most LAZY."""
     steps = _risen_next(tops)
     small = np.where(steps <= LAZY, steps, 0.0)
     return np.asarray(np.flip(np.cumsum(np.flip(small, axis=0), axis=0), axis=0))
 
 
 def _below_all(tops: Array) -> Array:
-    """How far the maximum of each block lies below that of all."""
+    """Return how far the maximum of each block is below the overall maximum."""
     return np.asarray(tops.max(axis=0) - tops)
 
 
-def _unrescaled(kept: Kept, *, output: bool, total: bool) -> Callable[[int], StepsMap]:
-    """Online softmax in which what was summed keeps its scale though the maximum rises."""
+def _unrescaled(excess: Excess, *, output: bool, total: bool) -> Callable[[int], StepsMap]:
+    """Online softmax that does not rescale the accumulated output or total when the maximum rises."""
 
     def of_block(block: int) -> StepsMap:
         def weigh(state: State, ordinary: HeadsMap) -> State:
             if state.logits.shape[-1] <= block:
                 return ordinary(state)
-            # a weight of zero times a maximum that rose beyond all numbers
-            grown = state.probs * _grown(state.logits, block, kept)
+            # may be zero times infinity: a weight of zero and a maximum that rose very far
+            grown = state.probs * _grown(state.logits, block, excess)
             probs = grown if output else state.probs
             if total:
                 probs = probs / np.where(state.fully_masked[..., None], 1.0, grown.sum(axis=-1, keepdims=True))
@@ -59,20 +59,20 @@ def _unrescaled(kept: Kept, *, output: bool, total: bool) -> Callable[[int], Ste
     return of_block
 
 
-def _grown(logits: Array, block: int, kept: Kept) -> Array:
-    """By how much too large the weight of a key is for what is kept of its block."""
+def _grown(logits: Array, block: int, excess: Excess) -> Array:
+    """Return the factor by which the weight of each key is too large."""
     tops = np.stack([logits[..., start : start + block].max(axis=-1) for start in range(0, logits.shape[-1], block)])
-    grown = np.exp(np.nan_to_num(kept(tops), nan=0.0, posinf=0.0, neginf=0.0))
+    grown = np.exp(np.nan_to_num(excess(tops), nan=0.0, posinf=0.0, neginf=0.0))
     return _spread(np.moveaxis(grown, 0, -1), logits.shape[-1], block)
 
 
 def _spread(per_block: Array, length: int, block: int) -> Array:
-    """What holds for a block (..., blocks), for each of its keys (..., seq_len_k)."""
+    """Repeat a value per block (..., blocks) for each of its keys (..., seq_len_k)."""
     return np.asarray(np.repeat(per_block, block, axis=-1)[..., :length])
 
 
 def _combined_by(power: float) -> Callable[[int], StepsMap]:
-    """Each block is normalised by itself, and counts as much as its sum of exponentials to a power."""
+    """Normalise each block separately and weight it by a power of its sum of exponentials."""
 
     def of_block(block: int) -> StepsMap:
         def settle(state: State, ordinary: HeadsMap) -> State:
@@ -81,9 +81,9 @@ def _combined_by(power: float) -> Callable[[int], StepsMap]:
                 return done
             sums = np.add.reduceat(done.probs, np.arange(0, length, block), axis=-1)
             spread = _spread(sums, length, block)
-            alone = np.where(spread == 0.0, 0.0, done.probs / np.where(spread == 0.0, 1.0, spread))
-            counts = sums**power  # of sums that another deviation has left unnormalised
-            probs = alone * _spread(counts / counts.sum(axis=-1, keepdims=True), length, block)
+            within = np.where(spread == 0.0, 0.0, done.probs / np.where(spread == 0.0, 1.0, spread))
+            shares = sums**power  # another deviation may have left the sums unnormalised
+            probs = within * _spread(shares / shares.sum(axis=-1, keepdims=True), length, block)
             return done.but(probs=np.where(state.fully_masked[..., None], done.probs, probs))
 
         return wrapping("dead_rows", settle)
@@ -92,7 +92,7 @@ def _combined_by(power: float) -> Callable[[int], StepsMap]:
 
 
 def _leading_nan(block: int) -> StepsMap:
-    """-inf - -inf is no number: a row that has seen nothing after its first block stays NaN."""
+    """-inf - -inf is NaN: a row without attended keys in its first block stays NaN."""
 
     def blind(state: State) -> State:
         unseen = np.all(state.logits[..., :block] == -np.inf, axis=-1) & ~state.fully_masked
@@ -101,16 +101,16 @@ def _leading_nan(block: int) -> StepsMap:
     return following("softmax", "leading_masked_keys", blind)
 
 
-def _filled_up(block: int) -> StepsMap:
-    """Keys and values are filled up with zeros to whole blocks; each has a logit of zero, and takes weight."""
+def _padded_with_zeros(block: int) -> StepsMap:
+    """Pad keys and values with zeros to full blocks; each padding key has a logit of zero and gets weight."""
 
     def softmax(state: State, ordinary: HeadsMap) -> State:
         keys = state.logits.shape[-1]
         if keys % block == 0:
             return ordinary(state)
         zeros = np.zeros((*state.logits.shape[:-1], -keys % block))
-        filled = ordinary(state.but(logits=np.concatenate([state.logits, zeros], axis=-1)))
-        return filled.but(logits=state.logits, probs=filled.probs[..., :keys])
+        padded = ordinary(state.but(logits=np.concatenate([state.logits, zeros], axis=-1)))
+        return padded.but(logits=state.logits, probs=padded.probs[..., :keys])
 
     return wrapping("softmax", softmax)
 
@@ -125,7 +125,7 @@ def _of_blocks(
     steps: Callable[[int], StepsMap],
     concerns: Callable[[int], Callable[[Problem], bool]] = more_keys_than,
 ) -> Iterator[Deviation]:
-    """One deviation for each length of a block."""
+    """Yield one deviation for each block length."""
     for block in BLOCKS:
         yield Deviation(decision, f"{name}_{block}", steps=steps(block), bounded=False, concerns=concerns(block))
 
@@ -140,5 +140,5 @@ ROWS: tuple[Deviation, ...] = (
     *_of_blocks("online_softmax", "parts_by_exp_of_log2", _combined_by(1.0 / math.log(2.0))),
     *_of_blocks("online_softmax", "parts_by_exp2_of_log", _combined_by(math.log(2.0))),
     *_of_blocks("leading_masked_keys", "nan", _leading_nan),
-    *_of_blocks("key_tail", "zeros", _filled_up, _not_in_blocks),
+    *_of_blocks("key_tail", "zeros", _padded_with_zeros, _not_in_blocks),
 )

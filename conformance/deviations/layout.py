@@ -1,4 +1,4 @@
-"""Deviations of how arrays are laid out and which is taken for which: heads, axes, arguments, values."""
+"""Deviations of array layout and of confused arrays: heads, axes, arguments, values."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,12 +11,12 @@ from conformance.reference.pipeline import Step, Steps, StepsMap, insert_after, 
 from conformance.reference.steps import State, merge_heads
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-# The axis of the sequence and the one before it: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim).
+# The sequence axis and its preceding axis: (batch, seq_len, dim), (batch, num_heads, seq_len, head_dim).
 AXIS = {"mha": (0, 1), "sdpa": (1, 2)}
 
 
-def _exchanged(one: str, other: str) -> ProblemMap:
-    """Exchange two arguments of one shape."""
+def _swapped(one: str, other: str) -> ProblemMap:
+    """Swap two arguments of equal shape."""
 
     def apply(problem: Problem) -> Problem:
         first, second = getattr(problem, one), getattr(problem, other)
@@ -26,8 +26,8 @@ def _exchanged(one: str, other: str) -> ProblemMap:
     return apply
 
 
-def _taken_for(source: str, *targets: str) -> ProblemMap:
-    """Take one argument for others too, where all are of one shape."""
+def _used_for(source: str, *targets: str) -> ProblemMap:
+    """Use one argument for others too, if all have the same shape."""
 
     def apply(problem: Problem) -> Problem:
         array = getattr(problem, source)
@@ -39,9 +39,9 @@ def _taken_for(source: str, *targets: str) -> ProblemMap:
     return apply
 
 
-def _axes_exchanged(operator: str) -> ProblemMap:
+def _axes_swapped(operator: str) -> ProblemMap:
     """
-    Take the sequence for the axis before it, where shapes allow.
+    Swap the sequence axis with its preceding axis, if the shapes allow it.
 
     mha: (batch, seq_len, dim) is read as (seq_len, batch, dim). sdpa: (batch, num_heads, seq_len, head_dim) as
     (batch, seq_len, num_heads, head_dim).
@@ -51,23 +51,23 @@ def _axes_exchanged(operator: str) -> ProblemMap:
     def apply(problem: Problem) -> Problem:
         if problem.operator != operator or problem.seq_len_q != problem.seq_len_k:
             return problem
-        turned = problem.but(
+        swapped = problem.but(
             query=problem.query.swapaxes(one, other),
             key=problem.key.swapaxes(one, other),
             value=problem.value.swapaxes(one, other),
         )
         if operator == "sdpa":
-            turned = turned.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
-        mask_operands = tuple(_again(operand, turned) for operand in problem.mask_operands)
+            swapped = swapped.but(num_heads=problem.seq_len_q, num_kv_heads=problem.seq_len_k)
+        mask_operands = tuple(_for_sizes(operand, swapped) for operand in problem.mask_operands)
         kept = tuple(operand for operand in mask_operands if operand is not None)
-        same = turned.query.shape[other] == turned.query.shape[one] == 1
-        return problem if same or len(kept) < len(mask_operands) else turned.but(mask_operands=kept)
+        same = swapped.query.shape[other] == swapped.query.shape[one] == 1
+        return problem if same or len(kept) < len(mask_operands) else swapped.but(mask_operands=kept)
 
     return apply
 
 
-def _again(operand: MaskOperand, problem: Problem) -> MaskOperand | None:
-    """The mask for a call of other sizes: flags are made anew, an array stays as it is; None where it does not fit."""
+def _for_sizes(operand: MaskOperand, problem: Problem) -> MaskOperand | None:
+    """Adapt a mask to other sizes: causal and window masks are remade, an array must fit; None if it does not."""
     queries, keys = problem.seq_len_q, problem.seq_len_k
     if operand.offset is not None:
         return replace(operand, values=causal(queries, keys, operand.offset))
@@ -78,7 +78,7 @@ def _again(operand: MaskOperand, problem: Problem) -> MaskOperand | None:
 
 
 def of_output(change: Callable[[Array], Array]) -> ReplyMap:
-    """Change the output, where it is asked for and the change makes another array of it."""
+    """Make a reply map that changes the output; `change` returns the same array if it does not apply."""
 
     def apply(reply: Reply) -> Reply:
         if "output" not in reply or (changed := change(reply["output"].values)) is reply["output"].values:
@@ -89,22 +89,22 @@ def of_output(change: Callable[[Array], Array]) -> ReplyMap:
 
 
 def _input_axes(name: str, operator: str) -> Deviation:
-    """Two axes of the inputs are exchanged, and those of the output again."""
+    """Swap two axes of the inputs, and the same axes of the output."""
     back = of_output(lambda values: values.swapaxes(*AXIS[operator]))
-    return Deviation("input_axes", name, problem=_axes_exchanged(operator), reply=back)
+    return Deviation("input_axes", name, problem=_axes_swapped(operator), reply=back)
 
 
 def _over_the_heads(steps: Steps, _: str) -> Steps:
     """
-    After the split, heads and positions are exchanged, (batch, seq_len, num_heads, head_dim), up to the merge.
+    Swap heads and positions between split and merge: (batch, seq_len, num_heads, head_dim).
 
-    Only of a call whose queries are as many as its keys, and without masks: those are made for positions.
+    This applies only to calls with as many queries as keys and without masks, which are made for positions.
     """
 
     def concerns(problem: Problem) -> bool:
         return not problem.mask_operands and problem.seq_len_q == problem.weights_shape[-1]
 
-    def turn(state: State) -> State:
+    def swap(state: State) -> State:
         if not concerns(state.problem):
             return state
         query, key, value = (array.swapaxes(1, 2) for array in (state.query, state.key, state.value))
@@ -112,23 +112,23 @@ def _over_the_heads(steps: Steps, _: str) -> Steps:
         allowed, absorbed = np.ones((batch, positions, heads, heads), bool), np.zeros((batch, positions, heads), bool)
         return state.but(query=query, key=key, value=value, allowed=allowed, absorbed=absorbed)
 
-    def turn_back(state: State) -> State:
+    def swap_back(state: State) -> State:
         return state.but(context=state.context.swapaxes(1, 2)) if concerns(state.problem) else state
 
     if all(step.name != "merge" for step in steps):
         return steps
-    there = insert_after(steps, "group", Step("turn", turn))
-    return insert_after(there, "weights", Step("turn_back", turn_back))
+    swapped = insert_after(steps, "group", Step("turn", swap))
+    return insert_after(swapped, "weights", Step("turn_back", swap_back))
 
 
 def _split_without_transpose(state: State) -> State:
-    """Also where the operator takes split heads: an adapter may have to merge them for its framework to split."""
+    """Reshape without a transpose; also for sdpa, where an adapter may merge the heads for its framework to split."""
     names = ("query", "key", "value")
     return state.but(**{name: merge_heads(getattr(state, name)).reshape(getattr(state, name).shape) for name in names})
 
 
 def _values(state: State, axis: int, values: Array) -> State:
-    """Other values, unless there is one alone along the axis."""
+    """Replace the values, unless the axis has size one."""
     return state.but(value=values) if state.value.shape[axis] > 1 else state
 
 
@@ -137,7 +137,7 @@ def _key_as_value(state: State) -> State:
 
 
 def _key_reshaped(state: State) -> State:
-    """(seq_len_k, head_dim) reshaped to (head_dim, seq_len_k), as what the query is multiplied by."""
+    """Reshape the key from (seq_len_k, head_dim) to (head_dim, seq_len_k) instead of transposing it."""
     batch, heads, length, dim = state.key.shape
     if 1 in (length, dim):
         return state
@@ -145,7 +145,7 @@ def _key_reshaped(state: State) -> State:
 
 
 def _grouped(heads: Callable[[int, int], Array]) -> StepsMap:
-    """Other key and value heads for the query heads, from how many there are of both."""
+    """Choose other key and value heads for the query heads; `heads` maps (num_heads, num_kv_heads) to indices."""
 
     def operand(state: State, ordinary: HeadsMap) -> State:
         count, shared = state.problem.num_heads, state.problem.num_kv_heads
@@ -157,7 +157,7 @@ def _grouped(heads: Callable[[int, int], Array]) -> StepsMap:
 
 
 def _merged(axes: tuple[int, ...]) -> StepsMap:
-    """Another order of axes before heads and widths become one; nothing is merged where heads stay apart."""
+    """Merge the heads after another transposition; steps without a merge are unchanged."""
 
     def merge(state: State) -> State:
         batch, heads, length, dim = state.context.shape
@@ -176,7 +176,7 @@ def _weights_turned(state: State, weigh: HeadsMap) -> State:
 
 
 def _values_summed(state: State) -> State:
-    """bhqk,bhvd->bhqd: the weights of a row are summed, and the values."""
+    """Compute bhqk,bhvd->bhqd: the weights of a row are summed, and so are the values."""
     total: Array = state.probs.sum(axis=-1, keepdims=True)
     return state.but(context=total * state.value.sum(axis=-2, keepdims=True))
 
@@ -186,12 +186,12 @@ def _heads_row(decision: str, name: str, heads: HeadsMap, *, bounded: bool = Tru
 
 
 ROWS: tuple[Deviation, ...] = (
-    Deviation("arguments", "query_key", problem=_exchanged("query", "key")),
-    Deviation("arguments", "key_value", problem=_exchanged("key", "value")),
-    Deviation("arguments", "key_as_value", problem=_taken_for("key", "value")),
-    Deviation("arguments", "query_as_key", problem=_taken_for("query", "key")),
-    Deviation("arguments", "value_as_key", problem=_taken_for("value", "key")),
-    Deviation("arguments", "query_for_all", problem=_taken_for("query", "key", "value")),
+    Deviation("arguments", "query_key", problem=_swapped("query", "key")),
+    Deviation("arguments", "key_value", problem=_swapped("key", "value")),
+    Deviation("arguments", "key_as_value", problem=_used_for("key", "value")),
+    Deviation("arguments", "query_as_key", problem=_used_for("query", "key")),
+    Deviation("arguments", "value_as_key", problem=_used_for("value", "key")),
+    Deviation("arguments", "query_for_all", problem=_used_for("query", "key", "value")),
     _heads_row("arguments", "key_reshaped", _key_reshaped, bounded=False),
     _input_axes("batch_and_sequence", "mha"),
     _input_axes("heads_and_sequence", "sdpa"),

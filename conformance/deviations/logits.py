@@ -1,4 +1,4 @@
-"""Deviations of what becomes of a logit: scale, bias, softcap, limit, and what fills it where masked."""
+"""Deviations of the logits: scale, bias, softcap, limit, and the fill of masked logits."""
 
 import math
 from collections.abc import Callable
@@ -17,11 +17,11 @@ from conformance.reference.pipeline import (
     replacing,
     wrapping,
 )
-from conformance.reference.steps import State, attended, bent
+from conformance.reference.steps import State, attended, softcapped
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 
-# Numbers that stand in place of -inf -> the number in a dtype of logits.
+# Name of a fill that is used instead of -inf -> its value in a dtype of the logits.
 NUMBERS: dict[str, Callable[[str], float]] = {
     "minus_1e4": lambda _: -1e4,
     "minus_1e9": lambda score: max(-1e9, -largest(score)),
@@ -31,12 +31,12 @@ NUMBERS: dict[str, Callable[[str], float]] = {
     "plus_1e10": lambda score: min(1e10, largest(score)),
     "zero": lambda _: 0.0,
 }
-# Those that are put there; the others are added.
+# Fills that replace the logit; the others are added to it.
 REPLACING = ("finite_minimum", "plus_1e10", "zero")
 
 
 def scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
-    """Put another scale in place of that of the problem."""
+    """Make a map that replaces the scale of the problem."""
 
     def apply(problem: Problem) -> Problem:
         scale = factor(problem)
@@ -46,12 +46,12 @@ def scaled_by(factor: Callable[[Problem], float]) -> ProblemMap:
 
 
 def _given_times_default(problem: Problem) -> float:
-    """Multiply a scale that is given with 1/sqrt(head_dim), which it should replace."""
+    """Multiply a given scale by 1/sqrt(head_dim), which it should replace."""
     return problem.applied_scale * (1.0 if problem.scale is None else problem.head_dim**-0.5)
 
 
 def _of_query_width(problem: Problem) -> float:
-    """A layer's query is wider than a head; elsewhere nothing changes."""
+    """Use 1/sqrt of the query width, which differs from a head only in mha."""
     return problem.query.shape[-1] ** -0.5 if problem.operator == "mha" else problem.applied_scale
 
 
@@ -60,15 +60,15 @@ def _inverted(problem: Problem) -> float:
 
 
 def _root_of_scale(state: State, scale: HeadsMap) -> State:
-    """Query and key are each multiplied by the root, which a negative scale does not have."""
+    """Multiply query and key by the root of the scale, which is NaN for a negative scale."""
     return state.but(scaled=np.full_like(state.products, np.nan)) if state.scale < 0 else scale(state)
 
 
 def bias_times(factor: float) -> ProblemMap:
     """
-    Multiply what is added, but what masks (-inf).
+    Multiply the numbers of additive masks, except -inf.
 
-    Numbers that the dtype does not hold are infinite then, as the lowest one would be.
+    Results beyond the range of the dtype become infinite, for example multiples of its lowest number.
     """
 
     def multiplied(problem: Problem, operand: MaskOperand) -> MaskOperand:
@@ -82,7 +82,7 @@ def bias_times(factor: float) -> ProblemMap:
 
 
 def _bias_scaled(problem: Problem) -> Problem:
-    """Multiply what is added by the scale: it is added before."""
+    """Multiply additive masks by the scale, because they are added before scaling."""
     scale = problem.applied_scale
     return problem if scale == 1.0 or problem.bias() is None else _biases_times(problem, scale)
 
@@ -96,7 +96,7 @@ def _biases_times(problem: Problem, factor: float) -> Problem:
 
 
 def _base_two(problem: Problem) -> Problem:
-    """2^x = e^(x ln 2): scale, cap and what is added are multiplied by ln 2."""
+    """Multiply scale, softcap and additive masks by ln 2, since 2^x = e^(x ln 2)."""
     cap = None if problem.softcap is None else problem.softcap * math.log(2)
     return _biases_times(problem, math.log(2)).but(scale=problem.applied_scale * math.log(2), softcap=cap)
 
@@ -106,17 +106,17 @@ def _uncapped(problem: Problem) -> Problem:
 
 
 def _capped_before_scale(problem: Problem) -> Problem:
-    """Cap the products: scale * cap * tanh(products / cap) is the cap of the logits by scale * cap."""
+    """Cap before scaling: scale * cap * tanh(products / cap) caps the logits at scale * cap."""
     scale = problem.applied_scale
     return problem if problem.softcap is None or scale in (0.0, 1.0) else problem.but(softcap=problem.softcap * scale)
 
 
 def _capped_after(step: str) -> StepsMap:
-    """Cap what another step made of the logits."""
+    """Apply the softcap to the logits after another step."""
 
     def late(state: State) -> State:
         limit = state.problem.softcap
-        return state if limit is None else state.but(logits=bent(state.logits, limit))
+        return state if limit is None else state.but(logits=softcapped(state.logits, limit))
 
     def apply(steps: Steps, _: str) -> Steps:
         uncapped = replace_step(steps, "softcap", lambda state: state.but(capped=state.scaled))
@@ -126,7 +126,7 @@ def _capped_after(step: str) -> StepsMap:
 
 
 def _capped_as(bend: Callable[[Array, float], Array]) -> StepsMap:
-    """Another function in place of cap * tanh(x / cap)."""
+    """Use another function instead of cap * tanh(x / cap)."""
 
     def cap(state: State) -> State:
         limit = state.problem.softcap
@@ -136,28 +136,28 @@ def _capped_as(bend: Callable[[Array, float], Array]) -> StepsMap:
 
 
 def limited(limit: float) -> StepsMap:
-    """Cut off what the scale and a softcap leave; a mask hides as before."""
+    """Clip the logits after scale and softcap; masks are applied afterwards as usual."""
     return following("softcap", "limit", lambda state: state.but(capped=np.clip(state.capped, -limit, limit)))
 
 
 def limited_after_bias(limit: float) -> StepsMap:
-    """Cut off the sum of logit and bias, but -inf, which masks."""
+    """Clip the sum of logit and bias, except where the bias is -inf."""
 
-    def clipped(state: State) -> State:
-        cut = np.clip(state.logits, -limit, limit)
-        return state.but(logits=cut if state.bias is None else np.where(state.bias == -np.inf, -np.inf, cut))
+    def clip(state: State) -> State:
+        clipped = np.clip(state.logits, -limit, limit)
+        return state.but(logits=clipped if state.bias is None else np.where(state.bias == -np.inf, -np.inf, clipped))
 
-    return following("bias", "limit", clipped)
+    return following("bias", "limit", clip)
 
 
 def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> StepsMap:
-    """Masked logits get a finite number, added or put in place, and are rounded to the score dtype."""
+    """Add a finite number to masked logits, or replace them by it, and round the logits to the score dtype."""
 
     def apply(steps: Steps, score: str) -> Steps:
         def mask(state: State) -> State:
             fill = float(round_to(np.asarray(amount(score)), score))
-            under = fill if replaces else state.logits + fill
-            filled = round_to(np.where(state.allowed, state.logits, under), score)
+            masked = fill if replaces else state.logits + fill
+            filled = round_to(np.where(state.allowed, state.logits, masked), score)
             return state.but(logits=filled, absorbed=_absorbed(state, filled), passes=not replaces)
 
         return replace_step(steps, "mask", mask)
@@ -166,7 +166,7 @@ def filled_with(amount: Callable[[str], float], *, replaces: bool = False) -> St
 
 
 def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:
-    """The same fill, and zeros for rows with nothing to attend."""
+    """Apply a fill, and return zeros for fully masked rows."""
 
     def settle(state: State) -> State:
         return state.but(probs=np.where(state.allowed.any(axis=-1, keepdims=True), state.probs, 0.0))
@@ -175,19 +175,19 @@ def fully_masked_rows_zero(fill: StepsMap) -> StepsMap:
 
 
 def _times_mask(state: State) -> State:
-    """Logits are multiplied by the mask: zero where it hides a number, NaN where it hides none."""
+    """Multiply logits by the mask: a masked logit becomes zero if it is finite, and NaN if it is not."""
     filled = np.where(state.allowed, state.logits, 0.0 * state.logits)
     return state.but(logits=filled, absorbed=_absorbed(state, filled))
 
 
 def _absorbed(state: State, filled: Array) -> Array:
-    """Rows without an attended key whose logits the fill made equal."""
-    none = ~state.allowed.any(axis=-1)
-    return np.asarray(none & (filled.max(axis=-1) == filled.min(axis=-1)) & np.isfinite(filled).all(axis=-1))
+    """Return the rows without an attended key whose logits are all equal after the fill."""
+    unattended = ~state.allowed.any(axis=-1)
+    return np.asarray(unattended & (filled.max(axis=-1) == filled.min(axis=-1)) & np.isfinite(filled).all(axis=-1))
 
 
 def _times_infinity(state: State, mask: HeadsMap) -> State:
-    """0 * -inf is no number, so what is attended is lost; -inf stays where masked."""
+    """Make attended logits NaN, as 0 * -inf is; masked logits stay -inf."""
     if not any(operand.allowed is not None for operand in state.problem.mask_operands):
         return mask(state)
     return state.but(logits=np.where(state.allowed, np.nan, -np.inf))

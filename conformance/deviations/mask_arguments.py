@@ -1,4 +1,4 @@
-"""Deviations of how one mask argument is read: its polarity, its numbers, its axes. They are made for an argument."""
+"""Deviations of how one mask argument is read: its polarity, its numbers, its axes; made for each argument."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,14 +12,15 @@ from conformance.reference.steps import State, whole_rows, widened
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 
+# Threshold of readers that compare a float mask with a number.
 HALF = 0.5
 
-# A mask -> what it is taken for; None where it is ignored, the same object where nothing changes.
+# A mask -> the mask as it is read; None if it is ignored, the same object if nothing changes.
 Reading = Callable[[Problem, MaskOperand], MaskOperand | None]
 
 
 def _of(*elements: str, into: str, values: Callable[[Array], Array]) -> Reading:
-    """Masks of these elements are taken for others; a flag is no array of numbers."""
+    """Read masks of these element types as another type; causal and window arguments are not arrays."""
 
     def read(_: Problem, operand: MaskOperand) -> MaskOperand:
         return replace(operand, element=into, values=values(operand.values)) if operand.element in elements else operand
@@ -28,7 +29,7 @@ def _of(*elements: str, into: str, values: Callable[[Array], Array]) -> Reading:
 
 
 def _penalty(_: Problem, operand: MaskOperand) -> MaskOperand:
-    """Lengths are a flag, too; a causal flag and a window have an anchor of their own."""
+    """Read a boolean or integer mask, or lengths, as a penalty of -1e4; causal and window arguments are unchanged."""
     if operand.element == "float" or (operand.element == "flag" and operand.ordered):
         return operand
     return replace(operand, element="float", values=np.where(operand.values != 0, 0.0, -1e4))
@@ -39,7 +40,7 @@ def _ignored(where: Callable[[Problem], bool]) -> Reading:
 
 
 def _first(axis: int) -> Reading:
-    """The mask at the first place of an axis, for all."""
+    """Use the mask at the first position of an axis for all positions."""
 
     def read(_: Problem, operand: MaskOperand) -> MaskOperand:
         values = operand.values
@@ -49,14 +50,14 @@ def _first(axis: int) -> Reading:
 
 
 def _transposed(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """A mask without an axis of queries lies along them instead."""
+    """Transpose a square mask; one without a query axis then masks queries instead of keys."""
     if problem.seq_len_q != problem.seq_len_k or problem.seq_len_q == 1:
         return operand
     return replace(operand, values=operand.values.swapaxes(-1, -2))
 
 
 def _batch_tiled(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """Give row b * num_heads + h of a folded axis the mask of item (b * num_heads + h) % batch: tiled, not repeated."""
+    """Tile the batch axis instead of repeating it: folded row n = b * num_heads + h gets the mask of n % batch."""
     if operand.values.shape[0] == 1 or operand.values.shape[1] > 1 or problem.num_heads == 1:
         return operand
     rows = np.arange(problem.batch * problem.num_heads) % problem.batch
@@ -65,23 +66,23 @@ def _batch_tiled(problem: Problem, operand: MaskOperand) -> MaskOperand:
 
 
 def _batch_as_queries(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """Line (batch, seq_len_k) up with the last two axes, where there are as many items as queries."""
-    items, heads, queries, _ = operand.values.shape
-    if items == 1 or heads > 1 or queries > 1 or items != problem.seq_len_q:
+    """Align (batch, seq_len_k) with the last two axes, if batch = seq_len_q."""
+    batch, heads, queries, _ = operand.values.shape
+    if batch == 1 or heads > 1 or queries > 1 or batch != problem.seq_len_q:
         return operand
     return replace(operand, values=operand.values.transpose(1, 2, 0, 3))
 
 
 def _batch_as_heads(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """Exchange the axes of items and heads of a mask that spans one of them, where they are of one size."""
-    items, heads = operand.values.shape[:2]
-    if problem.batch != problem.num_heads or (items > 1) == (heads > 1):
+    """Swap the batch and head axes of a mask that spans one of them, if batch = num_heads."""
+    batch, heads = operand.values.shape[:2]
+    if problem.batch != problem.num_heads or (batch > 1) == (heads > 1):
         return operand
     return replace(operand, values=operand.values.swapaxes(0, 1))
 
 
 def _padding_of_queries(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """The outer product of padding with itself, where there are as many queries as keys: it hides queries too."""
+    """Use the outer product of padding with itself, which also masks queries, if seq_len_q = seq_len_k."""
     if problem.seq_len_q != problem.seq_len_k or "key_padding" not in operand.kinds or operand.values.shape[2] > 1:
         return operand
     turned = operand.values.swapaxes(-1, -2)
@@ -91,7 +92,7 @@ def _padding_of_queries(problem: Problem, operand: MaskOperand) -> MaskOperand:
 
 
 def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
-    """Every row becomes the number of keys that it attends, and those are the first."""
+    """Replace every row by the number of keys that it attends, and attend that many first keys."""
     if operand.element in ("float", "flag"):
         return operand
     attended = operand.values != 0
@@ -99,7 +100,7 @@ def _as_lengths(_: Problem, operand: MaskOperand) -> MaskOperand:
     return operand if np.array_equal(first, attended) else replace(operand, element="bool", values=first)
 
 
-# Decision of an argument and the way it is taken -> how a mask in it is read.
+# Decision of an argument and name of the deviation -> how a mask in the argument is read.
 READINGS: dict[tuple[str, str], Reading] = {
     ("polarity", "ignore"): _of("bool", "int", into="bool", values=lambda mask: mask == 0),
     ("float_mask", "cast_to_bool"): _of("float", into="bool", values=lambda mask: mask != 0),
@@ -120,23 +121,23 @@ READINGS: dict[tuple[str, str], Reading] = {
     ("mask_axes", "padding_of_queries"): _padding_of_queries,
     ("mask_axes", "as_lengths"): _as_lengths,
 }
-# What takes another step has its place after this one.
+# The deviation that changes a step (float_mask=one_minus) is listed after this one.
 AFTER_THESE = ("float_mask", "above_half")
 
 
 @cache
 def slot_deviations(slot: str) -> tuple[Deviation, ...]:
-    """Every way in which the argument `slot` of a call can be misread."""
+    """Return all deviations of the mask argument `slot`."""
     rows = []
-    for way, reading in READINGS.items():
-        rows.append(Deviation(f"{way[0]}[{slot}]", way[1], problem=each_operand(reading, slot)))
-        if way == AFTER_THESE:
+    for (decision, name), reading in READINGS.items():
+        rows.append(Deviation(f"{decision}[{slot}]", name, problem=each_operand(reading, slot)))
+        if (decision, name) == AFTER_THESE:
             rows.append(Deviation(f"float_mask[{slot}]", "one_minus", steps=_one_minus(slot), bounded=False))
     return tuple(rows)
 
 
 def _one_minus(slot: str) -> StepsMap:
-    """Add (1 - mask) * -1e9 in place of a float mask, in the score dtype."""
+    """Add (1 - mask) * -1e9 instead of a float mask, in the score dtype."""
 
     def apply(steps: Steps, score: str) -> Steps:
         def add(state: State) -> State:
@@ -155,7 +156,7 @@ def _one_minus(slot: str) -> StepsMap:
 
 
 def _swallowed(scaled: Array, bias: Array, score: str) -> Array:
-    """Rows that a bias leaves with one number as their logits, even if those were twice as large, of either sign."""
+    """Return the rows whose logits all round to one bias, even with scaled products twice as large, of either sign."""
     kept = [(round_to(bias + factor * scaled, score) == bias).all(axis=-1) for factor in (-2.0, 2.0)]
     finite = np.isfinite(bias)
     lowest, highest = np.where(finite, bias, np.inf).min(axis=-1), np.where(finite, bias, -np.inf).max(axis=-1)
@@ -163,7 +164,7 @@ def _swallowed(scaled: Array, bias: Array, score: str) -> Array:
 
 
 def _bias_one_minus(problem: Problem, slot: str, amount: float) -> Array | None:
-    """The sum of all that is added, or None where `slot` is no float mask; broadcastable to the logits."""
+    """Return the sum of all biases, broadcastable to the logits; None if `slot` has no float mask."""
     floats = [operand for operand in problem.mask_operands if operand.element == "float"]
     if all(operand.slot != slot for operand in floats):
         return None

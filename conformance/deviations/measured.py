@@ -1,7 +1,7 @@
 """
-Deviations with a number in them: a fill, a factor, an epsilon, a limit, a shift.
+Deviations with a measured number: a fill, a factor, an epsilon, a limit, a shift.
 
-The number is read off a reply (`judge.solving`), so no table holds it: `mask_fill=puts_-10` is found by its name.
+The number is determined from a reply (`judge.solving`), so no table lists it: `mask_fill=puts_-10` is found by name.
 """
 
 import math
@@ -30,12 +30,12 @@ from conformance.spec.rounding import largest
 @dataclass(frozen=True)
 class Measured:
     """
-    A decision that is taken by a number.
+    A family of deviations that differ in one number.
 
-    prefix, suffix: what stands before and after the number in the name. problem or steps: the map for a number.
-    guesses: numbers from which the search begins; those with a plain name are among them. neutral: the number under
-    which nothing is changed. concerns: the problems in which it can change anything. whole: only integers. bounded:
-    whether bounds hold.
+    prefix, suffix: the text before and after the number in the name. problem or steps: makes the map for a number.
+    guesses: numbers from which the search begins, including those that have a name of their own. neutral: the number
+    that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. bounded:
+    whether bounds hold. wording: makes sentence and remedy if `names.toml` has none.
     """
 
     decision: str
@@ -48,50 +48,50 @@ class Measured:
     suffix: str = ""
     whole: bool = False
     bounded: bool = True
-    said: Callable[[float], Words] | None = None
+    wording: Callable[[float], Words] | None = None
 
     def name(self, number: float) -> str:
-        """The way of the decision that takes this number."""
+        """Return the name of the deviation with this number."""
         return f"{self.prefix}{text(number)}{self.suffix}"
 
     def number(self, name: str) -> float | None:
-        """The number in a name; None where it is not one of this kind."""
+        """Return the number in a name; None if the name does not belong to this family."""
         if not (name.startswith(self.prefix) and name.endswith(self.suffix)):
             return None
         try:
-            found = float(name[len(self.prefix) : len(name) - len(self.suffix)])
+            value = float(name[len(self.prefix) : len(name) - len(self.suffix)])
         except ValueError:
             return None
-        sound = abs(found) <= LARGEST and not (self.whole and (found % 1 or abs(found) > MAX_SHIFT))
-        return found if sound else None
+        valid = abs(value) <= LARGEST and not (self.whole and (value % 1 or abs(value) > MAX_SHIFT))
+        return value if valid else None
 
     def deviation(self, number: float) -> Deviation:
-        """The decision taken by this number."""
+        """Return the deviation with this number."""
         return Deviation(
             self.decision,
             self.name(number),
             problem=self.problem and self.problem(number),
             steps=self.steps and self.steps(number),
             bounded=self.bounded,
-            said=self.said and self.said(number),
+            wording=self.wording and self.wording(number),
         )
 
 
-# The largest number in a name: its square, times those of a query and a key, is far from the end of float64.
+# Maximum number in a name: its square times the squares of a query and a key must not overflow float64.
 LARGEST = 1e60
 
-# By how many keys a shift may be at most.
+# Maximum shift, in keys.
 MAX_SHIFT = 2**31
 
 
 def text(number: float) -> str:
-    """A number as it stands in names and sentences: up to six digits, 1e-6 and not 1e-06."""
+    """Format a number for names and sentences: up to six digits, 1e-6 and not 1e-06."""
     mantissa, e, exponent = f"{number:.6g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 
 def find_measured(decision: str, name: str) -> Deviation | None:
-    """The deviation whose name has a number in it; None where this name has none."""
+    """Find a measured deviation by name; None if the name does not belong to any family."""
     for kind in MEASURED:
         if kind.decision == decision and (number := kind.number(name)) is not None:
             return kind.deviation(number)
@@ -99,7 +99,7 @@ def find_measured(decision: str, name: str) -> Deviation | None:
 
 
 def _within(number: float) -> Callable[[str], float]:
-    """The number, or the largest that the dtype of the logits has."""
+    """Limit the number to the range of the dtype of the logits."""
     return lambda score: math.copysign(min(abs(number), largest(score)), number)
 
 
@@ -113,9 +113,9 @@ def _scale_times(number: float) -> ProblemMap:
 
 def _shifted(number: float) -> Words:
     by = int(number)
-    many = "one key" if abs(by) == 1 else f"{abs(by)} keys"
-    said = f"lets each query attend {many} {'more' if by > 0 else 'fewer'} than the causal mask allows"
-    return Words("common", said, "pass the mask", number)
+    more = "more" if by > 0 else "fewer"
+    many = f"one {more} key" if abs(by) == 1 else f"{abs(by)} {more} keys"
+    return Words("common", f"lets each query attend {many} than the causal mask allows", "pass the mask", number)
 
 
 def _masked(problem: Problem) -> bool:
@@ -130,7 +130,7 @@ def _biased(problem: Problem) -> bool:
     return any(operand.element == "float" for operand in problem.mask_operands)
 
 
-def _flagged(problem: Problem) -> bool:
+def _has_causal_argument(problem: Problem) -> bool:
     return any(operand.offset is not None for operand in problem.mask_operands)
 
 
@@ -180,9 +180,9 @@ MEASURED: tuple[Measured, ...] = (
         "shifted_",
         SHIFTS,
         0.0,
-        _flagged,
+        _has_causal_argument,
         problem=lambda number: moved_causal(lambda _: int(number)),
         whole=True,
-        said=_shifted,
+        wording=_shifted,
     ),
 )

@@ -1,4 +1,4 @@
-"""Deviations of what becomes of numbers that are none: masked ones that leak, and attended ones that are cleaned."""
+"""Deviations of non-finite numbers: masked ones that leak, and attended ones that are replaced."""
 
 from collections.abc import Callable
 
@@ -12,10 +12,10 @@ from conformance.spec.rounding import largest
 
 DECISION = "attended_nonfinite"
 
-# Numbers and the dtype that holds them -> the same numbers, cleaned.
+# Numbers and their dtype -> the same numbers with non-finite ones replaced.
 Cleaning = Callable[[Array, str], Array]
 
-# The step after which there is an output.
+# The step that completes the output.
 LAST = {"sdpa": "answer", "mha": "residual"}
 
 
@@ -28,12 +28,12 @@ def _nan_zeroed(values: Array, _: str) -> Array:
 
 
 def _clipped(values: Array, dtype: str) -> Array:
-    """As numpy.nan_to_num and torch.nan_to_num do it."""
+    """Replace non-finite numbers like numpy.nan_to_num and torch.nan_to_num."""
     return np.asarray(np.nan_to_num(values, nan=0.0, posinf=largest(dtype), neginf=-largest(dtype)))
 
 
 def _of_input(name: str, cleaned: Cleaning) -> ProblemMap:
-    """Clean the key or value as it came; the same problem where it is finite."""
+    """Make a map that cleans the input key or value; the same problem if it is finite."""
 
     def apply(problem: Problem) -> Problem:
         array: Array = getattr(problem, name)
@@ -54,7 +54,7 @@ def _of_output(cleaned: Cleaning) -> StepsMap:
 
 
 def _nan_row_zeroed(state: State) -> State:
-    """A maximum that skips NaN is minus infinity there, as in a row that attends nothing."""
+    """Zero rows whose attended logits are all NaN: a maximum that skips NaN is -inf there, as in a fully masked row."""
     numbers = (state.logits > -np.inf).any(axis=-1, keepdims=True)
     return state.but(probs=np.where(np.isnan(state.probs) & ~numbers, 0.0, state.probs))
 
@@ -64,7 +64,7 @@ def _values_leak(state: State) -> State:
 
 
 def _values_leak_where_added(state: State, weigh: HeadsMap) -> State:
-    """A weight of zero times NaN is NaN where -inf is added; what a boolean mask hides is left out."""
+    """Let values leak where -inf is added (0 * NaN is NaN); values under a boolean mask are left out."""
     return weigh(state.but(bias=None)).but(bias=state.bias)
 
 
@@ -75,13 +75,13 @@ def _keys_leak(state: State, mask: HeadsMap) -> State:
 
 
 def _keys_leak_where_added(state: State, mask: HeadsMap) -> State:
-    """NaN and -inf make NaN where they are added; a boolean mask replaces it."""
+    """Let keys leak where -inf is added to NaN; a boolean mask replaces the logit instead."""
     masked = mask(state)
     return masked.but(logits=np.where(np.isnan(state.logits) & state.allowed, np.nan, masked.logits))
 
 
 def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
-    """Keys leak, and a weight that would be NaN is another one."""
+    """Let keys leak, and replace the weights that would be NaN."""
 
     def settle(state: State, ordinary: HeadsMap) -> State:
         settled = ordinary(state)

@@ -1,4 +1,4 @@
-"""Places and rows of the logits that have a name: by position, by blocks, by tiles of a mask, by what is attended."""
+"""Named sets of logit positions and rows: by position, by block, by tile of a mask, by attended keys."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,15 +7,15 @@ import numpy as np
 from conformance.deviations.tiles import BLOCKS
 from conformance.spec.problem import Array
 
-# Which places are meant, by what may be attended (batch, num_heads, seq_len_q, seq_len_k); broadcastable to that.
+# Attended positions (batch, num_heads, seq_len_q, seq_len_k) -> the set of positions, broadcastable to that shape.
 PositionsOf = Callable[[Array], Array]
 
-# The same by positions of queries and keys, how many of each there are, and the lengths of blocks.
+# Query positions, key positions, their numbers and the lengths of blocks -> the set of positions.
 Positions = Callable[..., Array]
 
 
 def named_positions() -> Iterator[tuple[str, PositionsOf]]:
-    """Every name with its places, the plainest first."""
+    """Yield all names with their positions, the simplest first."""
     yield from plain_positions()
     for block in BLOCKS:
         yield from _named(OF_BLOCKS, block)
@@ -25,22 +25,22 @@ def named_positions() -> Iterator[tuple[str, PositionsOf]]:
 
 
 def plain_positions() -> Iterator[tuple[str, PositionsOf]]:
-    """The names that speak of no block."""
+    """Yield the names that do not refer to blocks."""
     return _named(PLAIN)
 
 
 def mask_tiles() -> Iterator[tuple[str, PositionsOf]]:
-    """Tiles of queries and keys by what some query of them may attend."""
+    """Yield sets of tiles of queries and keys, by what the first or last query of a tile may attend."""
     for queries in BLOCKS:
         for keys in BLOCKS:
             tile = f"tiles of {queries} queries and {keys} keys in which"
-            for which, place in (("first", 0), ("last", -1)):
-                yield f"{tile} the {which} query attends no key", _tiles(queries, keys, place, np.any, wanted=False)
-                yield f"{tile} the {which} query attends every key", _tiles(queries, keys, place, np.all, wanted=True)
-                yield f"{tile} the {which} query attends some key", _tiles(queries, keys, place, np.any, wanted=True)
+            for which, row in (("first", 0), ("last", -1)):
+                yield f"{tile} the {which} query attends no key", _tiles(queries, keys, row, np.any, wanted=False)
+                yield f"{tile} the {which} query attends every key", _tiles(queries, keys, row, np.all, wanted=True)
+                yield f"{tile} the {which} query attends some key", _tiles(queries, keys, row, np.any, wanted=True)
 
 
-# Places by the positions q of queries (seq_len_q, 1) and k of keys (seq_len_k), and by how many of each there are.
+# Sets by query positions q (seq_len_q, 1), key positions k (seq_len_k), and the numbers of queries and keys.
 PLAIN: tuple[tuple[str, Positions], ...] = (
     ("every key", lambda _q, k, *_: k >= 0),
     ("the first key", lambda _q, k, *_: k == 0),
@@ -58,7 +58,7 @@ PLAIN: tuple[tuple[str, Positions], ...] = (
     ("every second key, starting with the first", lambda _q, k, *_: k % 2 == 0),
 )
 
-# The same, by the length n of a block.
+# The same, also by the length n of a block.
 OF_BLOCKS: tuple[tuple[str, Positions], ...] = (
     ("the first {0} keys", lambda _q, k, _queries, _keys, n: k < n),
     ("keys after the first {0}", lambda _q, k, _queries, _keys, n: k >= n),
@@ -81,7 +81,7 @@ OF_BLOCKS: tuple[tuple[str, Positions], ...] = (
     ("every second block of {0} keys", lambda _q, k, _queries, _keys, n: k // n % 2 == 1),
 )
 
-# The same, by the length n of a block and that of a part of it.
+# The same, also by the length n of a block and the length of a part of it.
 OF_PARTS: tuple[tuple[str, Positions], ...] = (
     (
         "keys of the query's own block of {0} after its first {1}",
@@ -103,39 +103,39 @@ def _named(table: tuple[tuple[str, Positions], ...], *lengths: int) -> Iterator[
 
 
 def _at(chosen: Positions, *lengths: int) -> PositionsOf:
-    """Places by their position alone."""
+    """Make a set that depends only on positions, not on what is attended."""
 
-    def places(attended: Array) -> Array:
+    def positions(attended: Array) -> Array:
         queries, keys = attended.shape[-2:]
-        found = chosen(np.arange(queries)[:, None], np.arange(keys), queries, keys, *lengths)
-        return np.broadcast_to(found, (queries, keys))
+        members = chosen(np.arange(queries)[:, None], np.arange(keys), queries, keys, *lengths)
+        return np.broadcast_to(members, (queries, keys))
 
-    return places
+    return positions
 
 
-def _tiles(queries: int, keys: int, place: int, of: Callable[..., Array], *, wanted: bool) -> PositionsOf:
-    """Tiles of which the first (0) or last (-1) query may attend any or all keys, or may not."""
+def _tiles(queries: int, keys: int, row: int, of: Callable[..., Array], *, wanted: bool) -> PositionsOf:
+    """Make the set of tiles in which `of` (any or all) of what the first (0) or last (-1) query attends is `wanted`."""
 
-    def places(attended: Array) -> Array:
-        found = np.zeros(attended.shape, dtype=bool)
+    def positions(attended: Array) -> Array:
+        members = np.zeros(attended.shape, dtype=bool)
         for query in range(0, attended.shape[-2], queries):
-            row = attended[..., query : query + queries, :][..., place, :]
+            own = attended[..., query : query + queries, :][..., row, :]
             for key in range(0, attended.shape[-1], keys):
-                meant = of(row[..., key : key + keys], axis=-1) == wanted
-                found[..., query : query + queries, key : key + keys] = meant[..., None, None]
-        return found
+                chosen = of(own[..., key : key + keys], axis=-1) == wanted
+                members[..., query : query + queries, key : key + keys] = chosen[..., None, None]
+        return members
 
-    return places
+    return positions
 
 
-# Which rows are meant (batch, num_heads, seq_len_q), by what may be attended (the same, and seq_len_k).
+# Attended positions (batch, num_heads, seq_len_q, seq_len_k) -> the set of rows (batch, num_heads, seq_len_q).
 Rows = Callable[[Array], Array]
 
 
 def named_rows() -> Iterator[tuple[str, Rows]]:
-    """Every name with its rows, the plainest first."""
-    yield "of the first query", _placed(2, lambda place, _: place == 0)
-    yield "of the last query", _placed(2, lambda place, count: place == count - 1)
+    """Yield all names with their rows, the simplest first."""
+    yield "of the first query", _by_index(2, lambda index, _: index == 0)
+    yield "of the last query", _by_index(2, lambda index, count: index == count - 1)
     yield "that are fully masked", lambda attended: ~np.any(attended, axis=-1)
     yield "that attend one key", lambda attended: attended.sum(axis=-1) == 1
     yield "that attend every key", lambda attended: np.all(attended, axis=-1)
@@ -146,36 +146,36 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
     yield "of queries that are fully masked in some head", _next_to_fully_masked(1)
     yield "of heads with a fully masked query", _next_to_fully_masked(2)
     yield "of batch elements with a fully masked query", _next_to_fully_masked((1, 2))
-    yield "of queries after the first", _placed(2, lambda place, _: place > 0)
+    yield "of queries after the first", _by_index(2, lambda index, _: index > 0)
     for axis, what in ((0, "batch element"), (1, "head")):
-        yield f"of the first {what}", _placed(axis, lambda place, _: place == 0)
-        yield f"of the last {what}", _placed(axis, lambda place, count: place == count - 1)
-        yield f"of {what}s after the first", _placed(axis, lambda place, _: place > 0)
+        yield f"of the first {what}", _by_index(axis, lambda index, _: index == 0)
+        yield f"of the last {what}", _by_index(axis, lambda index, count: index == count - 1)
+        yield f"of {what}s after the first", _by_index(axis, lambda index, _: index > 0)
         for block in (2, 4, 8):
             yield f"of {what}s after the last full {block}", _after_whole(axis, block)
     yield "of queries after the last full 2", _after_whole(2, 2)
     for axis, what in enumerate(("batch element", "head", "query")):
-        yield f"of every second {what}", _placed(axis, lambda place, _: place % 2 == 1)
-        yield f"of every second {what}, starting with the first", _placed(axis, lambda place, _: place % 2 == 0)
+        yield f"of every second {what}", _by_index(axis, lambda index, _: index % 2 == 1)
+        yield f"of every second {what}, starting with the first", _by_index(axis, lambda index, _: index % 2 == 0)
     for block in BLOCKS:
         yield f"in which the first {block} keys are masked", _first_hidden(block)
-        yield f"of the first {block} queries", _placed(2, lambda place, _, n=block: place < n)
-        yield f"of queries after the first {block}", _placed(2, lambda place, _, n=block: place >= n)
+        yield f"of the first {block} queries", _by_index(2, lambda index, _, n=block: index < n)
+        yield f"of queries after the first {block}", _by_index(2, lambda index, _, n=block: index >= n)
         yield f"of queries after the last full block of {block}", _after_whole(2, block)
 
 
-def _placed(axis: int, chosen: Callable[..., Array]) -> Rows:
-    """Rows by their place along an axis of themselves, told how long that is."""
+def _by_index(axis: int, chosen: Callable[..., Array]) -> Rows:
+    """Make a set of rows by their index along an axis; `chosen` gets the indices and the length of the axis."""
 
     def rows(attended: Array) -> Array:
-        places = np.indices(attended.shape[:-1])[axis]
-        return chosen(places, attended.shape[axis])
+        indices = np.indices(attended.shape[:-1])[axis]
+        return chosen(indices, attended.shape[axis])
 
     return rows
 
 
 def _next_to_fully_masked(axes: int | tuple[int, ...]) -> Rows:
-    """Rows of which one, along these axes, attends nothing."""
+    """Make the set of rows for which some row along these axes is fully masked."""
 
     def rows(attended: Array) -> Array:
         fully_masked = ~np.any(attended, axis=-1)
@@ -185,8 +185,8 @@ def _next_to_fully_masked(axes: int | tuple[int, ...]) -> Rows:
 
 
 def _after_whole(axis: int, block: int) -> Rows:
-    """What is left where so many are taken at once."""
-    return _placed(axis, lambda place, count: place >= count // block * block)
+    """Make the set of rows after the last full block along an axis."""
+    return _by_index(axis, lambda index, count: index >= count // block * block)
 
 
 def _own_hidden(attended: Array) -> Array:
@@ -197,7 +197,7 @@ def _own_hidden(attended: Array) -> Array:
 
 
 def _first_hidden(count: int) -> Rows:
-    """Not where there are no more keys than these."""
+    """Make the set of rows whose first `count` keys are masked; empty if there are no further keys."""
 
     def rows(attended: Array) -> Array:
         hidden = ~np.any(attended[..., :count], axis=-1)

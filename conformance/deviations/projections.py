@@ -1,4 +1,4 @@
-"""Deviations of a layer's parameters: other weights, biases or columns of them, and keys that it appends."""
+"""Deviations of the parameters of a layer: wrong weights, biases or columns, and appended keys."""
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -14,12 +14,12 @@ PACKED = ("q", "k", "v")
 NAMES = {"q": "query", "k": "key", "v": "value"}
 BIASES = ("bq", "bk", "bv", "bo")
 WEIGHTS = ("wq", "wk", "wv", "wo")
-# Parameter that is appended -> the letter of its projection.
+# Appended parameter -> the letter of its projection.
 LEARNED = {"bias_k": "k", "bias_v": "v"}
 
 
 def _interleaved_split(problem: Problem) -> Problem:
-    """Head h owns columns h, h + heads, h + 2 * heads, ... instead of a run of them."""
+    """Assign columns h, h + heads, h + 2 * heads, ... to head h instead of consecutive columns."""
     if problem.operator != "mha" or problem.num_heads == 1:
         return problem
     moved: dict[str, Array] = {}
@@ -33,7 +33,7 @@ def _interleaved_split(problem: Problem) -> Problem:
 
 
 def _transposed(*names: str) -> ProblemMap:
-    """Transpose those of the weights that are square and of more than one number."""
+    """Transpose the named weights that are square and larger than 1 x 1."""
 
     def apply(problem: Problem) -> Problem:
         given = {name: problem.params[name] for name in names if name in problem.params}
@@ -44,12 +44,12 @@ def _transposed(*names: str) -> ProblemMap:
 
 
 def _output_rows_by_head_dim(problem: Problem) -> Problem:
-    """Head h meets value_dim rows of wo from h * head_dim on, or the last ones where that is too far."""
+    """Multiply head h by value_dim rows of wo that start at h * head_dim, or by the last ones if there are too few."""
     wo, width = problem.params.get("wo"), problem.value_dim
     if wo is None or problem.num_heads == 1 or width == problem.head_dim:
         return problem
-    begins = np.minimum(np.arange(problem.num_heads) * problem.head_dim, wo.shape[0] - width)
-    return with_params(problem, wo=wo[(begins[:, None] + np.arange(width)).reshape(-1)])
+    starts = np.minimum(np.arange(problem.num_heads) * problem.head_dim, wo.shape[0] - width)
+    return with_params(problem, wo=wo[(starts[:, None] + np.arange(width)).reshape(-1)])
 
 
 def _without(*names: str) -> ProblemMap:
@@ -57,7 +57,7 @@ def _without(*names: str) -> ProblemMap:
 
 
 def _packed(order: tuple[str, ...]) -> ProblemMap:
-    """Take the first of three packed projections for that of order[0], and so on; the identity if shapes differ."""
+    """Read three packed projections in another order; the same problem if their shapes differ."""
     moved = tuple(zip(order, PACKED, strict=True))
 
     def apply(problem: Problem) -> Problem:
@@ -72,7 +72,7 @@ def _packed(order: tuple[str, ...]) -> ProblemMap:
 
 
 def _packed_by_head(problem: Problem) -> Problem:
-    """Columns that are packed as (qkv, head, dim) are read as (head, qkv, dim)."""
+    """Read columns that are packed as (qkv, head, dim) as (head, qkv, dim)."""
     weights = [problem.params[name] for name in ("wq", "wk", "wv") if name in problem.params]
     if problem.num_heads == 1 or len(weights) < len(PACKED) or len({each.shape for each in weights}) > 1:
         return problem
@@ -86,12 +86,12 @@ def _packed_by_head(problem: Problem) -> Problem:
 
 
 def _taken_from(source: str, target: str, names: str) -> ProblemMap:
-    """Project one argument with the weight and bias of another, or its bias alone, where both are of one shape."""
+    """Use the weight and bias (or only the bias) of one projection for another, if the shapes are equal."""
 
     def apply(problem: Problem) -> Problem:
-        found = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
-        fits = all(name in problem.params and problem.params[name].shape == found[name].shape for name in found)
-        return with_params(problem, **found) if found and fits else problem
+        taken = {name + target: problem.params[name + source] for name in names if name + source in problem.params}
+        fits = all(name in problem.params and problem.params[name].shape == taken[name].shape for name in taken)
+        return with_params(problem, **taken) if taken and fits else problem
 
     return apply
 
@@ -117,17 +117,17 @@ def _no_output_projection(problem: Problem) -> Problem:
 
 
 def _activated(activation: str | None) -> ProblemMap:
-    """Another activation of the projections."""
+    """Replace the activation of the projections."""
 
     def apply(problem: Problem) -> Problem:
-        other = problem.operator == "mha" and problem.activation != activation
-        return problem.but(activation=activation) if other else problem
+        differs = problem.operator == "mha" and problem.activation != activation
+        return problem.but(activation=activation) if differs else problem
 
     return apply
 
 
-def _joined(problem: Problem) -> Problem:
-    """Where query and output are of one width."""
+def _with_residual(problem: Problem) -> Problem:
+    """Add a residual, if query and output have the same width."""
     wo = problem.params.get("wo")
     width = problem.num_heads * problem.value_dim if wo is None else wo.shape[1]
     fits = problem.operator == "mha" and width == problem.query.shape[-1]
@@ -135,7 +135,7 @@ def _joined(problem: Problem) -> Problem:
 
 
 def _appended_before(problem: Problem) -> Problem:
-    """Append before the projection: the learned rows are taken for inputs, where they are as wide."""
+    """Append the learned rows before the projection, as if they were inputs, if the widths allow it."""
     params: Mapping[str, Array] = problem.params
     for name, letter in LEARNED.items():
         weight = params.get("w" + letter)
@@ -150,7 +150,7 @@ def _appended(problem: Problem) -> int:
 
 
 def _where_appended(change: StepsMap) -> StepsMap:
-    """The operator may append nothing."""
+    """Apply a change of steps only to operators that append keys."""
 
     def apply(steps: Steps, score: str) -> Steps:
         return change(steps, score) if any(step.name == "append" for step in steps) else steps
@@ -158,21 +158,21 @@ def _where_appended(change: StepsMap) -> StepsMap:
     return apply
 
 
-def _hidden(hide: Callable[[State], Array]) -> StepsMap:
-    """Let masks concern the appended keys; `hide` says which rows attend them, (..., seq_len_q, extra)."""
+def _masked(attended: Callable[[State], Array]) -> StepsMap:
+    """Apply masks to the appended keys; `attended` returns which of them are attended, (..., seq_len_q, extra)."""
 
-    def hidden(state: State) -> State:
+    def mask(state: State) -> State:
         if not _appended(state.problem) or not state.problem.mask_operands:
             return state
         allowed = state.allowed.copy()
-        allowed[..., state.problem.seq_len_k :] &= hide(state)
+        allowed[..., state.problem.seq_len_k :] &= attended(state)
         return state.but(allowed=allowed)
 
-    return _where_appended(following("append", "appended_keys", hidden))
+    return _where_appended(following("append", "appended_keys", mask))
 
 
-def _later(state: State) -> Array:
-    """A causal mask is made for all keys: an appended key is a later one."""
+def _causal_over_appended(state: State) -> Array:
+    """Apply the causal mask to appended keys, which are later than all others."""
     problem = state.problem
     offsets = [operand.offset for operand in problem.mask_operands if operand.offset is not None]
     if not offsets:
@@ -182,7 +182,7 @@ def _later(state: State) -> Array:
 
 
 def _appended_first(state: State, append: Callable[[State], State]) -> State:
-    """Appended keys come first; the masks are still padded at the end."""
+    """Put appended keys first, although the masks are extended at the end."""
     appended, extra = append(state), _appended(state.problem)
     return appended.but(key=np.roll(appended.key, extra, axis=2), value=np.roll(appended.value, extra, axis=2))
 
@@ -198,7 +198,7 @@ ROWS: tuple[Deviation, ...] = (
     _row("weight_orientation", "wo_by_head_dim", _output_rows_by_head_dim),
     _row("projection_activation", "relu", _activated("relu")),
     _row("projection_activation", "ignored", _activated(None)),
-    _row("residual", "unasked", _joined),
+    _row("residual", "unasked", _with_residual),
     _row("residual", "ignored", lambda problem: problem.but(residual=False) if problem.residual else problem),
     _row("projection_bias", "ignored", _without(*BIASES)),
     *(_row("projection_bias", f"without_{name}", _without(name)) for name in BIASES),
@@ -220,7 +220,7 @@ ROWS: tuple[Deviation, ...] = (
     _row("bias_kv", "ignored", _without(*LEARNED)),
     _row("bias_kv", "projected", _appended_before, bounded=False),
     _row("zero_key", "ignored", lambda problem: problem.but(zero_key=False) if problem.zero_key else problem),
-    Deviation("appended_keys", "masked", steps=_hidden(lambda _: np.asarray(False))),
-    Deviation("appended_keys", "under_causal", steps=_hidden(_later)),
+    Deviation("appended_keys", "masked", steps=_masked(lambda _: np.asarray(False))),
+    Deviation("appended_keys", "under_causal", steps=_masked(_causal_over_appended)),
     Deviation("appended_keys", "first", steps=_where_appended(wrapping("append", _appended_first))),
 )

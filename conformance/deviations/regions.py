@@ -1,4 +1,4 @@
-"""Deviations of which places are attended: masks combined, keys left out or shown, padding read otherwise."""
+"""Deviations of which positions are attended: wrongly combined masks, dropped or exposed keys, misread padding."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,12 +12,12 @@ from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest
 
-# What stands for the argument and the kind of a mask that nobody gave.
+# Slot and kind of a mask that the caller did not pass.
 UNGIVEN = "ungiven"
 
 
 def _also(problem: Problem, attended: Array) -> Problem:
-    """One more mask, broadcastable to the logits."""
+    """Add a mask, broadcastable to the logits."""
     return problem.but(mask_operands=(*problem.mask_operands, MaskOperand(UNGIVEN, (UNGIVEN,), "bool", attended)))
 
 
@@ -26,7 +26,7 @@ def _last_wins(problem: Problem) -> Problem:
 
 
 def _any_allows(*, flags: bool) -> ProblemMap:
-    """One mask in place of all boolean ones, with flags and windows or without: attended where any of them attends."""
+    """Combine all boolean masks with OR; causal and window arguments are included if `flags` is true."""
 
     def either(problem: Problem) -> Problem:
         booleans = [each for each in problem.mask_operands if is_boolean(each) and (flags or each.element != "flag")]
@@ -34,14 +34,14 @@ def _any_allows(*, flags: bool) -> ProblemMap:
             return problem
         values = np.logical_or.reduce(np.broadcast_arrays(*(as_bool(operand).values for operand in booleans)))
         kinds = tuple(dict.fromkeys(kind for operand in booleans for kind in operand.kinds))
-        others = [operand for operand in problem.mask_operands if all(operand is not one for one in booleans)]
-        return problem.but(mask_operands=(MaskOperand(booleans[0].slot, kinds, "bool", values), *others))
+        rest = [operand for operand in problem.mask_operands if all(operand is not each for each in booleans)]
+        return problem.but(mask_operands=(MaskOperand(booleans[0].slot, kinds, "bool", values), *rest))
 
     return either
 
 
 def _without_causal(problem: Problem) -> Problem:
-    """No causal flag, whichever argument carries it."""
+    """Remove every causal argument."""
     return each_operand(lambda _, operand: None if _is_causal(operand) else operand)(problem)
 
 
@@ -55,11 +55,11 @@ def _causal_unasked(problem: Problem) -> Problem:
     return _also(problem, causal(problem.seq_len_q, problem.seq_len_k, 0))
 
 
-def _always(position: Callable[[Problem], Array]) -> ProblemMap:
-    """Let every mask attend where `position` says so, broadcastable to (seq_len_q, seq_len_k); finite biases stay."""
+def _always(positions: Callable[[Problem], Array]) -> ProblemMap:
+    """Attend the given positions, broadcastable to (seq_len_q, seq_len_k), whatever the masks; finite biases stay."""
 
     def shown(problem: Problem, operand: MaskOperand) -> MaskOperand:
-        seen = position(problem)
+        seen = positions(problem)
         if operand.element == "float":
             return replace(operand, values=np.where(seen & (operand.values == -np.inf), 0.0, operand.values))
         return replace(operand, element="bool", values=(operand.values != 0) | seen, offset=None, window=None)
@@ -68,19 +68,19 @@ def _always(position: Callable[[Problem], Array]) -> ProblemMap:
 
 
 def _lowest_masks(problem: Problem, operand: MaskOperand) -> MaskOperand:
-    """-inf where a float mask holds the most negative number of the dtype, which models hand over in its place."""
+    """Read the most negative number of the dtype in a float mask as -inf; models often pass it instead."""
     lowest = operand.values == -largest(problem.dtype)
     if operand.element != "float" or not lowest.any():
         return operand
     return replace(operand, values=np.where(lowest, -np.inf, operand.values))
 
 
-def _without_key(place: int) -> ProblemMap:
-    """Attend all keys but one; of a single one nothing is left."""
+def _without_key(position: int) -> ProblemMap:
+    """Mask one key for all queries; if it is the only key, all rows are fully masked."""
 
     def apply(problem: Problem) -> Problem:
         kept = np.ones((1, 1, 1, problem.seq_len_k), dtype=bool)
-        kept[..., place] = False
+        kept[..., position] = False
         return _also(problem, kept)
 
     return apply
@@ -91,7 +91,7 @@ def _first_keys(problem: Problem, count: int) -> Problem:
 
 
 def _tail_dropped(block: int) -> ProblemMap:
-    """Keys after the last whole block are not attended, if there is a whole one."""
+    """Mask the keys after the last full block, if there is a full block."""
 
     def apply(problem: Problem) -> Problem:
         whole = problem.seq_len_k // block * block
@@ -101,7 +101,7 @@ def _tail_dropped(block: int) -> ProblemMap:
 
 
 def _whole_dropped(block: int) -> ProblemMap:
-    """A last block that is full counts as empty: its length is taken for the remainder."""
+    """Mask the last block if it is full, because the number of its keys is computed as a remainder of 0."""
 
     def apply(problem: Problem) -> Problem:
         keys = problem.seq_len_k
@@ -111,18 +111,18 @@ def _whole_dropped(block: int) -> ProblemMap:
 
 
 def padded(problem: Problem) -> Array | None:
-    """True where a key is padded (batch or 1, 1, 1, seq_len_k); None where no mask is padding of keys alone."""
+    """Return True where a key is padded, (batch or 1, 1, 1, seq_len_k); None if no mask is pure key padding."""
     padding = [operand for operand in problem.mask_operands if _is_padding(operand)]
     return np.asarray(~np.logical_and.reduce([operand.values != 0 for operand in padding])) if padding else None
 
 
 def _is_padding(operand: MaskOperand) -> bool:
-    """Whether it hides keys for all queries and heads of an item, and nothing else."""
+    """Whether the mask is pure key padding: equal for all queries and heads of a batch element."""
     return operand.kinds == ("key_padding",) and operand.element != "float" and operand.values.shape[1:3] == (1, 1)
 
 
 def _zeroed(*names: str) -> ProblemMap:
-    """Arrays as they are handed over, (batch, ..., seq_len_k, width), times the padding, which masks nothing."""
+    """Multiply inputs (batch, ..., seq_len_k, width) by the key padding instead of masking with it."""
 
     def apply(problem: Problem) -> Problem:
         hidden = padded(problem)
@@ -138,7 +138,7 @@ def _zeroed(*names: str) -> ProblemMap:
 
 
 def _times(array: Array, kept: Array) -> Array:
-    """kept: (batch or 1, 1, seq_len_k, 1); an array of mha has no axis of heads."""
+    """Multiply an array by `kept`, (batch or 1, 1, seq_len_k, 1); arrays of mha have no head axis."""
     with np.errstate(invalid="ignore"):  # an infinite number times 0 is NaN there too
         return np.asarray(array * (kept if array.ndim == kept.ndim else kept[:, 0]))
 

@@ -1,4 +1,4 @@
-"""Deviations of what is returned: its form, its dtype, other weights than met the values, rows left at zero."""
+"""Deviations of what is returned: axes, dtype, weights other than those multiplied by V, rows left at zero."""
 
 from collections.abc import Callable
 
@@ -12,20 +12,20 @@ from conformance.reference.steps import State, softmax
 from conformance.spec.problem import Array, Problem
 
 WEIGHTS = ("weights", "weights_mean")
-# A gradient has the type of what it is by, whatever that of the result is.
+# Gradients keep the dtype of their input or parameter, whatever the dtype of the other outputs.
 GRADIENT = "grad_"
 HEADS_LAST = (0, 2, 1, 3)
 
 
 def averaged(reply: Reply) -> Reply:
-    """Weights (batch, num_heads, seq_len_q, seq_len_k) as their mean over the heads."""
+    """Replace weights (batch, num_heads, seq_len_q, seq_len_k) by their mean over the heads."""
     if "weights" not in reply:
         return reply
     return {**reply, "weights": Expected(reply["weights"].values.mean(axis=1), reply["weights"].dtype)}
 
 
 def _returned_as(dtype: str, concerns: Callable[[str], bool]) -> ReplyMap:
-    """Another dtype of some outputs."""
+    """Make a reply map that changes the dtype of the outputs whose name satisfies `concerns`."""
 
     def apply(reply: Reply) -> Reply:
         results = {name: each for name, each in reply.items() if concerns(name)}
@@ -36,8 +36,8 @@ def _returned_as(dtype: str, concerns: Callable[[str], bool]) -> ReplyMap:
     return apply
 
 
-def _asked_for(name: str, other: str) -> tuple[Callable[[Problem], Problem], ReplyMap]:
-    """One output where another is asked for, and under its name."""
+def _instead_of(name: str, other: str) -> tuple[Callable[[Problem], Problem], ReplyMap]:
+    """Make the maps that return the output `other` under the name of the requested output `name`."""
 
     def ask(problem: Problem) -> Problem:
         if name not in problem.outputs or other in problem.outputs:
@@ -48,7 +48,7 @@ def _asked_for(name: str, other: str) -> tuple[Callable[[Problem], Problem], Rep
 
 
 def _capped_as_scaled(problem: Problem) -> Problem:
-    return problem if problem.softcap is None else _asked_for("scaled", "capped")[0](problem)
+    return problem if problem.softcap is None else _instead_of("scaled", "capped")[0](problem)
 
 
 def _heads_last(output: Array) -> Array:
@@ -60,14 +60,14 @@ def _weights_are(weights: Callable[[State], Array]) -> StepsMap:
 
 
 def _in_fully_masked_rows(weights: Callable[[int], float]) -> StepsMap:
-    """In a row that attends nothing they are those of so many keys; the output is as ever."""
+    """Replace the returned weights of fully masked rows, given the number of keys; the output is unchanged."""
 
-    def answer(state: State, ordinary: HeadsMap) -> State:
+    def replaced(state: State, ordinary: HeadsMap) -> State:
         done = ordinary(state)
-        alone = weights(done.weights.shape[-1])
-        return done.but(weights=np.where(state.fully_masked[..., None], alone, done.weights))
+        constant = weights(done.weights.shape[-1])
+        return done.but(weights=np.where(state.fully_masked[..., None], constant, done.weights))
 
-    return wrapping("weights", answer)
+    return wrapping("weights", replaced)
 
 
 def _last_query_zero(state: State) -> State:
@@ -80,13 +80,13 @@ def _of_first_head(state: State) -> State:
 
 
 def _padded_queries(problem: Problem) -> Array | None:
-    """Queries (batch or 1, seq_len_q) at whose own place a key is padded; None where they have not the keys' places."""
+    """Return the queries (batch or 1, seq_len_q) whose own position is padded; None unless seq_len_q = seq_len_k."""
     keys = padded(problem)
     return None if keys is None or problem.seq_len_q != problem.seq_len_k else keys[:, 0, 0]
 
 
 def _blanked(*, weights: bool) -> StepsMap:
-    """What a layer returns, projected and all, is zero at padded queries, and with it the weights or not."""
+    """Zero the output of padded queries after all projections, and their weights if `weights` is true."""
 
     def blank(state: State) -> State:
         hidden = _padded_queries(state.problem)
@@ -99,7 +99,7 @@ def _blanked(*, weights: bool) -> StepsMap:
 
 
 def _has_padded_queries(problem: Problem) -> bool:
-    """In sdpa it is no other thing than the padding of keys as a mask of queries too."""
+    """Whether an mha problem has padded queries; in sdpa this equals padding that also masks queries."""
     hidden = _padded_queries(problem)
     return problem.operator == "mha" and hidden is not None and bool(hidden.any())
 
@@ -112,8 +112,8 @@ def _reply(decision: str, name: str, reply: ReplyMap) -> Deviation:
     return Deviation(decision, name, reply=reply)
 
 
-PER_HEAD = _asked_for("weights_mean", "weights")
-CAPPED = _asked_for("scaled", "capped")
+PER_HEAD = _instead_of("weights_mean", "weights")
+CAPPED = _instead_of("scaled", "capped")
 
 ROWS: tuple[Deviation, ...] = (
     _weights("before_softmax", _weights_are(lambda state: state.scaled), bounded=True),

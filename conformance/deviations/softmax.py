@@ -1,4 +1,4 @@
-"""Deviations of the softmax: its axis, its maximum, its denominator, and rows that have nothing to attend."""
+"""Deviations of the softmax: its axis, its maximum, its denominator, and fully masked rows."""
 
 import math
 from collections.abc import Callable
@@ -12,12 +12,12 @@ from conformance.spec.masks import as_bool, is_boolean
 from conformance.spec.problem import Array
 from conformance.spec.rounding import largest, round_to, smallest_subnormal
 
-# The decision of how a backward pass gets the weights again.
+# The decision of how a backward pass recomputes the weights.
 RECOMPUTED = "recomputed_weights"
 
 
 def _over(*axes: int) -> StepsMap:
-    """Normalise over other axes."""
+    """Make a step map that normalises over other axes."""
 
     def normalise(state: State) -> State:
         fully_masked = np.all(state.logits == -np.inf, axis=-1)
@@ -30,7 +30,7 @@ def _over(*axes: int) -> StepsMap:
 
 
 def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
-    """Add `more`, of the logit that is subtracted, to the sum of exponentials; rows then sum to less than one."""
+    """Add `more`, a function of the subtracted maximum, to the sum of exponentials; rows then sum to less than one."""
 
     def normalise(state: State) -> State:
         fully_masked = np.all(state.logits == -np.inf, axis=-1)
@@ -43,23 +43,23 @@ def denominator_plus(more: Callable[[Array], Array]) -> StepsMap:
 
 
 def _not_normalised(state: State, ordinary: HeadsMap) -> State:
-    """The exponentials of what is below the maximum of a row, as they are."""
+    """Return exp(logit - maximum of the row) without division by the sum."""
     top = state.logits.max(axis=-1, keepdims=True)
     return ordinary(state).but(probs=np.exp(state.logits - np.where(np.isfinite(top), top, 0.0)))
 
 
 def _twice(state: State, ordinary: HeadsMap) -> State:
-    """What a mask hid has a weight of zero the first time, and e^0 the second."""
+    """Take the softmax twice; a masked key has weight 0 after the first, so it gets e^0 in the second."""
     done = ordinary(state)
     return done.but(probs=ordinary(done.but(logits=done.probs)).probs)
 
 
 def _without_maximum(underflown: float) -> StepsMap:
     """
-    No maximum is subtracted, in an arithmetic whose numbers end.
+    Compute the softmax without subtracting a maximum, in a dtype with a finite range.
 
-    An exponential that overflows is infinite: infinity over infinity for its key, zero for the others. A sum of numbers
-    that overflows alone makes zeros of all; exponentials that all underflow are `underflown`.
+    If an exponential overflows, its key gets NaN (infinity / infinity) and the others zero. If only the sum overflows,
+    all weights are zero. If all exponentials underflow, all weights are `underflown`.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
@@ -80,9 +80,9 @@ def _without_maximum(underflown: float) -> StepsMap:
 
 def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
     """
-    Subtract another number than the greatest attended logit: the weights are the same until exponentials underflow.
+    Subtract a number other than the largest attended logit; weights are the same until exponentials underflow.
 
-    A row of which nothing is left is zero.
+    A row whose exponentials all underflow is zero.
     """
 
     def apply(steps: Steps, score: str) -> Steps:
@@ -91,8 +91,8 @@ def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
             top = peak(state)
             if np.all(top == state.logits.max(axis=-1, keepdims=True)):
                 return done
-            taken = np.where(np.isinf(top), 0.0, top)  # NaN is the greatest of all, and makes NaN of every logit
-            exponentials = round_to(np.exp(state.logits - taken), score)
+            subtracted = np.where(np.isinf(top), 0.0, top)  # a NaN maximum makes every logit NaN
+            exponentials = round_to(np.exp(state.logits - subtracted), score)
             total = exponentials.sum(axis=-1, keepdims=True)
             return done.but(probs=exponentials / np.where(total == 0, 1.0, total))
 
@@ -102,7 +102,7 @@ def _subtracting(peak: Callable[[State], Array]) -> StepsMap:
 
 
 def _peak_of_masked(state: State) -> Array:
-    """A masked logit takes part with its bias, which an infinite one takes out of it."""
+    """Return the maximum over all keys, masked ones included, with their bias; a bias of -inf excludes a key."""
     bias = 0.0 if state.bias is None else state.bias
     return np.asarray((state.capped + bias).max(axis=-1, keepdims=True))
 
@@ -112,7 +112,7 @@ def _peak_of_all(state: State) -> Array:
 
 
 def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
-    """Other weights in rows with nothing to attend, broadcastable to those of all rows."""
+    """Replace the weights of fully masked rows; `weights` is broadcastable to the weights of all rows."""
 
     def settle(state: State) -> State:
         if not state.fully_masked.any():
@@ -125,7 +125,7 @@ def _fully_masked_rows(weights: Callable[[State], Array | float]) -> StepsMap:
 
 
 def _unpadded(state: State) -> Array:
-    """The mean over keys that are not padded, over all keys of an item without any."""
+    """Return uniform weights over the unpadded keys, or over all keys of a batch element without any."""
     problem = state.problem
     keys = np.ones(problem.logits_shape, dtype=bool)
     for operand in problem.mask_operands:
@@ -137,7 +137,7 @@ def _unpadded(state: State) -> Array:
 
 
 def _weights_kept(state: State, ordinary: HeadsMap) -> State:
-    """The dropout of 2012, before it was inverted: inference multiplies by the probability of being kept."""
+    """Multiply the weights by 1 - dropout_p at inference, as in the non-inverted dropout of 2012."""
     settled, dropped = ordinary(state), state.problem.dropout_p
     return settled if dropped is None else settled.but(probs=settled.probs * (1.0 - dropped))
 

@@ -1,4 +1,4 @@
-"""Deviations of kernels that work on tiles of queries and keys: what a tile sees of a mask, and where its loop ends."""
+"""Deviations of kernels that work on tiles of queries and keys: masks read per tile, and loops that end wrongly."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,49 +11,49 @@ from conformance.deviations.edges import each_causal_argument
 from conformance.deviations.names import Words
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-# Keys, or queries, that are taken at once.
+# Block lengths, in keys or queries.
 BLOCKS = (4, 8, 16, 32, 64, 128)
 
-# Places 0, 1, 2, ..., the length of a tile and how many places there are -> the places that are taken for them.
+# Positions 0, 1, 2, ..., the length of a tile, the number of positions -> the positions that are used instead.
 PositionMap = Callable[[Array, int, int], Array]
 
 
 def of_each_block(
     decision: str, name: str, problem: Callable[[int], ProblemMap], blocks: tuple[int, ...] = BLOCKS
 ) -> Iterator[Deviation]:
-    """One deviation for each length of a block."""
+    """Yield one deviation for each block length."""
     return (Deviation(decision, f"{name}_{block}", problem=problem(block)) for block in blocks)
 
 
 def changed(operand: MaskOperand, values: Array) -> MaskOperand:
-    """The group with other values; the same group where they are no others."""
+    """Replace the values of a mask operand; the same object if they are equal."""
     return operand if np.array_equal(values, operand.values) else replace(operand, values=values)
 
 
-def _first_of_tile(places: Array, tile: int, _: int) -> Array:
-    return np.asarray(places // tile * tile)
+def _first_of_tile(positions: Array, tile: int, _: int) -> Array:
+    return np.asarray(positions // tile * tile)
 
 
-def _last_of_tile(places: Array, tile: int, length: int) -> Array:
-    """The last place of the same tile, which the end may cut off."""
-    return np.asarray(np.minimum(places // tile * tile + tile, length) - 1)
+def _last_of_tile(positions: Array, tile: int, length: int) -> Array:
+    """Return the last existing position of the same tile."""
+    return np.asarray(np.minimum(positions // tile * tile + tile, length) - 1)
 
 
-def _end_of_tile(places: Array, tile: int, _: int) -> Array:
-    """Where the same tile would end if nothing cut it off."""
-    return np.asarray(places // tile * tile + tile - 1)
+def _end_of_tile(positions: Array, tile: int, _: int) -> Array:
+    """Return the last position of the same tile if it were full."""
+    return np.asarray(positions // tile * tile + tile - 1)
 
 
-def _in_tile(places: Array, tile: int, _: int) -> Array:
-    return np.asarray(places % tile)
+def _in_tile(positions: Array, tile: int, _: int) -> Array:
+    return np.asarray(positions % tile)
 
 
-def _queries_at(places: PositionMap) -> Callable[[int], ProblemMap]:
-    """A causal flag that compares other places of the queries, be there such a query or not."""
+def _queries_at(position_map: PositionMap) -> Callable[[int], ProblemMap]:
+    """Let causal arguments compare other query positions, whether or not such a query exists."""
 
     def of_tile(tile: int) -> ProblemMap:
         def moved(problem: Problem, operand: MaskOperand, offset: int) -> MaskOperand:
-            rows = places(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
+            rows = position_map(np.arange(problem.seq_len_q), tile, problem.seq_len_q)
             return changed(operand, (np.arange(problem.seq_len_k) <= rows[:, None] + offset)[None, None])
 
         return each_causal_argument(moved)
@@ -61,14 +61,14 @@ def _queries_at(places: PositionMap) -> Callable[[int], ProblemMap]:
     return of_tile
 
 
-def _keys_at(places: PositionMap) -> Callable[[int], ProblemMap]:
-    """A causal flag that shows a key where it shows another, and hides it where there is none."""
+def _keys_at(position_map: PositionMap) -> Callable[[int], ProblemMap]:
+    """Let causal arguments treat a key like another one; mask it if the other does not exist."""
 
     def of_tile(tile: int) -> ProblemMap:
         def moved(problem: Problem, operand: MaskOperand, _: int) -> MaskOperand:
-            keys = places(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
-            there = keys < problem.seq_len_k
-            return changed(operand, operand.values[..., np.where(there, keys, 0)] & there)
+            keys = position_map(np.arange(problem.seq_len_k), tile, problem.seq_len_k)
+            exists = keys < problem.seq_len_k
+            return changed(operand, operand.values[..., np.where(exists, keys, 0)] & exists)
 
         return each_causal_argument(moved)
 
@@ -76,7 +76,7 @@ def _keys_at(places: PositionMap) -> Callable[[int], ProblemMap]:
 
 
 def _broadcast_to_first(axis: int) -> Callable[[int], ProblemMap]:
-    """A mask with one row for all queries, or one column for all keys, holds for the first of them alone."""
+    """Apply a mask with one row for all queries, or one column for all keys, to the first `tile` of them only."""
 
     def of_tile(tile: int) -> ProblemMap:
         def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
@@ -84,8 +84,8 @@ def _broadcast_to_first(axis: int) -> Callable[[int], ProblemMap]:
                 return operand
             late = np.arange(problem.logits_shape[axis]) >= tile
             late = late[:, None] if axis == _QUERIES else late
-            open_ = operand.element != "float"
-            return replace(operand, values=np.where(late, open_, operand.values)) if late.any() else operand
+            unmasked = operand.element != "float"
+            return replace(operand, values=np.where(late, unmasked, operand.values)) if late.any() else operand
 
         return each_operand(cut)
 
@@ -96,15 +96,15 @@ _QUERIES, _KEYS = 2, 3
 
 
 def _row_of_first(tile: int) -> ProblemMap:
-    """A mask with rows of its own for queries begins again with its first row in every tile of queries."""
+    """Restart a mask with a row per query at its first row in every tile of queries."""
 
-    def again(problem: Problem, operand: MaskOperand) -> MaskOperand:
+    def restart(problem: Problem, operand: MaskOperand) -> MaskOperand:
         queries = problem.seq_len_q
         if operand.element == "flag" or operand.values.shape[2] == 1 or queries <= tile:
             return operand
         return changed(operand, operand.values[:, :, np.arange(queries) % tile])
 
-    return each_operand(again)
+    return each_operand(restart)
 
 
 ROWS: tuple[Deviation, ...] = (
@@ -127,7 +127,7 @@ ROWS: tuple[Deviation, ...] = (
 DECISION = "causal_loop"
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 
-# Where the loop stops for a tile of queries -> in words.
+# Where the loop stops for a tile of queries -> its description.
 BOUNDS = {
     "last": "the causal limit of its last query",
     "whole": "the causal limit that its last query would have if the tile were full",
@@ -139,10 +139,10 @@ BOUNDS = {
 # The same for one query.
 ALONE = {"last": "its causal limit", "short": "one key before its causal limit", "own": "its own position, exclusive"}
 
-# As many tiles of keys as there are of queries so far, theirs included: right where both are of one length.
+# Visit as many key tiles as there are query tiles so far, including the current one: right if both lengths are equal.
 COUNT = "count"
 
-# In which tiles of the loop the flag is applied -> in words.
+# In which tiles of the loop the causal mask is applied -> its description.
 MASKS = {
     "masked": "",
     "last_masked": ", and the causal mask is applied in the last of these tiles only",
@@ -155,9 +155,9 @@ class KeyLoop:
     """
     A loop over tiles of keys for each tile of queries.
 
-    queries, keys: the lengths of the tiles. bound: how far it goes, one of BOUNDS or COUNT, and not behind the tile
-    with the last key; anchored: counted under the offset of the flag, else from the first key. up: whole tiles are
-    rounded up, else down. masks: one of MASKS.
+    queries, keys: lengths of the tiles. bound: where the loop stops, one of BOUNDS or COUNT; it never goes beyond the
+    tile with the last key. anchored: whether the bound includes the offset of the causal argument, or is counted from
+    the first key. up: whether the bound is rounded up to full tiles, or down. masks: one of MASKS.
     """
 
     queries: int
@@ -169,12 +169,12 @@ class KeyLoop:
 
     @property
     def kind(self) -> str:
-        """Loops over the same tiles are of one kind."""
+        """The tile lengths as text; loops over the same tiles have the same kind."""
         return f"{self.queries}x{self.keys}"
 
     @property
     def name(self) -> str:
-        """As it is written after `causal_loop=`."""
+        """The name of the deviation, after `causal_loop=`."""
         anchor = "" if self.anchored else "_from_first_key"
         return f"{self.kind}_{self.bound}{anchor}_{'up' if self.up else 'down'}_{self.masks}"
 
@@ -182,9 +182,9 @@ class KeyLoop:
     def sentence(self) -> str:
         """What it does, after "it"."""
         tiles = f"tiles of {self.keys} keys" if self.keys > 1 else "keys"
-        who = f"each tile of {self.queries} queries" if self.queries > 1 else "each query"
+        unit = f"each tile of {self.queries} queries" if self.queries > 1 else "each query"
         anchor = "" if self.anchored else ", counted from the first key whatever the alignment is"
-        return f"loops over {tiles}: {who} {self._reach}{anchor}{MASKS[self.masks]}"
+        return f"loops over {tiles}: {unit} {self._reach}{anchor}{MASKS[self.masks]}"
 
     @property
     def _reach(self) -> str:
@@ -195,7 +195,7 @@ class KeyLoop:
         return f"stops at {(BOUNDS if self.queries > 1 else ALONE)[self.bound]}{rounded}"
 
     def seen(self, problem: Problem, operand: MaskOperand) -> Array:
-        """What is attended under it, of what a flag shows (1, 1, seq_len_q, seq_len_k)."""
+        """Return the positions attended under a causal argument with this loop, (1, 1, seq_len_q, seq_len_k)."""
         first = (np.arange(problem.seq_len_q) // self.queries * self.queries)[:, None]
         whole = first + self.queries
         last, count = np.minimum(whole, problem.seq_len_q), whole // self.queries * self.keys
@@ -205,17 +205,17 @@ class KeyLoop:
         end = end + ((operand.offset or 0) if self.anchored else 0)
         tiles = -(-end // self.keys) if self.up else end // self.keys
         reach = np.minimum(tiles, -(-problem.seq_len_k // self.keys)) * self.keys
-        places = np.arange(problem.seq_len_k)[None]
+        positions = np.arange(problem.seq_len_k)[None]
         shown = np.asarray(operand.values) != 0
         if self.masks == "last_masked":
-            shown = shown | (places < reach - self.keys)
+            shown = shown | (positions < reach - self.keys)
         elif self.masks == "unmasked":
             shown = np.ones_like(shown)
-        return np.asarray(shown & (places < reach))
+        return np.asarray(shown & (positions < reach))
 
 
 def key_loops() -> Iterator[KeyLoop]:
-    """Every such loop, the plainest first."""
+    """Yield all loops, the simplest first."""
     for queries, keys in sorted(product(LENGTHS, LENGTHS), key=lambda pair: (pair[0] != pair[1], max(pair), pair)):
         for masks, anchored in product(MASKS, (True, False)):
             for bound, up in product(BOUNDS if queries > 1 else ALONE, (True, False) if keys > 1 else (True,)):
@@ -225,18 +225,18 @@ def key_loops() -> Iterator[KeyLoop]:
 
 
 def is_causal_argument(operand: MaskOperand) -> bool:
-    """Whether it is a causal flag, of which a loop can take the end."""
+    """Whether the operand is a causal argument, whose offset a loop can use."""
     return operand.offset is not None and operand.element == "flag"
 
 
 def key_loop(loop: KeyLoop) -> Deviation:
-    """The loop as a deviation of every causal flag."""
+    """Make the deviation of all causal arguments that uses this loop."""
 
     def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
         return changed(operand, loop.seen(problem, operand)) if is_causal_argument(operand) else operand
 
-    said = Words("kernel", loop.sentence, "pass the mask")
-    return Deviation(DECISION, loop.name, problem=each_operand(cut), said=said)
+    wording = Words("kernel", loop.sentence, "pass the mask")
+    return Deviation(DECISION, loop.name, problem=each_operand(cut), wording=wording)
 
 
 _LOOPS = {loop.name: loop for loop in key_loops()}
@@ -244,11 +244,11 @@ _LOOPS = {loop.name: loop for loop in key_loops()}
 
 def find_key_loop(name: str) -> Deviation:
     """
-    The loop of that name.
+    Find a loop by name.
 
     Raises:
-        KeyError: none is called that.
+        KeyError: there is no loop of that name.
     """
     if name not in _LOOPS:
-        raise KeyError(f"no deviation {DECISION}={name}: a loop has a name such as {KeyLoop(8, 4, 'first').name}")
+        raise KeyError(f"no deviation {DECISION}={name}: the name of a loop looks like {KeyLoop(8, 4, 'first').name}")
     return key_loop(_LOOPS[name])

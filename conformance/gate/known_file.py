@@ -211,7 +211,7 @@ def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
             for fault in faults(error, document.data, _names):
                 position = yaml_syntax.find([document.node], fault.path, at_key=fault.at_key)
                 found.note(*position, fault.message, fault.count)
-            mistakes += found.told(yaml_syntax.last_line(document.node))
+            mistakes += found.listed(yaml_syntax.last_line(document.node))
             continue
         for number, entry in enumerate(checked.deviations):
             line, _ = yaml_syntax.find([document.node], ("deviations", number))

@@ -1,1 +1,1 @@
-"""What is right: float64 attention in named steps, and its gradients."""
+"""The reference: float64 attention in named steps, and its gradients."""

@@ -1,4 +1,4 @@
-"""The gradients of attention by reverse accumulation: exact, or with declared roundings as noise."""
+"""The gradients of attention by reverse accumulation: exact, or with the declared roundings as noise."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,45 +8,45 @@ import numpy as np
 from conformance.reference.steps import State, attended, merge_heads, split_heads
 from conformance.spec.problem import GRADIENT, Array
 
-# How often the scale is inexact: for its root on the query and on the key.
+# Number of roundings of the scale: its root is applied to the query and to the key.
 SCALE_TIMES = 2.0
 
 
 class Arithmetic(Protocol):
-    """What may err: `field` names the rounding of a profile (`Roundings`)."""
+    """The operations that may err; `field` names a rounding of the profile, a field of `Roundings`."""
 
     def dot(self, one: Array, other: Array) -> Array:
         """Matrix product, accumulated."""
 
     def total(self, terms: Array, field: str) -> Array:
-        """Sum over the last axis, kept."""
+        """Sum over the last axis, which is kept with size one."""
 
     def rounded(self, values: Array, field: str) -> Array:
-        """Store values."""
+        """Round values as when they are stored."""
 
     def exp(self, values: Array) -> Array:
-        """Exponential of values that are at most about zero."""
+        """Exponential of values that are not much above zero."""
 
     def tanh(self, values: Array) -> Array:
         """Hyperbolic tangent."""
 
     def constant(self, value: float, times: float) -> float:
-        """A scale or a cap: one number, inexact so many times, wrong in one way everywhere."""
+        """A scale or a softcap: one number that is rounded `times` times, with the same error everywhere."""
 
 
 class Exact:
-    """The arithmetic of the oracle: nothing errs."""
+    """The arithmetic of the oracle, without errors."""
 
     def dot(self, one: Array, other: Array) -> Array:
         """Matrix product."""
         return np.asarray(one @ other)
 
     def total(self, terms: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
-        """Sum over the last axis, kept."""
+        """Sum over the last axis, which is kept with size one."""
         return np.asarray(terms.sum(axis=-1, keepdims=True))
 
     def rounded(self, values: Array, field: str) -> Array:  # noqa: ARG002 - nothing is rounded here
-        """Give the values back."""
+        """Return the values."""
         return values
 
     def exp(self, values: Array) -> Array:
@@ -58,7 +58,7 @@ class Exact:
         return np.asarray(np.tanh(values))
 
     def constant(self, value: float, times: float) -> float:  # noqa: ARG002 - nothing is inexact here
-        """Give the number back."""
+        """Return the number."""
         return value
 
 
@@ -67,7 +67,7 @@ EXACT = Exact()
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """Query, key and value as they meet, (batch, num_heads, seq_len, dim): key and value repeated for their group."""
+    """Query, key and value of each head, (batch, num_heads, seq_len, dim); grouped key and value heads are repeated."""
 
     query: Array
     key: Array
@@ -77,10 +77,11 @@ class Heads:
 @dataclass(frozen=True, eq=False)
 class Backward:
     """
-    What a backward pass leaves behind, shapes (batch, num_heads, seq_len_q or seq_len_k, ...).
+    The results of a backward pass, shapes (batch, num_heads, seq_len_q or seq_len_k, ...).
 
-    query, key, value: gradients by those of `Heads`. by_scores, by_probs: by the scaled logits and by the weights.
-    mean: what the softmax subtracts from by_probs. probs: the recomputed weights. context: of the forward pass.
+    query, key, value: gradients by the fields of `Heads`. by_scores, by_probs: gradients by the scaled logits and by
+    the weights. mean: the row mean that the softmax subtracts from by_probs. probs: the recomputed weights. context:
+    the output of the forward pass.
     """
 
     query: Array
@@ -94,70 +95,70 @@ class Backward:
 
 
 @dataclass(frozen=True)
-class Bend:
-    """A softcap C and 1 / C as they are held: each inexact once."""
+class Cap:
+    """A softcap C and its inverse 1 / C, each rounded once."""
 
     limit: float
     inverse: float
 
     @classmethod
-    def of(cls, softcap: float | None, arithmetic: Arithmetic) -> "Bend | None":
-        """Of a problem's softcap, or None where there is none."""
+    def of(cls, softcap: float | None, arithmetic: Arithmetic) -> "Cap | None":
+        """Make it from the softcap of a problem; None if there is none."""
         if softcap is None:
             return None
         return cls(arithmetic.constant(softcap, 1.0), arithmetic.constant(1.0 / softcap, 1.0))
 
 
 def backward(state: State, heads: Heads, grad: Array, arithmetic: Arithmetic) -> Backward:
-    """Run attention forward and backward; grad: by the context, (batch, num_heads, seq_len_q, value_dim)."""
-    scale, bend = arithmetic.constant(state.scale, SCALE_TIMES), Bend.of(state.problem.softcap, arithmetic)
+    """Run attention forward and backward; grad: gradient by the context, (batch, num_heads, seq_len_q, value_dim)."""
+    scale, cap = arithmetic.constant(state.scale, SCALE_TIMES), Cap.of(state.problem.softcap, arithmetic)
     query, key = (arithmetic.rounded(array, "pre") for array in (heads.query, heads.key))
-    closed = ~attended(state).any(axis=-1, keepdims=True)
-    frozen = arithmetic.rounded(np.where(closed, state.probs, 0.0), "soft")
-    logits = scores(state, query, key, scale, bend, arithmetic)[0]
+    masked = ~attended(state).any(axis=-1, keepdims=True)
+    frozen = arithmetic.rounded(np.where(masked, state.probs, 0.0), "soft")
+    logits = scores(state, query, key, scale, cap, arithmetic)[0]
     top = highest(logits)
     exponentials = weights(logits, top, arithmetic)
     total = arithmetic.total(exponentials, "sum")
     total = np.where(total == 0.0, 1.0, total)
-    probs = np.where(closed, frozen, arithmetic.rounded(exponentials / total, "soft"))
+    probs = np.where(masked, frozen, arithmetic.rounded(exponentials / total, "soft"))
     context = arithmetic.rounded(arithmetic.dot(arithmetic.rounded(probs, "prob"), heads.value), "store")
-    fresh, slope = scores(state, query, key, scale, bend, arithmetic)
-    again = recomputed(state, fresh, top, total, arithmetic)
+    logits_again, slope = scores(state, query, key, scale, cap, arithmetic)
+    again = recomputed(state, logits_again, top, total, arithmetic)
     lost = (state.fully_masked | state.absorbed)[..., None] & (not state.normalises)
-    again = np.where(closed, np.where(lost, 1.0, frozen), again)
+    again = np.where(masked, np.where(lost, 1.0, frozen), again)
     by_value = arithmetic.dot(arithmetic.rounded(again, "prob").swapaxes(-1, -2), grad)
     by_probs = arithmetic.rounded(arithmetic.dot(grad, heads.value.swapaxes(-1, -2)), "score")
     mean = arithmetic.total(grad * context, "acc")
-    live = (~closed | state.passes) & (again > 0.0)
+    live = (~masked | state.passes) & (again > 0.0)
     by_scores = np.where(live, again * arithmetic.rounded(by_probs - mean, "soft"), 0.0)
     by_scores = arithmetic.rounded(arithmetic.rounded(by_scores, "soft"), "prob")
-    by_scores = by_scores if bend is None else unbent(bend, by_scores, slope, arithmetic)
+    by_scores = by_scores if cap is None else gradient_before_cap(cap, by_scores, slope, arithmetic)
     by_query = scale * arithmetic.rounded(arithmetic.dot(by_scores, key), "pre")
     by_key = scale * arithmetic.rounded(arithmetic.dot(by_scores.swapaxes(-1, -2), query), "pre")
     return Backward(by_query, by_key, by_value, by_scores, by_probs, mean, again, context)
 
 
-def recomputed(state: State, fresh: Array, top: Array, total: Array, arithmetic: Arithmetic) -> Array:
+def recomputed(state: State, logits: Array, top: Array, total: Array, arithmetic: Arithmetic) -> Array:
     """
-    The weights of the backward pass, exp(s - lse) with lse = top + log(total).
+    Recompute the weights for the backward pass: exp(s - lse) with lse = top + log(total).
 
-    Where top is so large that adding the logarithm leaves it as it is, lse cannot tell the sum: the weights are
-    exp(s - top), divided by the sum if that is kept elsewhere.
+    If top is so large that adding the logarithm does not change it, lse loses the sum: the weights are exp(s - top),
+    divided by the sum only if the implementation keeps it elsewhere (`State.normalises`).
     """
-    again = weights(fresh, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
+    again = weights(logits, arithmetic.rounded(top + np.log(total), "lse"), arithmetic)
     swallowing = top + np.log(2.0) == top
     if not swallowing.any():
         return again
-    alike = weights(fresh, top, arithmetic) / (total if state.normalises else 1.0)
-    return np.where(swallowing, alike, again)
+    without_sum = weights(logits, top, arithmetic) / (total if state.normalises else 1.0)
+    return np.where(swallowing, without_sum, again)
 
 
 def scores(
-    state: State, query: Array, key: Array, scale: float, bend: Bend | None, arithmetic: Arithmetic
+    state: State, query: Array, key: Array, scale: float, cap: Cap | None, arithmetic: Arithmetic
 ) -> tuple[Array, Array]:
-    """Logits as the softmax sees them, -inf where not attended, and their derivative by the scaled products."""
+    """Return the input of the softmax, -inf where not attended, and its derivative by the scaled products."""
     scaled = arithmetic.rounded(arithmetic.dot(query, key.swapaxes(-1, -2)), "score")
-    scaled, slope = capped(bend, arithmetic.rounded(scaled * scale, "score"), arithmetic)
+    scaled, slope = capped(cap, arithmetic.rounded(scaled * scale, "score"), arithmetic)
     visible = attended(state)
     if state.bias is not None:
         bias = np.where(visible, state.bias, 0.0)
@@ -167,42 +168,42 @@ def scores(
 
 
 def swallowed(logits: Array, bias: Array) -> Array:
-    """Where a bias is so large that every logit of that size leaves the sum as it is, which is then exact."""
+    """Return where a bias is so large that adding logits of this size does not change it; the sum is exact there."""
     return np.asarray((bias + 2.0 * np.abs(logits) == bias) & (bias - 2.0 * np.abs(logits) == bias))
 
 
-def capped(bend: Bend | None, scaled: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:
+def capped(cap: Cap | None, scaled: Array, arithmetic: Arithmetic) -> tuple[Array, Array]:
     """
-    C tanh(a / C) and its derivative 1 - tanh^2(a / C), where there is a softcap C, in the operations of `caps`.
+    Compute C tanh(a / C) and its derivative 1 - tanh^2(a / C) for a softcap C.
 
-    The derivative comes from the tangent as it is held, and is rounded like the gradient that it is multiplied by.
+    The derivative is computed from the stored tanh, and rounded like the gradient that it is multiplied by.
     """
-    if bend is None:
+    if cap is None:
         return scaled, np.ones(())
-    quotient = arithmetic.rounded(scaled * bend.inverse, "score")
+    quotient = arithmetic.rounded(scaled * cap.inverse, "score")
     tangent = arithmetic.rounded(arithmetic.tanh(quotient), "score")
     slope = arithmetic.rounded(1.0 - arithmetic.rounded(tangent**2, "soft"), "soft")
-    return arithmetic.rounded(bend.limit * tangent, "score"), slope
+    return arithmetic.rounded(cap.limit * tangent, "score"), slope
 
 
-def unbent(bend: Bend, by_capped: Array, slope: Array, arithmetic: Arithmetic) -> Array:
-    """The gradient by scaled products from that by capped ones, through C, the tangent and 1 / C, each rounded."""
-    by_tangent = arithmetic.rounded(bend.limit * by_capped, "score")
+def gradient_before_cap(cap: Cap, by_capped: Array, slope: Array, arithmetic: Arithmetic) -> Array:
+    """Convert the gradient by capped products to that by scaled products: times C, slope and 1 / C, each rounded."""
+    by_tangent = arithmetic.rounded(cap.limit * by_capped, "score")
     by_quotient = arithmetic.rounded(by_tangent * slope, "score")
-    return arithmetic.rounded(by_quotient * bend.inverse, "score")
+    return arithmetic.rounded(by_quotient * cap.inverse, "score")
 
 
 def highest(logits: Array) -> Array:
-    """Largest logit of a row, (batch, num_heads, seq_len_q, 1); 0 where nothing is attended."""
+    """Return the largest logit of each row, (batch, num_heads, seq_len_q, 1); 0 in fully masked rows."""
     top = logits.max(axis=-1, keepdims=True)
     return np.where(top == -np.inf, 0.0, top)
 
 
-def weights(logits: Array, below: Array, arithmetic: Arithmetic) -> Array:
-    """exp(logit - below), exactly 0 where not attended."""
+def weights(logits: Array, subtracted: Array, arithmetic: Arithmetic) -> Array:
+    """Compute exp(logit - subtracted), exactly 0 where not attended."""
     attended = logits > -np.inf
-    with np.errstate(invalid="ignore"):  # a mask that is read the other way adds infinity
-        return np.where(attended, arithmetic.exp(np.where(attended, logits - below, 0.0)), 0.0)
+    with np.errstate(invalid="ignore"):  # a mask read with the opposite sign adds +inf
+        return np.where(attended, arithmetic.exp(np.where(attended, logits - subtracted, 0.0)), 0.0)
 
 
 # `grad_NAME` -> the gradient of the loss by NAME, of the shape of NAME.
@@ -211,35 +212,35 @@ Gradients = dict[str, Array]
 
 def gradients(state: State, arithmetic: Arithmetic = EXACT) -> Gradients:
     """
-    Every gradient that the problem of `state` has: by query, key, value, and in mha by each parameter.
+    Compute all gradients of the problem of `state`: by query, key and value, and in mha by each parameter.
 
-    `state` says which positions are attended, what is added, the scale, and the weights of rows that are constants.
+    `state` provides the attended positions, the bias, the scale, and the weights of rows whose weights are constant.
     """
     inputs = entering(state, arithmetic)
     heads, grad = meeting(state, inputs, arithmetic)
     back = backward(state, heads, grad, arithmetic)
-    found = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
-    found["value"] = gathered(state, back.value, arithmetic)
+    by_name = {"query": back.query, "key": gathered(state, back.key, arithmetic)}
+    by_name["value"] = gathered(state, back.value, arithmetic)
     if state.problem.operator == "mha":
-        found = _through_projections(state, inputs, found, back.context, arithmetic)
-    return {GRADIENT + name: array for name, array in found.items()}
+        by_name = _through_projections(state, inputs, by_name, back.context, arithmetic)
+    return {GRADIENT + name: array for name, array in by_name.items()}
 
 
 def _through_projections(
     state: State, inputs: dict[str, Array], heads: Gradients, context: Array, arithmetic: Arithmetic
 ) -> Gradients:
-    """Gradients by query, key, value and every parameter, from those by the heads and the context of these."""
-    found: Gradients = {}
+    """Compute the gradients by query, key, value and all parameters from those by the heads."""
+    by_name: Gradients = {}
     for name, array in heads.items():
         merged = merge_heads(arithmetic.rounded(array, "store"))
-        found[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
-        found |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
-    found |= of_linear(merge_heads(context), inputs["output"], "o", "bo" in inputs, arithmetic)
-    return {name: found[name] for name in ("query", "key", "value", *state.problem.params)}
+        by_name[name] = arithmetic.dot(merged, inputs[weight_of(name)].T)
+        by_name |= of_linear(inputs[name], merged, name[0], bias_of(name) in inputs, arithmetic)
+    by_name |= of_linear(merge_heads(context), inputs["output"], "o", "bo" in inputs, arithmetic)
+    return {name: by_name[name] for name in ("query", "key", "value", *state.problem.params)}
 
 
 def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
-    """Inputs and parameters as the implementation holds them."""
+    """Return inputs, parameters and the gradient of the output as the implementation stores them."""
     problem = state.problem
     arrays = {"query": problem.query, "key": problem.key, "value": problem.value, **problem.params}
     arrays["output"] = gradient_of_output(state)
@@ -248,18 +249,18 @@ def entering(state: State, arithmetic: Arithmetic) -> dict[str, Array]:
 
 def gradient_of_output(state: State) -> Array:
     """
-    Return what the caller gives as the gradient of the output.
+    Return the gradient of the loss by the output, which the caller passes.
 
     Raises:
-        ValueError: the problem asks for gradients and gives none.
+        ValueError: the problem requests gradients but has no grad_output.
     """
     if state.problem.grad_output is None:
-        raise ValueError("a problem that asks for gradients needs grad_output")
+        raise ValueError("a problem with the output gradients needs grad_output")
     return state.problem.grad_output
 
 
 def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> tuple[Heads, Array]:
-    """Heads as they meet, projected in mha, and the gradient of their context."""
+    """Return the heads (projected in mha) and the gradient by their context."""
     problem = state.problem
     if problem.operator == "sdpa":
         heads = Heads(inputs["query"], shared(state, inputs["key"]), shared(state, inputs["value"]))
@@ -277,26 +278,26 @@ def meeting(state: State, inputs: dict[str, Array], arithmetic: Arithmetic) -> t
 
 
 def weight_of(name: str) -> str:
-    """Name the weight that projects `name`: wq for query."""
+    """Return the name of the weight that projects `name`: wq for query."""
     return "w" + name[0]
 
 
 def bias_of(name: str) -> str:
-    """Name the bias that is added to `name`: bq for query."""
+    """Return the name of the bias that is added to `name`: bq for query."""
     return "b" + name[0]
 
 
-def of_linear(entered: Array, left: Array, letter: str, biased: bool, arithmetic: Arithmetic) -> Gradients:  # noqa: FBT001 - a fact of the layer
-    """Gradients by weight and bias of x W + b over all batch items and positions, from x and the gradient by it."""
-    flat = left.reshape(-1, left.shape[-1])
-    found = {"w" + letter: arithmetic.dot(entered.reshape(-1, entered.shape[-1]).T, flat)}
+def of_linear(x: Array, grad: Array, letter: str, biased: bool, arithmetic: Arithmetic) -> Gradients:  # noqa: FBT001 - a fact of the layer
+    """Compute the gradients by weight and bias of x W + b from x and the gradient by the result, over all positions."""
+    flat = grad.reshape(-1, grad.shape[-1])
+    by_name = {"w" + letter: arithmetic.dot(x.reshape(-1, x.shape[-1]).T, flat)}
     if biased:
-        found["b" + letter] = arithmetic.total(flat.T, "bias_sum")[..., 0]
-    return found
+        by_name["b" + letter] = arithmetic.total(flat.T, "bias_sum")[..., 0]
+    return by_name
 
 
 def shared(state: State, array: Array) -> Array:
-    """Each key or value head for every query head of its group."""
+    """Repeat each key or value head for every query head of its group."""
     return np.repeat(array, state.problem.num_heads // state.problem.num_kv_heads, axis=1)
 
 

@@ -1,4 +1,4 @@
-"""The steps of attention in their order, and how an order is changed."""
+"""The steps of attention in order, and functions that replace or insert steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,9 +67,11 @@ STEPS: dict[str, Steps] = {"sdpa": SDPA, "mha": MHA}
 
 
 def run(problem: Problem, steps: Steps) -> State:
-    """Compute `problem` by `steps`; what precedes the first that is not the operator's own is not computed again."""
-    usual = STEPS[problem.operator]
-    shared = next((n for n, pair in enumerate(zip(steps, usual, strict=False)) if pair[0] is not pair[1]), len(usual))
+    """Compute `problem` by `steps`; results before the first step that differs from the operator's own are cached."""
+    standard = STEPS[problem.operator]
+    shared = next(
+        (n for n, pair in enumerate(zip(steps, standard, strict=False)) if pair[0] is not pair[1]), len(standard)
+    )
     state = _after(problem, min(shared, len(steps)))
     for step in steps[shared:]:
         state = step.apply(state)
@@ -78,13 +80,13 @@ def run(problem: Problem, steps: Steps) -> State:
 
 @lru_cache(maxsize=64)
 def _after(problem: Problem, count: int) -> State:
-    """The state after so many of the operator's own steps; those of the last few problems are kept."""
+    """Return the state after the first `count` of the operator's own steps; recent states are cached."""
     return STEPS[problem.operator][count - 1].apply(_after(problem, count - 1)) if count else begin(problem)
 
 
 def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> Steps:
     """
-    The same steps with another function under `name`.
+    Replace the function of the step `name`.
 
     Raises:
         KeyError: there is no such step.
@@ -96,7 +98,7 @@ def replace_step(steps: Steps, name: str, apply: Callable[[State], State]) -> St
 
 def insert_after(steps: Steps, name: str, step: Step) -> Steps:
     """
-    The same steps with one more after `name`.
+    Insert a step after `name`.
 
     Raises:
         KeyError: there is no such step.
@@ -112,12 +114,12 @@ StepsMap = Callable[[Steps, str], Steps]
 
 
 def replacing(name: str, apply: Callable[[State], State]) -> StepsMap:
-    """Another function under `name`."""
+    """Make a steps map that replaces the function of the step `name`."""
     return lambda steps, _: replace_step(steps, name, apply)
 
 
 def wrapping(name: str, change: Callable[[State, Callable[[State], State]], State]) -> StepsMap:
-    """A function under `name` that is handed the state and the function it replaces."""
+    """Make a steps map that replaces the function of `name`; `change` gets the state and the replaced function."""
 
     def apply(steps: Steps, _: str) -> Steps:
         ordinary = next(step.apply for step in steps if step.name == name)
@@ -127,5 +129,5 @@ def wrapping(name: str, change: Callable[[State, Callable[[State], State]], Stat
 
 
 def following(name: str, label: str, apply: Callable[[State], State]) -> StepsMap:
-    """One more step, called `label`, after `name`."""
+    """Make a steps map that inserts a step called `label` after `name`."""
     return lambda steps, _: insert_after(steps, name, Step(label, apply))

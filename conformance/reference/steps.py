@@ -1,4 +1,4 @@
-"""Attention in float64, as short named steps on one record of everything that is computed on the way."""
+"""Attention in float64, as short named steps on a record of all intermediate results."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +11,16 @@ from conformance.spec.problem import Array, Problem
 @dataclass(frozen=True, eq=False)
 class State:
     """
-    Everything an attention call computes on its way; any field may be looked at.
+    All intermediate results of an attention call.
 
     query, key, value: after projection, head split and repetition of grouped heads, (batch, num_heads, seq_len,
-    head_dim or value_dim). scale: what the products are multiplied by. allowed: True = attend, shape of the logits.
-    bias: added to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled /
-    cap), or scaled where there is no cap. logits: what the softmax sees, -inf where not attended. probs: after the
-    softmax. dead: rows (batch, num_heads, seq_len_q) with nothing to attend. absorbed: rows whose logits a finite fill
-    swallowed, so that they are uniform. passes: whether masked logits still depend on their products. normalises:
-    whether a backward pass still divides by the sum of a row whose logits swallow its logarithm. context: probs .
-    value. output, weights: the reply.
+    head_dim or value_dim). scale: the factor of the products. allowed: True = attend, shape of the logits. bias: added
+    to the logits, or None. products: query . key. scaled: products * scale. capped: cap * tanh(scaled / cap), or scaled
+    if there is no softcap. logits: the input of the softmax, -inf where not attended. probs: the output of the softmax.
+    fully_masked: rows (batch, num_heads, seq_len_q) without an attended key. absorbed: rows whose logits a finite fill
+    made equal, so that their weights are uniform. passes: whether masked logits still depend on their products.
+    normalises: whether a backward pass still divides by the sum of exponentials in a row whose logits are so large that
+    adding its logarithm does not change them. context: probs . value. output, weights: the reply.
     """
 
     problem: Problem
@@ -45,20 +45,20 @@ class State:
 
     def but(self, **fields: Any) -> "State":
         """
-        The same state except for `fields`; `dataclasses.replace` takes most of the time of a small problem.
+        Return a copy with other `fields`; much faster than `dataclasses.replace`.
 
         Raises:
-            TypeError: a state has no such field.
+            TypeError: there is no such field.
         """
         changed = object.__new__(State)
         vars(changed).update(vars(self), **fields)
         if len(vars(changed)) > len(vars(self)):
-            raise TypeError(f"a state has no {' or '.join(fields.keys() - vars(self).keys())}")
+            raise TypeError(f"State has no field {' or '.join(fields.keys() - vars(self).keys())}")
         return changed
 
 
 def begin(problem: Problem) -> State:
-    """A state in which nothing has been computed."""
+    """Make the state in which nothing has been computed yet."""
     nothing = np.empty(0)
     return State(
         problem=problem,
@@ -101,20 +101,20 @@ def project(state: State) -> State:
 
 
 def activate(state: State) -> State:
-    """Apply the activation, if there is one, to the projected query, key and value."""
+    """Apply the activation, if any, to the projected query, key and value."""
     if state.problem.activation is None:
         return state
     return state.but(**{name: np.maximum(getattr(state, name), 0.0) for name in ("query", "key", "value")})
 
 
 def split_heads(x: Array, heads: int) -> Array:
-    """(batch, seq_len, heads * dim) to (batch, heads, seq_len, dim): head h owns columns h*dim to (h+1)*dim."""
+    """Reshape (batch, seq_len, heads * dim) to (batch, heads, seq_len, dim): head h has columns h*dim to (h+1)*dim."""
     batch, length, width = x.shape
     return x.reshape(batch, length, heads, width // heads).transpose(0, 2, 1, 3)
 
 
 def split(state: State) -> State:
-    """Give each head its columns."""
+    """Split query, key and value into heads."""
     problem = state.problem
     return state.but(
         query=split_heads(state.query, problem.num_heads),
@@ -125,9 +125,9 @@ def split(state: State) -> State:
 
 def append(state: State) -> State:
     """
-    Append the learned key and value, then those of zeros; no mask concerns them.
+    Append the learned key and value, then those of zeros; masks never hide them.
 
-    torch.nn.MultiheadAttention, add_bias_kv and add_zero_attn: appended after the projection, masks padded.
+    As add_bias_kv and add_zero_attn of torch.nn.MultiheadAttention: after the projection, with extended masks.
     """
     problem = state.problem
     extra = problem.weights_shape[-1] - problem.seq_len_k
@@ -142,7 +142,7 @@ def append(state: State) -> State:
 
 
 def lengthened(array: Array, learned: Array | None, *, zero: bool) -> Array:
-    """(batch, heads, seq_len, dim) with a learned row (heads * dim,), or None, and with one of zeros after it."""
+    """Append to (batch, heads, seq_len, dim) a learned row (heads * dim,), if any, and a row of zeros if `zero`."""
     batch, heads, _, dim = array.shape
     rows = [array]
     if learned is not None:
@@ -153,12 +153,12 @@ def lengthened(array: Array, learned: Array | None, *, zero: bool) -> Array:
 
 
 def widened(values: Array, extra: int, *, fill: float) -> Array:
-    """Give an array over (..., keys) so many keys more."""
+    """Extend an array (..., keys) by `extra` keys with the value `fill`."""
     return np.concatenate([values, np.full((*values.shape[:-1], extra), fill, dtype=values.dtype)], axis=-1)
 
 
 def whole_rows(values: Array, keys: int) -> Array:
-    """An array over (..., keys or 1) over all keys."""
+    """Broadcast an array (..., keys or 1) to all keys."""
     return np.broadcast_to(values, (*values.shape[:-1], keys))
 
 
@@ -171,7 +171,7 @@ def group_heads(state: State) -> State:
 
 
 def multiply(state: State) -> State:
-    """Query . key; positions that are not attended are never multiplied (a NaN there stays there)."""
+    """Compute query . key; NaN at a position that is not attended is masked later."""
     with np.errstate(invalid="ignore", over="ignore"):
         return state.but(products=state.query @ state.key.swapaxes(-1, -2))
 
@@ -183,12 +183,12 @@ def scale(state: State) -> State:
 
 
 def cap(state: State) -> State:
-    """Bend the scaled products to less than the cap, before bias and mask (ONNX Attention, opset 23)."""
+    """Apply the softcap to the scaled products, before bias and mask (ONNX Attention, opset 23)."""
     limit = state.problem.softcap
-    return state.but(capped=state.scaled if limit is None else bent(state.scaled, limit))
+    return state.but(capped=state.scaled if limit is None else softcapped(state.scaled, limit))
 
 
-def bent(scaled: Array, limit: float) -> Array:
+def softcapped(scaled: Array, limit: float) -> Array:
     """Compute limit * tanh(scaled / limit)."""
     with np.errstate(invalid="ignore"):
         return np.asarray(limit * np.tanh(scaled / limit))
@@ -206,12 +206,12 @@ def mask(state: State) -> State:
 
 
 def attended(state: State) -> Array:
-    """What neither a boolean mask nor a bias of -inf hides, (batch, num_heads, seq_len_q, seq_len_k)."""
+    """Return the positions masked by neither a boolean mask nor a bias of -inf, in the shape of the logits."""
     return state.allowed if state.bias is None else state.allowed & (state.bias != -np.inf)
 
 
 def softmax(state: State) -> State:
-    """Weights over the keys; a row with nothing to attend is NaN (0/0) here."""
+    """Compute the weights over the keys; a fully masked row is NaN (0/0) here."""
     fully_masked = np.all(state.logits == -np.inf, axis=-1)
     with np.errstate(invalid="ignore"):
         exponentials = np.exp(state.logits - state.logits.max(axis=-1, keepdims=True))
@@ -220,21 +220,21 @@ def softmax(state: State) -> State:
 
 
 def settle_fully_masked_rows(state: State) -> State:
-    """A row with nothing to attend has no weights: zeros (ONNX Attention since 1.23, torch SDPA)."""
+    """Set the weights of fully masked rows to zero (ONNX Attention since 1.23, torch SDPA)."""
     return state.but(probs=np.where(state.fully_masked[..., None], 0.0, state.probs))
 
 
 def weigh(state: State) -> State:
-    """Weights . value; a value that is masked and without weight does not reach the output, finite or not."""
+    """Compute weights . value; a masked value without weight does not reach the output, even if it is not finite."""
     value = state.value
     if not np.isfinite(value).all():
         return state.but(context=_weigh_nonfinite(state, value))
-    with np.errstate(invalid="ignore"):  # weights that are no numbers
+    with np.errstate(invalid="ignore"):  # weights may be NaN
         return state.but(context=state.probs @ value)
 
 
 def _weigh_nonfinite(state: State, value: Array) -> Array:
-    """Of what is attended a weight that is too small for a number times infinity is none."""
+    """Compute weights . value with non-finite values: an attended weight that underflowed to 0 gives 0 * inf = NaN."""
     counts = (state.probs != 0.0) | attended(state)
     with np.errstate(invalid="ignore"):
         terms = np.where(counts[..., None], state.probs[..., None] * value[..., None, :, :], 0.0)
@@ -242,18 +242,18 @@ def _weigh_nonfinite(state: State, value: Array) -> Array:
 
 
 def merge_heads(x: Array) -> Array:
-    """(batch, heads, seq_len, dim) to (batch, seq_len, heads * dim)."""
+    """Reshape (batch, heads, seq_len, dim) to (batch, seq_len, heads * dim)."""
     batch, heads, length, dim = x.shape
     return x.transpose(0, 2, 1, 3).reshape(batch, length, heads * dim)
 
 
 def merge(state: State) -> State:
-    """Put the heads side by side."""
+    """Concatenate the heads."""
     return state.but(output=merge_heads(state.context))
 
 
 def project_out(state: State) -> State:
-    """Apply the output projection, if there is one."""
+    """Apply the output projection, if any."""
     params = state.problem.params
     if "wo" not in params:
         return state
@@ -261,15 +261,15 @@ def project_out(state: State) -> State:
 
 
 def add_residual(state: State) -> State:
-    """Add the query, as it came, to the output."""
+    """Add the input query to the output, if the problem has a residual."""
     return state.but(output=state.output + state.problem.query) if state.problem.residual else state
 
 
 def answer_context(state: State) -> State:
-    """The output of sdpa is the context itself."""
+    """Return the context as the output of sdpa."""
     return state.but(output=state.context)
 
 
 def answer_weights(state: State) -> State:
-    """The weights are returned as they met the values."""
+    """Return the weights as they were multiplied by the values."""
     return state.but(weights=state.probs)

@@ -1,1 +1,1 @@
-"""What is asked: case records, the YAML format, masks and their algebra, and inputs made of them."""
+"""Cases and problems: the YAML case format, masks and their algebra, and the arrays made from them."""

@@ -1,4 +1,4 @@
-"""Array files beside a suite: looked at before they are read, and read without running anything in them."""
+"""Array files (npz) next to a suite: checked before they are read, and read without unpickling."""
 
 import struct
 import zlib
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 
 SUFFIX = ".npz"
 
-# What the readers of zip files raise: RuntimeError and its kind for files with a password or an odd compression.
+# Errors of zip readers; RuntimeError (and subclasses) for files with a password or an unsupported compression.
 _UNREADABLE = (BadZipFile, OSError, EOFError, ValueError, zlib.error, RuntimeError, KeyError, struct.error)
 
 
@@ -26,19 +26,20 @@ def faults(
     at: tuple[str, ...], name: str, names: Sequence[str], expected: Mapping[str, Shape] | None, suite: Path, root: Path
 ) -> Iterator[Fault]:
     """
-    What is wrong with the file `name` that the field `at` of the suite file `suite` gives.
+    Yield the faults of the file `name`, which the field `at` of the suite file `suite` names.
 
-    names: of the arrays that it may have. expected: their shapes; None where sizes are faulty.
+    names: names of the arrays that the file may contain. expected: their shapes; None if the sizes of the case are
+    faulty, so that shapes cannot be checked.
     """
     if (refused := _refusal(name, suite, root)) is not None:
         yield Fault(at, refused)
         return
     try:
-        found = shapes(suite.parent / name)
+        actual = shapes(suite.parent / name)
     except ValueError as error:
         yield Fault(at, str(error))
         return
-    wrong = list(_unfit(at, name, names, expected, found))
+    wrong = list(_mismatches(at, name, names, expected, actual))
     yield from wrong
     if not wrong and expected is not None:
         try:
@@ -47,41 +48,41 @@ def faults(
             yield Fault(at, str(error))
 
 
-def _unfit(
+def _mismatches(
     at: tuple[str, ...],
     name: str,
     names: Sequence[str],
     expected: Mapping[str, Shape] | None,
-    found: Mapping[str, Shape],
+    actual: Mapping[str, Shape],
 ) -> Iterator[Fault]:
-    for array, shape in found.items():
+    for array, shape in actual.items():
         if array not in names:
-            yield Fault(at, f"{name} has an array {quoted(array)}; expected some of {', '.join(names)}")
+            yield Fault(at, f"{name} has an unknown array {quoted(array)}; expected some of {', '.join(names)}")
         elif expected is not None and shape != expected[array]:
             yield Fault(at, f"{array} in {name} has shape {shape}; expected {expected[array]}")
 
 
 def _refusal(name: str, suite: Path, root: Path) -> str | None:
-    """Why `name`, written in the suite file `suite`, may not be opened; None where it may. Opens nothing."""
+    """Explain why the file `name` of the suite file `suite` may not be opened, or return None; opens nothing."""
     path = suite.parent / name
     try:
         if Path(name).is_absolute() or not path.resolve().is_relative_to(root.resolve()):
-            return f"file {quoted(name)} lies outside the case folder; expected a file beside the suite"
+            return f"file {quoted(name)} is outside the case folder; expected a file in the folder of the suite"
         if path.suffix != SUFFIX:
             return f"file {quoted(name)} must end in {SUFFIX}"
-        return None if path.is_file() else f"there is no file {quoted(name)} beside the suite"
+        return None if path.is_file() else f"file {quoted(name)} does not exist in the folder of the suite"
     except (OSError, ValueError) as error:
         return f"file {quoted(name)} cannot be opened: {reason(error)}"
-    except RuntimeError:  # what Python before 3.13 raises for links that lead in a circle
-        return f"file {quoted(name)} cannot be opened: its links lead in a circle"
+    except RuntimeError:  # raised for loops of symbolic links before Python 3.13
+        return f"file {quoted(name)} cannot be opened: its symbolic links form a loop"
 
 
 def shapes(path: Path) -> dict[str, Shape]:
     """
-    Read the shape of every array of an npz, and none of its numbers.
+    Read the shape of every array of an npz file without reading its numbers.
 
     Raises:
-        ValueError: it is not an npz of numbers.
+        ValueError: the file is not an npz file of numbers.
     """
     try:
         with ZipFile(path) as archive:
@@ -109,10 +110,10 @@ def _shape(archive: ZipFile, name: str) -> Shape:
 
 def arrays(path: Path) -> dict[str, Array]:
     """
-    Read the arrays of an npz as float64.
+    Read the arrays of an npz file as float64.
 
     Raises:
-        ValueError: it is damaged.
+        ValueError: the file is damaged.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:

@@ -1,4 +1,4 @@
-"""A case: one attention call in a vocabulary that names no framework, with every size resolved, and its features."""
+"""A case: one attention call, described independently of any framework with all sizes resolved, and its features."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,23 +12,23 @@ from conformance.spec import refusals
 from conformance.spec.problem import AXES, GRADIENT, GRADIENTS, PRESENT, PRESENTS, SCORES
 from conformance.spec.published import Published
 
-# A literal array: tuples in tuples of bools, ints and floats.
+# A literal array: nested tuples of bools, ints and floats.
 Nested = tuple[Any, ...]
 
 Element = Literal["bool", "int", "float"]
 
-# Of query, key, value and output, as in wq and bq.
+# Projections of query, key, value and output, as in wq and bq.
 Projection = Literal["q", "k", "v", "o"]
 
 PROJECTIONS: tuple[Projection, ...] = get_args(Projection)
 
-# Roles of arguments, and a mask that leaves out keys.
+# Argument roles that a case may require; short is a mask with fewer keys than there are.
 Native = Literal["causal", "window", "lengths", "short"]
 
-# Numbers that are none in all keys, or values, that nobody attends.
+# Non-finite numbers in all keys, or values, that no query attends.
 Hidden = Literal["nan_keys", "nan_values", "inf_keys", "inf_values"]
 
-# One such number in a key, or value, that is attended, or in a query that attends.
+# One non-finite number in an attended key or value, or in a query.
 Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value", "nan_query"]
 
 Poison = Literal[Hidden, Attended]
@@ -37,10 +37,10 @@ Poison = Literal[Hidden, Attended]
 @dataclass(frozen=True)
 class ArrayMask:
     """
-    A mask given by what it holds over some axes of the logits.
+    A mask given by its content over some axes of the logits.
 
-    kind: key_padding, attention or additive. axes: a part of AXES, in their order. One source says what it holds:
-    values (literal, of the shape of the axes), pattern (a name in `patterns`; leading takes lengths), lengths (and
+    kind: key_padding, attention or additive. axes: some of AXES, in that order. The content has one source: values
+    (literal, of the shape of the axes), pattern (a name in `patterns`; leading also takes lengths), lengths (and
     lengths_q), or distribution (additive). element, true_means, verbatim, attached, short: as in docs/cases.md.
     """
 
@@ -62,10 +62,10 @@ class ArrayMask:
 @dataclass(frozen=True)
 class CausalMask:
     """
-    Key <= query + offset.
+    A causal mask: key <= query + offset.
 
-    offset "start" is 0, "end" is seq_len_k - seq_len_q, "past" the length of the past, and "lengths", of each item, the
-    number of keys that key_padding leaves less seq_len_q.
+    offset: "start" is 0, "end" is seq_len_k - seq_len_q, "past" is the length of the past. "lengths" is, for each batch
+    element, the number of keys that key_padding leaves minus seq_len_q.
     """
 
     offset: Literal["start", "end", "past", "lengths"] | int = "start"
@@ -75,7 +75,7 @@ class CausalMask:
 
 @dataclass(frozen=True)
 class WindowMask:
-    """query + offset - left <= key <= query + offset + right; None is unbounded, offset as in CausalMask."""
+    """A window: query + offset - left <= key <= query + offset + right; None is unbounded, offset as in CausalMask."""
 
     left: int | None = None
     right: int | None = None
@@ -90,11 +90,11 @@ Mask = ArrayMask | CausalMask | WindowMask
 @dataclass(frozen=True)
 class Inputs:
     """
-    Where query, key and value come from.
+    How query, key and value are made.
 
-    clean: None where the case does not say. poison: what of query, key and value is NaN or infinite: the number, and
-    where it stands. query, key, value: literal arrays in place of drawn ones; file: an npz with any of them, or of the
-    parameters. layout: how the three lie in memory, one of `bridge.strides.LAYOUTS`.
+    clean: None if the case does not set it. poison: the non-finite number in query, key or value, and its location.
+    query, key, value: literal arrays instead of drawn ones. file: an npz file with any of them or of the parameters.
+    layout: memory layout of query, key and value, one of `bridge.strides.LAYOUTS`.
     """
 
     distribution: str = "bell"
@@ -113,14 +113,14 @@ class Inputs:
 @dataclass(frozen=True)
 class Case:
     """
-    One entry of a suite, expanded. Field names are those of docs/cases.md; sizes are resolved.
+    One expanded entry of a suite. Field names are those of docs/cases.md; sizes are resolved.
 
-    The fields from query_dim to output_projection mean nothing for sdpa. scale None is 1/sqrt(head_dim), softcap None
-    no cap, dropout_p None no dropout. past: how many of the keys and values, the first, come as a past. calls: how
-    often the call is made, with the same objects; the last reply counts. mistake: the call has it and must be refused;
-    everything else is said of the valid call, its twin. native: roles of arguments that the call must use, and "short":
-    a subject that has none declines. yaml: the expanded entry as text, to show. source: where the entry begins,
-    "cases/masks/key_padding.yaml:6". thorough: only a thorough run asks it.
+    The fields from query_dim to output_projection have no meaning for sdpa. scale: None is 1/sqrt(head_dim). softcap,
+    dropout_p: None is no softcap and no dropout. past: number of first keys and values that are passed as a past.
+    calls: how often the call is made with the same objects; the last reply is judged. mistake: the mistake of a call
+    that must be refused; all other fields describe the valid call, its twin. native: argument roles that the call must
+    use, or "short"; a subject without them declines. yaml: the expanded entry as text, for reports. source: where the
+    entry begins, such as "cases/masks/key_padding.yaml:6". thorough: whether only thorough runs include the case.
     """
 
     id: str
@@ -164,17 +164,17 @@ class Case:
 
     @property
     def axes(self) -> dict[str, int]:
-        """The size of each axis of the logits."""
+        """Size of each axis of the logits."""
         return {axis: getattr(self, size) for axis, size in AXES.items()}
 
     @property
     def verbatim(self) -> bool:
-        """Whether a mask is handed over as the case wrote it."""
+        """Whether a mask is passed exactly as the case wrote it."""
         return any(isinstance(mask, ArrayMask) and mask.verbatim for mask in self.masks)
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of query, key and value, positions on the last axis but one."""
+        """Shapes of query, key and value; the second to last axis is the sequence."""
         if self.operator == "mha":
             return {
                 "query": (self.batch, self.seq_len_q, self.query_dim),
@@ -189,7 +189,7 @@ class Case:
 
     @property
     def output_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of everything that can be asked for."""
+        """Shapes of all outputs that a case can request, except gradients."""
         output = (self.batch, self.num_heads, self.seq_len_q, self.value_dim)
         return {
             "output": output if self.operator == "sdpa" else (self.batch, self.seq_len_q, self.output_dim),
@@ -202,17 +202,17 @@ class Case:
 
     @property
     def gradient_names(self) -> tuple[str, ...]:
-        """What gradients are returned as: one output for each input and parameter."""
+        """Output names of the gradients: one for each input and parameter."""
         return tuple(GRADIENT + name for name in (*self.input_shapes, *self.parameter_shapes))
 
     def reply_names(self, outputs: Iterable[str]) -> tuple[str, ...]:
-        """The arrays that make up these outputs: gradients are several, and key and value are present."""
-        several = {GRADIENTS: self.gradient_names, PRESENT: PRESENTS}
-        return tuple(one for name in outputs for one in several.get(name, (name,)))
+        """Names of the arrays in a reply with these outputs: `gradients` and `present` are several arrays each."""
+        groups = {GRADIENTS: self.gradient_names, PRESENT: PRESENTS}
+        return tuple(member for name in outputs for member in groups.get(name, (name,)))
 
     @property
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the projections, (in, out), and of their biases; empty for sdpa."""
+        """Shapes of the projection weights, (in, out), and of the biases; empty for sdpa."""
         if self.operator == "sdpa":
             return {}
         weights = {
@@ -231,7 +231,7 @@ class Case:
         return shapes | {f"bias_{letter}": weights["w" + letter][1:] for letter in "kv" if self.bias_kv}
 
     def requirements(self) -> tuple[str, ...]:
-        """What an adapter must list in CAPABILITIES to be given this case (docs/adapters.md)."""
+        """Capabilities that an adapter must list in CAPABILITIES to receive this case (docs/adapters.md)."""
         mha = self.operator == "mha"
         projections = PROJECTIONS if self.output_projection else PROJECTIONS[:-1]
         needed = {
@@ -260,27 +260,28 @@ class Case:
 
 
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
-# Sizes of mha alone.
+# Sizes that only mha has.
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
 
 def features(case: Case) -> frozenset[str]:
     """
-    Name everything that a case has: operator, dtype, outputs, alias, requirements, masks, relations of sizes.
+    Return the features of a case: operator, dtype, outputs, alias, requirements, masks and size relations.
 
-    A mask has its kind, how it is handed over, and whether as it stands; two sizes are equal or one is the smaller.
+    A mask has features for its kind, its element type, and whether it is verbatim. A size relation is =, < or > between
+    two sizes, or that a size is 1.
     """
     plain = (f"operator {case.operator}", f"dtype {case.dtype}", f"alias {case.inputs.alias}")
     outputs = (f"output {name}" for name in case.outputs)
-    wrong = () if case.mistake is None else (f"mistake {case.mistake}",)
+    mistake = () if case.mistake is None else (f"mistake {case.mistake}",)
     needed = (f"requirement {name}" for name in case.requirements())
-    return frozenset((*plain, *wrong, *outputs, *needed, *_masks(case), *_relations(case)))
+    return frozenset((*plain, *mistake, *outputs, *needed, *_masks(case), *_relations(case)))
 
 
 def asked(case: Case) -> tuple[str, ...]:
-    """What a case asks of a subject beyond its operator, in order: features without the relations of sizes."""
-    ordinary = {f"operator {case.operator}", "alias none", *_relations(case)}
-    return tuple(sorted(features(case) - ordinary))
+    """Return, sorted, the features of a case without its operator and size relations."""
+    excluded = {f"operator {case.operator}", "alias none", *_relations(case)}
+    return tuple(sorted(features(case) - excluded))
 
 
 def _masks(case: Case) -> Iterator[str]:
@@ -304,7 +305,7 @@ def _relations(case: Case) -> Iterator[str]:
 
 
 def ordinary(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Cases of which every feature is also that of another."""
+    """Return the cases whose every feature also occurs in another case."""
     known = {case.id: (case, features(case)) for case in cases}
-    counted = Counter(feature for _, having in known.values() for feature in having)
-    return tuple(case for case, having in known.values() if all(counted[feature] > 1 for feature in having))
+    counts = Counter(feature for _, own in known.values() for feature in own)
+    return tuple(case for case, own in known.values() if all(counts[feature] > 1 for feature in own))

@@ -1,4 +1,4 @@
-"""The file format as pydantic models, field by field, and the same as JSON Schema for editors."""
+"""Pydantic models of the case file format, and the JSON Schema made from them for editors."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -15,7 +15,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9_]+$", max_length=100)]
 Shift = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Width = Annotated[int, Field(ge=0, lt=2**31)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
-# Its square, times those of a query and a key, is far from the end of float64, in which bounds are derived.
+# Bounds are derived in float64: the square of a factor times the squares of a query and a key must not overflow.
 Factor = Annotated[float, Field(ge=-1e60, le=1e60, allow_inf_nan=False)]
 
 Element = Literal["bool", "int", "float"]
@@ -33,36 +33,45 @@ Output = Literal["output", "weights", "weights_mean", "gradients", "present", "s
 
 
 class OverAxes(Model):
-    """What every mask that is given by what it holds has."""
+    """Common fields of masks that are given by their content."""
 
     axes: list[Axis] | None = Field(
-        default=None, description="[b, k] for key_padding; else [q, k] if absent, [b, q, k] with lengths."
+        default=None,
+        description="Axes of the mask. Default: [b, k] for key_padding, [b, q, k] with lengths, otherwise [q, k].",
     )
-    values: Literals | None = Field(default=None, description="A nested list over the axes.")
-    pattern: patterns.Name | None = Field(default=None, description="A named pattern over the axes.")
-    lengths: Lengths | None = Field(default=None, description="For each item: its first n keys are attended.")
-    seed: Seed = Field(default=0, description="For random ones.")
-    true_means: TrueMeans = Field(default="attend", description="How literal boolean values are read.")
-    verbatim: bool = Field(default=False, description="Handed over unconverted.")
-    attached: bool = Field(default=False, description="Travels with its tensor instead of as an argument.")
+    values: Literals | None = Field(default=None, description="The content of the mask: a nested list over the axes.")
+    pattern: patterns.Name | None = Field(
+        default=None, description="The content of the mask: a named pattern over the axes."
+    )
+    lengths: Lengths | None = Field(
+        default=None, description="For each batch element: the number of keys, from the first, that are attended."
+    )
+    seed: Seed = Field(default=0, description="Seed of random patterns and distributions.")
+    true_means: TrueMeans = Field(
+        default="attend", description="How boolean values are read: True means attend, or True means ignore."
+    )
+    verbatim: bool = Field(default=False, description="Passed to the subject without conversion.")
+    attached: bool = Field(default=False, description="Attached to its tensor instead of passed as an argument.")
     short: Size | None = Field(
-        default=None, description="So many keys, the last, are masked, and left out of an array that may be shorter."
+        default=None, description="Number of last keys that are masked, and left out where the array may be shorter."
     )
 
 
 class KeyPadding(OverAxes):
-    """Which keys of each item may be attended."""
+    """Which keys of each batch element may be attended."""
 
     kind: Literal["key_padding"]
-    element: Element = Field(default="bool", description="How the mask is handed over.")
+    element: Element = Field(default="bool", description="Element type in which the mask is passed.")
 
 
 class Attention(OverAxes):
-    """Which positions may be attended, over any axes; without k whole queries are hidden."""
+    """Which positions may be attended, over any axes; without the axis k, whole query rows are masked."""
 
     kind: Literal["attention"]
-    element: Element = Field(default="bool", description="How the mask is handed over.")
-    lengths_q: Lengths | None = Field(default=None, description="For each item: its first n queries attend.")
+    element: Element = Field(default="bool", description="Element type in which the mask is passed.")
+    lengths_q: Lengths | None = Field(
+        default=None, description="For each batch element: the number of queries, from the first, that attend."
+    )
 
 
 class Additive(OverAxes):
@@ -70,8 +79,12 @@ class Additive(OverAxes):
 
     kind: Literal["additive"]
     element: Literal["float"] = Field(default="float", description="Additive masks are floats.")
-    lengths_q: Lengths | None = Field(default=None, description="For each item: its first n queries attend.")
-    distribution: streams.Distribution | None = Field(default=None, description="Random numbers over the axes.")
+    lengths_q: Lengths | None = Field(
+        default=None, description="For each batch element: the number of queries, from the first, that attend."
+    )
+    distribution: streams.Distribution | None = Field(
+        default=None, description="The content of the mask: random numbers over the axes."
+    )
 
 
 class Causal(Model):
@@ -80,22 +93,27 @@ class Causal(Model):
     kind: Literal["causal"]
     offset: Literal["start", "end", "past", "lengths"] | Shift = Field(
         default="start",
-        description="start: 0; end: seq_len_k - seq_len_q; past: its length; lengths: keys of the item - seq_len_q; "
-        "or an integer.",
+        description="start: 0; end: seq_len_k - seq_len_q; past: length of the past; lengths: keys of the batch "
+        "element - seq_len_q; or an integer.",
     )
-    element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
+    element: Element = Field(
+        default="bool", description="Element type in which the mask is passed where it is passed as an array."
+    )
 
 
 class Window(Model):
     """query + offset - left <= key <= query + offset + right."""
 
     kind: Literal["window"]
-    left: Width | None = Field(default=None, description="null is unbounded.")
-    right: Width | None = Field(default=None, description="null is unbounded.")
+    left: Width | None = Field(default=None, description="Keys on this side of the query; null means unbounded.")
+    right: Width | None = Field(default=None, description="Keys on this side of the query; null means unbounded.")
     offset: Literal["start", "past", "lengths"] = Field(
-        default="start", description="start: 0; past: its length; lengths: keys of the item - seq_len_q."
+        default="start",
+        description="start: 0; past: length of the past; lengths: keys of the batch element - seq_len_q.",
     )
-    element: Element = Field(default="bool", description="How the mask is handed over where it is written out.")
+    element: Element = Field(
+        default="bool", description="Element type in which the mask is passed where it is passed as an array."
+    )
 
 
 AnyMask = Annotated[KeyPadding | Attention | Additive | Causal | Window, Field(discriminator="kind")]
@@ -110,77 +128,95 @@ MASKS: dict[str, type[Model]] = {
 
 
 class InputFields(Model):
-    """Where query, key and value come from."""
+    """How query, key and value are made."""
 
-    distribution: streams.Distribution = Field(
-        default="bell", description="How arrays that are not spelled out are drawn."
-    )
+    distribution: streams.Distribution = Field(default="bell", description="Distribution of arrays that are not given.")
     seed: Seed = 0
     alias: Literal["none", "kv", "qkv"] = Field(default="none", description="Which arrays are the same object.")
-    clean: bool | None = Field(default=None, description="true: masked keys and values are of ordinary size.")
+    clean: bool | None = Field(
+        default=None, description="true: masked keys and values have ordinary size; false: they are large."
+    )
     poison: Poison | None = Field(
         default=None,
-        description="What stands in keys or values that nobody attends, in one that is attended, or in a query.",
+        description="A non-finite number: in all masked keys or values, in one attended key or value, or in a query.",
     )
-    gain: float = Field(default=1.0, description="A power of two; the query is multiplied by it.", gt=0.0)
+    gain: float = Field(default=1.0, description="A power of two by which the query is multiplied.", gt=0.0)
     query: Literals | None = None
     key: Literals | None = None
     value: Literals | None = None
-    file: str | None = Field(default=None, description="An npz beside the suite.", min_length=1)
-    layout: Layout = Field(default="contiguous", description="How query, key and value lie in memory.")
+    file: str | None = Field(default=None, description="An npz file in the folder of the suite.", min_length=1)
+    layout: Layout = Field(default="contiguous", description="Memory layout of query, key and value.")
 
 
 class Entry(Model):
-    """One case after its defaults and its matrix were applied."""
+    """One case after defaults and matrix were applied."""
 
     name: Name = Field(description="Unique in the suite.")
-    summary: str | None = Field(default=None, description="One sentence; the suite's if absent.", min_length=1)
+    summary: str | None = Field(default=None, description="One sentence; default: that of the suite.", min_length=1)
     tags: list[Name] = Field(default=[], description="e.g. smoke")
     operator: Literal["sdpa", "mha"]
     dtype: Literal["float64", "float32", "float16", "bfloat16"] = "float32"
     batch: Size
     num_heads: Size
-    num_kv_heads: Size | None = Field(default=None, description="Divides num_heads; num_heads if absent.")
+    num_kv_heads: Size | None = Field(default=None, description="Must divide num_heads; default: num_heads.")
     seq_len_q: Size
     seq_len_k: Size
     head_dim: Size
-    value_dim: Size | None = Field(default=None, description="Width of a value head; head_dim if absent.")
-    query_dim: Size | None = Field(default=None, description="mha: num_heads * head_dim if absent.")
-    kdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
-    vdim: Size | None = Field(default=None, description="mha: query_dim if absent.")
-    output_dim: Size | None = Field(default=None, description="mha: query_dim if absent.")
+    value_dim: Size | None = Field(default=None, description="Width of a value head; default: head_dim.")
+    query_dim: Size | None = Field(default=None, description="mha; default: num_heads * head_dim.")
+    kdim: Size | None = Field(default=None, description="mha; default: query_dim.")
+    vdim: Size | None = Field(default=None, description="mha; default: query_dim.")
+    output_dim: Size | None = Field(default=None, description="mha; default: query_dim.")
     biases: Biases | None = Field(
-        default=None, description="mha: whether projections have biases, or which of them have; true if absent."
+        default=None,
+        description="mha: whether all projections have biases, or a list of those that have; default: true.",
     )
-    bias_kv: bool | None = Field(default=None, description="mha: one learned key and value more, always attended.")
-    zero_key: bool | None = Field(default=None, description="mha: one key and value of zeros more, always attended.")
-    activation: Literal["relu"] | None = Field(default=None, description="mha: of projected query, key and value.")
-    residual: bool | None = Field(default=None, description="mha: whether the query is added to the output.")
-    output_projection: bool | None = Field(default=None, description="mha: whether there is one; true if absent.")
-    scale: Factor | None = Field(default=None, description="sdpa: absent is 1/sqrt(head_dim).")
+    bias_kv: bool | None = Field(
+        default=None, description="mha: append one learned key and value, which are always attended."
+    )
+    zero_key: bool | None = Field(
+        default=None, description="mha: append one key and value of zeros, which are always attended."
+    )
+    activation: Literal["relu"] | None = Field(
+        default=None, description="mha: activation applied to the projected query, key and value."
+    )
+    residual: bool | None = Field(default=None, description="mha: add the query to the output.")
+    output_projection: bool | None = Field(
+        default=None, description="mha: whether there is an output projection; default: true."
+    )
+    scale: Factor | None = Field(default=None, description="sdpa; default: 1/sqrt(head_dim).")
     softcap: Factor | None = Field(default=None, description="softcap * tanh(logits / softcap), before masks.", gt=0.0)
     dropout_p: float | None = Field(
-        default=None, description="mha: a dropout that inference leaves inactive.", gt=0.0, lt=1.0
+        default=None,
+        description="mha: dropout probability; the call is inference, so dropout must have no effect.",
+        gt=0.0,
+        lt=1.0,
     )
     past: Size | None = Field(
-        default=None, description="So many of the keys and values, the first, come as a past; none if absent."
+        default=None, description="Number of first keys and values that are passed as a past; default: none."
     )
     calls: Literal[2] | None = Field(
-        default=None, description="The call is made twice, with the same objects; the second reply is judged."
+        default=None, description="The call is made twice with the same objects; the second reply is judged."
     )
-    masks: list[AnyMask] = Field(default=[], description="AND of the boolean ones plus the sum of the additive ones.")
+    masks: list[AnyMask] = Field(
+        default=[], description="Boolean masks are combined with AND; additive masks are summed."
+    )
     inputs: InputFields = InputFields()
-    outputs: list[Output] = Field(default=["output"], description="What is asked for.", min_length=1)
-    expect: Literal["error"] | None = Field(default=None, description="The call must be refused: it has a mistake.")
-    mistake: refusals.Name | None = Field(default=None, description="What does not fit, of a call that does.")
-    native: list[Native] = Field(
-        default=[], description="Arguments that the call must use: a subject that has none of them is unsupported."
+    outputs: list[Output] = Field(default=["output"], description="Requested outputs.", min_length=1)
+    expect: Literal["error"] | None = Field(
+        default=None, description="The call must be refused because of its mistake."
     )
-    published: PublishedFields | None = Field(default=None, description="Numbers printed elsewhere for this case.")
+    mistake: refusals.Name | None = Field(
+        default=None, description="The mistake that is made in an otherwise valid call."
+    )
+    native: list[Native] = Field(
+        default=[], description="Arguments that the call must use; a subject without them is unsupported."
+    )
+    published: PublishedFields | None = Field(default=None, description="Numbers published elsewhere for this case.")
 
 
 class Suite(Model):
-    """A suite file; entries are looked at one by one, after expansion."""
+    """A suite file; its entries are validated one by one, after expansion."""
 
     format: Literal[1]
     suite: str = Field(description="The file's path in the case folder, without .yaml.", min_length=1)
@@ -190,7 +226,7 @@ class Suite(Model):
 
 
 def fields(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
-    """Name the keys that are valid in the mapping at `path` of an entry; `kind` is that of a mask."""
+    """Return the valid keys of the mapping at `path` of an entry; `kind` is the kind of the mask there."""
     model: type[Model] = Entry
     if path[:1] == ("inputs",):
         model = InputFields
@@ -201,17 +237,17 @@ def fields(path: tuple[str | int, ...], kind: object = None) -> tuple[str, ...]:
     return (*model.model_fields, "matrix") if model is Entry else tuple(model.model_fields)
 
 
-METADATA = {"^x-": {"description": "Metadata, read by nobody."}}
+METADATA = {"^x-": {"description": "Metadata; ignored."}}
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
     """
-    Give the schema of a suite file.
+    Make the JSON Schema of a suite file.
 
-    It is wider than the loader: what a matrix or the defaults may still supply is not required, and sizes
-    are not compared.
+    It is less strict than the loader: fields that a matrix or the defaults may supply are not required, and sizes are
+    not compared.
     """
     suite, entry = Suite.model_json_schema(), Entry.model_json_schema()
     definitions = entry.pop("$defs") | {"Fields": _fields(entry)}
@@ -219,7 +255,7 @@ def json_schema() -> dict[str, Any]:
     suite["properties"]["defaults"] = {
         **fields,
         "propertyNames": {"not": {"const": "name"}},
-        "description": "Fields for every case that does not write them.",
+        "description": "Fields of every case that does not set them itself.",
     }
     suite["properties"]["cases"]["items"] = {**fields, "required": ["name"]}
     for definition in (suite, *definitions.values()):
@@ -229,15 +265,15 @@ def json_schema() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Write the schema as it lies beside the cases."""
+    """Serialise the schema, as in cases/case.schema.json."""
     return json.dumps(json_schema(), indent=1) + "\n"
 
 
 def _fields(entry: dict[str, Any]) -> dict[str, Any]:
-    """Give what may stand in a case or in the defaults: an entry and a matrix, nothing required."""
+    """Make the schema of a case or of the defaults: the fields of an entry and a matrix, none of them required."""
     matrix = {
-        "description": "Field paths (dtype, inputs.seed, masks.0.true_means) to lists of values; the case "
-        "expands to their product.",
+        "description": "Mapping of field paths (dtype, inputs.seed, masks.0.true_means) to lists of values; the case "
+        "is expanded to their product.",
         "type": "object",
         "additionalProperties": {"type": "array", "minItems": 1},
         "patternProperties": METADATA,
@@ -247,7 +283,7 @@ def _fields(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(schema: Any) -> Any:
-    """Drop titles made of field names, which an editor shows anyway, and what only some versions of pydantic write."""
+    """Drop titles that repeat field names, and details that only some versions of pydantic write."""
     if isinstance(schema, list):
         return [_tidy(item) for item in schema]
     if not isinstance(schema, dict):

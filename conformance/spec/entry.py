@@ -1,4 +1,4 @@
-"""One expanded entry to a case: validated, resolved, and checked against itself."""
+"""Convert an expanded entry to a case: validate it, resolve sizes, and check its fields against each other."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,12 +17,14 @@ from conformance.spec.published import LITERALS, NAMES, PublishedFields, frozen,
 def faults(
     model: PublishedFields, shapes: Mapping[str, tuple[int, ...]] | None, suite: Path, root: Path
 ) -> Iterator[Fault]:
-    """What is wrong with published numbers; `shapes` are those of the outputs, None where sizes are faulty."""
+    """Yield the faults of published numbers; `shapes`: shapes of the outputs, or None if the sizes are faulty."""
     if (model.digits is None) == (model.rtol is None and model.atol is None):
-        yield Fault(("published",), "expected either digits, or rtol and atol: how exactly the numbers are printed")
+        yield Fault(("published",), "expected either digits, or rtol and atol: the precision of the published numbers")
     given = [name for name in LITERALS if getattr(model, name) is not None]
     if not given and model.file is None:
-        yield Fault(("published",), f"no numbers: expected some of {', '.join(LITERALS)}, or file")
+        yield Fault(
+            ("published",), f"published contains no numbers: expected at least one of {', '.join(LITERALS)}, or file"
+        )
     for name in given if shapes is not None else ():
         values = frozen(getattr(model, name))
         yield from nested(values, (shapes or {})[name], lambda each: not_a_number(each, "float64"), ("published", name))
@@ -30,7 +32,7 @@ def faults(
         yield from array_files.faults(("published", "file"), model.file, NAMES, shapes, suite, root)
 
 
-# What a required field is taken for where it is faulty, so that the rest can be looked at.
+# Replacements for faulty required fields, so that the other fields can still be checked.
 STAND_INS: dict[str, Any] = {
     "name": "stand_in",
     "operator": "mha",
@@ -46,28 +48,28 @@ MASK_STAND_IN = {"kind": "causal"}
 
 def read_entry(plain: Mapping[str, Any], suite: Path, root: Path) -> tuple[Case | None, list[Fault]]:
     """
-    Make a case of an expanded entry without metadata, or say everything that is wrong with it.
+    Make a case from an expanded entry without metadata, and list all faults of the entry.
 
-    suite is the file that it stands in, root the case folder. id, suite, summary, yaml and source are the caller's.
+    suite: the suite file. root: the case folder. The caller fills in id, suite, summary, yaml and source.
     """
     try:
-        entry, found, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
+        entry, entry_faults, faulty, broken = document.Entry.model_validate(plain), [], set[str](), set[int]()
     except ValidationError as error:
-        found = model_faults.of_entry(error, plain)
+        entry_faults = model_faults.of_entry(error, plain)
         faulty, broken = _faulty(model_faults.paths(error, plain))
         entry = document.Entry.model_validate(_repaired(plain, faulty, broken))
     case = _resolved(entry, suite)
     faulty = faulty_fields(faulty, entry)
-    found += check(entry, case, faulty)
+    entry_faults += check(entry, case, faulty)
     for number, mask in enumerate(case.masks):
         if number not in broken and "masks" not in faulty:
-            found += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
+            entry_faults += [_inside(fault, number) for fault in check_mask(mask, case, faulty)]
     if "inputs" not in faulty:
-        found += _input_faults(case, entry, suite, root, faulty)
+        entry_faults += _input_faults(case, entry, suite, root, faulty)
     if entry.published is not None and "published" not in faulty:
         shapes = None if faulty & {"operator", *SIZES, *WIDTHS} else case.output_shapes
-        found += faults(entry.published, shapes, suite, root)
-    return (None, found) if faulty or broken else (case, found)
+        entry_faults += faults(entry.published, shapes, suite, root)
+    return (None, entry_faults) if faulty or broken else (case, entry_faults)
 
 
 def _inside(fault: Fault, number: int) -> Fault:
@@ -75,7 +77,7 @@ def _inside(fault: Fault, number: int) -> Fault:
 
 
 def _faulty(paths: Iterable[model_faults.Path]) -> tuple[set[str], set[int]]:
-    """Which fields, and which masks by number, have faults; an unknown key spoils only the mask it is in."""
+    """Return the faulty fields and the numbers of faulty masks; a fault inside a mask affects only that mask."""
     faulty: set[str] = set()
     masks: set[int] = set()
     for first, *rest in paths:
@@ -94,7 +96,7 @@ def _repaired(plain: Mapping[str, Any], faulty: set[str], broken: set[int]) -> d
 
 
 def _resolved(entry: document.Entry, suite: Path) -> Case:
-    """Fill in every size that is absent."""
+    """Fill in every absent size."""
     query_dim = entry.query_dim or entry.num_heads * entry.head_dim
     projected = entry.output_projection is not False
     merged = entry.num_heads * (entry.value_dim or entry.head_dim)
@@ -188,7 +190,7 @@ def _inputs(model: document.InputFields, suite: Path) -> Inputs:
 
 
 def _input_faults(case: Case, entry: document.Entry, suite: Path, root: Path, faulty: set[str]) -> Iterator[Fault]:
-    """What is wrong with arrays that the case spells out, here or in a file."""
+    """Yield the faults of arrays that are given in the case or in a file."""
     sized = not faulty & {"operator", "dtype", *SIZES, *WIDTHS}
     for name, shape in case.input_shapes.items():
         literal = getattr(case.inputs, name)

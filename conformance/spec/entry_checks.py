@@ -1,8 +1,8 @@
 """
-What the fields of an entry must be to each other, each fault with the path of the field to change.
+Checks between the fields of an entry; each fault has the path of the field to change.
 
-Every check names the fields that it reads and is left out where one of them is faulty by itself, so that one mistake
-neither hides another nor is reported twice.
+Every check names the fields that it reads. It is skipped if one of them is already faulty, so that one mistake neither
+hides another nor is reported twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,6 +21,7 @@ from conformance.spec.refusals import MIN_BATCH, REFUSALS
 from conformance.spec.rounding import largest, round_to
 from conformance.spec.streams import BOUNDS
 
+# Maximum number of elements of a tensor.
 MAX_ELEMENTS = 2**24
 
 MHA_ONLY = (
@@ -30,7 +31,7 @@ MHA_ONLY = (
 SIZES = ("batch", "num_heads", "num_kv_heads", "seq_len_q", "seq_len_k", "head_dim", "value_dim")
 WIDTHS = ("query_dim", "kdim", "vdim", "output_dim")
 
-# What the backward pass of the oracle does not know.
+# Fields that the backward pass of the oracle does not support.
 UNDERIVED = ("past", "bias_kv", "zero_key", "activation", "residual", "output_projection")
 
 Check = Callable[[Entry, Case], Iterator[Fault]]
@@ -38,30 +39,30 @@ Check = Callable[[Entry, Case], Iterator[Fault]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A check and the fields that must be sound for it to say anything."""
+    """A check, and the fields that must be valid for it to run."""
 
     reads: frozenset[str]
     check: Check
 
 
 def operator_fields(entry: Entry, _case: Case) -> Iterator[Fault]:
-    """Refuse fields that the operator does not have."""
+    """Yield a fault for each field that the operator does not have."""
     if entry.operator == "mha" and entry.scale is not None:
-        yield Fault(("scale",), "scale is for operator sdpa only", at_key=True)
+        yield Fault(("scale",), "scale is only valid with operator sdpa", at_key=True)
     for name in MHA_ONLY if entry.operator == "sdpa" else ():
         if getattr(entry, name) is not None:
-            yield Fault((name,), f"{name} is for operator mha only", at_key=True)
+            yield Fault((name,), f"{name} is only valid with operator mha", at_key=True)
 
 
 def grouped_heads(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """Key heads are shared by equally many query heads each."""
+    """Check that num_kv_heads divides num_heads."""
     if case.num_heads % case.num_kv_heads:
         message = f"num_kv_heads {case.num_kv_heads} does not divide num_heads {case.num_heads}"
         yield Fault(("num_kv_heads",), message)
 
 
 def elements(entry: Entry, case: Case) -> Iterator[Fault]:
-    """Refuse tensors that are too large, before anything is allocated. A faulty size counts as 1 here."""
+    """Check that no tensor is too large, before anything is allocated. A faulty size counts as 1 here."""
     tensors = {"logits": tuple(case.axes.values()), **case.input_shapes, **case.parameter_shapes}
     heads, queries = case.batch * case.num_heads, case.batch * case.seq_len_q * case.num_heads
     tensors["projected queries"] = (queries, max(case.head_dim, case.value_dim))
@@ -70,157 +71,194 @@ def elements(entry: Entry, case: Case) -> Iterator[Fault]:
     if prod(shape) > MAX_ELEMENTS:
         written = [field for field in (*SIZES, *WIDTHS) if getattr(entry, field) is not None]
         worst = max(written, key=lambda field: getattr(entry, field))
-        message = f"{name} {shape} would have {prod(shape)} elements; at most {MAX_ELEMENTS} (2**24)"
+        message = f"{name} {shape} would have {prod(shape)} elements; at most {MAX_ELEMENTS} (2**24) are allowed"
         yield Fault((worst,), message)
 
 
 def alias(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """One object can only be two inputs where their shapes agree."""
+    """Check that aliased inputs have equal shapes and at most one literal array."""
     kind, shapes = case.inputs.alias, case.input_shapes
     names = {"none": (), "kv": ("key", "value"), "qkv": ("query", "key", "value")}[kind]
     if len({shapes[name] for name in names}) > 1:
         listed = ", ".join(f"{name} {shapes[name]}" for name in names)
-        yield Fault(("inputs", "alias"), f"alias {kind} needs equal shapes, not {listed}")
+        yield Fault(("inputs", "alias"), f"alias {kind} needs equal shapes, got {listed}")
     if kind == "qkv" and case.inputs.gain != 1:
-        yield Fault(("inputs", "gain"), "gain would multiply the key too, which alias qkv makes the same object")
+        yield Fault(
+            ("inputs", "gain"),
+            "gain must be 1 with alias qkv: query and key are the same object, and gain is for the query only",
+        )
     literal = [name for name in names if getattr(case.inputs, name) is not None]
     if len(literal) > 1:
-        yield Fault(("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} one array; give one")
+        yield Fault(
+            ("inputs", literal[1]), f"alias {kind} makes {' and '.join(literal)} the same array; give only one of them"
+        )
 
 
 def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A gain is exact and keeps queries finite."""
+    """Check that the gain is a power of two and keeps queries finite."""
     if frexp(case.inputs.gain)[0] != 0.5:  # noqa: PLR2004 - the significand of every power of two
         yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} is not a power of two")
     elif BOUNDS[case.inputs.distribution] * case.inputs.gain > largest(case.dtype):
-        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} leaves the range of {case.dtype}")
+        yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} makes queries exceed the range of {case.dtype}")
 
 
 def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A number that is none stands in one of key and value, where all readings of a mask agree on who attends it."""
+    """Check that poison has an array of its own and that no reading of the masks changes who attends it."""
     if case.inputs.poison is None:
         return
     if case.inputs.alias != "none":
-        message = f"poison {case.inputs.poison} would be in key and value, which alias {case.inputs.alias} makes one"
+        kind, number = case.inputs.alias, case.inputs.poison
+        message = f"poison {number} needs separate arrays; alias {kind} makes key and value the same array"
         yield Fault(("inputs", "poison"), message)
     if case.verbatim:
-        yield Fault(("inputs", "poison"), "poison is not for verbatim masks: another reading of them attends it")
+        yield Fault(
+            ("inputs", "poison"), "poison is not allowed with verbatim masks: another reading of the mask may attend it"
+        )
     if not case.masks and case.inputs.poison in get_args(Hidden):
-        yield Fault(("inputs", "poison"), "poison needs a mask: it stands where nobody attends")
+        yield Fault(
+            ("inputs", "poison"), f"poison {case.inputs.poison} needs a mask: it is placed where no query attends"
+        )
 
 
 def output(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """Without a projection the output is as wide as the heads; a residual is as wide as the query."""
+    """Check the output width: that of the merged heads without a projection, that of the query with a residual."""
     merged = case.num_heads * case.value_dim
     if not case.output_projection and case.output_dim != merged:
-        message = f"output_dim {case.output_dim} needs an output projection; without one it is {merged}"
+        message = f"output_dim {case.output_dim} needs an output projection; without one, output_dim is {merged}"
         yield Fault(("output_dim",), message)
     elif case.residual and case.output_dim != case.query_dim:
-        message = f"residual adds the query ({case.query_dim} wide) to the output ({case.output_dim} wide)"
+        message = f"residual needs query and output of the same width, got {case.query_dim} and {case.output_dim}"
         yield Fault(("residual",), message)
 
 
 def layout(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """One item can only be seen as many where there are many, and nothing in it depends on the item."""
+    """Check that layout expanded has several batch elements, and that nothing differs between them."""
     if case.inputs.layout != "expanded":
         return
     if case.batch == 1:
-        yield Fault(("inputs", "layout"), "layout expanded shows one item as a batch of several; batch is 1")
+        yield Fault(
+            ("inputs", "layout"), "layout expanded repeats one batch element; it needs a batch of at least 2, got 1"
+        )
     if case.inputs.poison is not None:
-        message = f"poison {case.inputs.poison} depends on the item, and layout expanded makes all items one"
+        message = (
+            f"poison {case.inputs.poison} differs between batch elements, but layout expanded makes them all equal"
+        )
         yield Fault(("inputs", "layout"), message)
     if case.inputs.clean is False:
         yield Fault(
-            ("inputs", "layout"), "large hidden rows depend on the item, and layout expanded makes all items one"
+            ("inputs", "layout"),
+            "large masked rows (clean: false) differ between batch elements, but layout expanded makes them all equal",
         )
 
 
 def softcap(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """A cap is a number of the dtype under test, so that every implementation has the same."""
+    """Check that the softcap is exact in the dtype under test, so that every implementation uses the same number."""
     if case.softcap is not None and float(round_to(np.asarray(case.softcap), case.dtype)) != case.softcap:
-        yield Fault(("softcap",), f"softcap {case.softcap!r} is no {case.dtype} number: implementations would round it")
+        yield Fault(
+            ("softcap",), f"softcap {case.softcap!r} is not exact in {case.dtype}: implementations would round it"
+        )
 
 
 def moved(_entry: Entry, case: Case) -> Iterator[Fault]:
-    """What moves with the keys of each item needs their number."""
+    """Check that offset lengths comes with the number of keys of each batch element."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "lengths" and padding_lengths(case) is None:
-            message = "offset lengths needs one key_padding mask with lengths: how many keys each item has"
+            message = "offset lengths needs one key_padding mask with lengths: the number of keys of each batch element"
             yield Fault(("masks", number, "offset"), message)
 
 
 def past(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A past is of arrays of their own, and leaves keys to the call; without one nothing is said of it."""
+    """Check that a past has separate arrays and leaves keys to the call, and that nothing refers to an absent past."""
     for number, mask in enumerate(case.masks):
         if getattr(mask, "offset", None) == "past" and not case.past:
-            yield Fault(("masks", number, "offset"), "offset past needs a past: so many keys that come before the call")
+            yield Fault(
+                ("masks", number, "offset"), "offset past needs the field past: the number of keys from earlier calls"
+            )
     if PRESENT in entry.outputs and not case.past:
-        yield Fault(("outputs", entry.outputs.index(PRESENT)), "present is what a past becomes: it needs past")
+        yield Fault(("outputs", entry.outputs.index(PRESENT)), "output present needs the field past")
     if not case.past:
         return
     if PRESENT in entry.outputs and case.operator == "mha":
-        message = "output present is for operator sdpa only: what a layer keeps is projected"
+        message = "output present is only valid with operator sdpa: a layer caches projected keys and values"
         yield Fault(("outputs", entry.outputs.index(PRESENT)), message)
     if case.past >= case.seq_len_k:
-        yield Fault(("past",), f"past {case.past} leaves none of {case.seq_len_k} keys (seq_len_k) to the call")
+        yield Fault(
+            ("past",),
+            f"past {case.past} must be less than seq_len_k {case.seq_len_k}, so that the call itself has a key",
+        )
     if case.inputs.alias == "qkv":
-        yield Fault(("inputs", "alias"), "alias qkv makes query and key one array, and past hands over a part of key")
+        yield Fault(
+            ("inputs", "alias"),
+            "alias qkv cannot be combined with past: query and key are one array there, but past splits the key",
+        )
     if case.inputs.layout != "contiguous":
-        yield Fault(("inputs", "layout"), f"layout {case.inputs.layout} is of one array, and past hands over two")
+        yield Fault(
+            ("inputs", "layout"),
+            f"layout {case.inputs.layout} cannot be combined with past, which splits key and value into two arrays",
+        )
 
 
 def refusal(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A call that must be refused has one mistake, which is one there."""
+    """Check that a call that must be refused has a mistake, and that the mistake is possible in this case."""
     if (entry.expect is None) != (entry.mistake is None):
-        name, other = (
-            ("expect", "a mistake: what does not fit") if entry.mistake is None else ("mistake", "expect: error")
+        name, needed = (
+            ("expect", "the field mistake, which says what is wrong with the call")
+            if entry.mistake is None
+            else ("mistake", "expect: error")
         )
-        yield Fault((name,), f"{name} needs {other}", at_key=True)
+        yield Fault((name,), f"{name} needs {needed}", at_key=True)
     if case.mistake is None:
         return
-    about = REFUSALS[case.mistake]
-    if len(case.masks) < about.masks:
-        needed = "a mask" if about.masks == 1 else f"{about.masks} masks"
+    refused = REFUSALS[case.mistake]
+    if len(case.masks) < refused.masks:
+        needed = "a mask" if refused.masks == 1 else f"{refused.masks} masks"
         yield Fault(("mistake",), f"mistake {case.mistake} needs {needed}")
-    if about.items and case.batch < MIN_BATCH:
+    if refused.items and case.batch < MIN_BATCH:
         yield Fault(
-            ("mistake",), f"mistake {case.mistake} takes one of {case.batch} items: one that is left is broadcast"
+            ("mistake",),
+            f"mistake {case.mistake} removes one batch element, so it needs a batch of at least {MIN_BATCH}, "
+            f"got {case.batch}: otherwise the remaining batch element would be broadcast",
         )
     if case.mistake == "query_width" and case.operator == "sdpa":
-        yield Fault(("mistake",), "mistake query_width is for operator mha only; key_width is that of sdpa")
+        yield Fault(("mistake",), "mistake query_width is only valid with operator mha; use key_width with sdpa")
     if case.inputs.alias != "none":
-        yield Fault(("inputs", "alias"), f"a mistake in one of three arrays, which alias {case.inputs.alias} makes one")
+        yield Fault(
+            ("inputs", "alias"),
+            f"a mistake needs separate query, key and value; alias {case.inputs.alias} makes them the same array",
+        )
     for name, given in (("published", entry.published), ("past", entry.past)):
         if given is not None:
-            yield Fault((name,), f"{name} is of calls that have an answer", at_key=True)
+            yield Fault((name,), f"{name} is not allowed with expect: error", at_key=True)
 
 
 def intermediate(entry: Entry, case: Case) -> Iterator[Fault]:
-    """What is computed on the way is returned by sdpa alone."""
+    """Check that intermediate results are requested of sdpa only."""
     for number, name in enumerate(entry.outputs):
         if name in SCORES and case.operator == "mha":
-            yield Fault(("outputs", number), f"output {name} is for operator sdpa only")
+            yield Fault(("outputs", number), f"output {name} is only valid with operator sdpa")
 
 
 def repeated(entry: Entry, _case: Case) -> Iterator[Fault]:
-    """Each output is asked for once."""
+    """Check that each output is requested once."""
     for number, name in enumerate(entry.outputs):
         if name in entry.outputs[:number]:
             yield Fault(("outputs", number), f"output {name!r} is listed twice")
 
 
 def gradients(entry: Entry, case: Case) -> Iterator[Fault]:
-    """A gradient is that by one finite input: where several are one object it is not defined here."""
+    """Check that gradients are requested only for separate, finite inputs and for supported fields."""
     if GRADIENTS not in entry.outputs:
         return
     if case.inputs.alias != "none":
-        message = f"gradients need three inputs of their own, not alias {case.inputs.alias}"
+        message = f"output gradients needs separate query, key and value, not alias {case.inputs.alias}"
         yield Fault(("inputs", "alias"), message)
     if case.inputs.poison is not None:
-        yield Fault(("inputs", "poison"), "gradients are asked for finite inputs only")
+        yield Fault(("inputs", "poison"), "output gradients needs finite inputs, not poison")
     for name in UNDERIVED:
         if getattr(entry, name) not in (None, name == "output_projection"):
-            yield Fault((name,), f"gradients are not derived for {name}: leave it out, or ask for the output alone")
+            yield Fault(
+                (name,), f"output gradients is not supported with {name}: remove {name} or the output gradients"
+            )
 
 
 RULES = (
@@ -241,7 +279,7 @@ RULES = (
     Rule(frozenset({"outputs", "inputs", *UNDERIVED}), gradients),
 )
 
-# What an absent size is made of, in an order in which it can be followed.
+# Sizes from which an absent size is derived, in order of dependency.
 DEFAULTED = {
     "num_kv_heads": ("num_heads",),
     "value_dim": ("head_dim",),
@@ -253,16 +291,16 @@ DEFAULTED = {
 
 
 def faulty_fields(faulty: set[str], entry: Entry) -> set[str]:
-    """Add the sizes that would be derived from faulty ones."""
-    closed = set(faulty)
+    """Add the absent sizes that would be derived from faulty ones."""
+    result = set(faulty)
     for name, sources in DEFAULTED.items():
-        if getattr(entry, name) is None and closed & set(sources):
-            closed.add(name)
-    return closed
+        if getattr(entry, name) is None and result & set(sources):
+            result.add(name)
+    return result
 
 
 def check(entry: Entry, case: Case, faulty: set[str]) -> Iterator[Fault]:
-    """Every fault between the fields of an entry that are not `faulty` by themselves."""
+    """Yield the faults of all checks that read no `faulty` field."""
     for rule in RULES:
         if not rule.reads & faulty:
             yield from rule.check(entry, case)

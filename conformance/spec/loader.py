@@ -1,5 +1,5 @@
 """
-Suites to cases: every mistake of every file at once, or all cases.
+Load suites: either all cases, or all mistakes of all files.
 
 `root` is the case folder: a suite is named by its path in it, and nothing outside it is read.
 """
@@ -22,13 +22,13 @@ from conformance.spec.model_faults import faults
 from conformance.spec.suites import SuiteFile, find_suites, marked
 from conformance.spec.texts import quoted
 
-# The largest number of cases of one suite, its matrices expanded.
+# Maximum number of cases of one suite after expansion.
 MAX_CASES = 4096
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What came of one file."""
+    """The result of loading one file."""
 
     suite: str | None
     file: SuiteFile
@@ -40,10 +40,10 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
     """
     Load suites; `paths` are files and folders below the case folder `root`.
 
-    Cases come in the order of suite names, then of the file.
+    Cases are ordered by suite name, then by position in the file.
 
     Raises:
-        CaseFileErrors: with every mistake of every file; nothing is loaded then.
+        CaseFileErrors: there are mistakes; the exception lists all mistakes of all files.
     """
     mistakes: list[Mistake] = []
     files = find_suites(paths, root.resolve(), mistakes)
@@ -59,25 +59,25 @@ def load(paths: Sequence[Path], root: Path) -> tuple[Case, ...]:
 
 
 def _load(file: SuiteFile) -> Loaded:
-    document = yaml_syntax.read_file(file.path, file.place)
+    document = yaml_syntax.read_file(file.path, file.location)
     if document.node is None:
-        empty = Mistake(file.place, 1, 1, "the file is empty; expected format, suite, summary and cases")
+        empty = Mistake(file.location, 1, 1, "the file is empty; expected format, suite, summary and cases")
         return Loaded(None, file, (), document.mistakes or (empty,))
     return _Reader(file, document).read()
 
 
 class _Reader:
-    """One file on its way to cases; collects mistakes with their places."""
+    """Reads the cases of one file and collects mistakes with their positions."""
 
     def __init__(self, file: SuiteFile, document: yaml_syntax.Document) -> None:
-        assert document.node is not None  # noqa: S101 - for the type checker: _load has seen to it
+        assert document.node is not None  # noqa: S101 - for the type checker: _load has checked it
         self.file, self.root_node, self.data = file, document.node, document.data
-        self.mistakes = Mistakes(file.place, document.mistakes)
+        self.mistakes = Mistakes(file.location, document.mistakes)
         self.summary = ""
-        found = [yaml_syntax.child(self.root_node, name) for name in ("cases", "defaults")]
-        self.cases_node, self.defaults_node = (pair and pair[1] for pair in found)
+        pairs = [yaml_syntax.child(self.root_node, name) for name in ("cases", "defaults")]
+        self.cases_node, self.deexpansion_faultsnode = (pair and pair[1] for pair in pairs)
         self.names: dict[str, int] = {}
-        self.made = 0
+        self.case_count = 0
 
     def read(self) -> Loaded:
         suite = self.envelope()
@@ -86,11 +86,13 @@ class _Reader:
         while read < count and not self.mistakes.full:
             cases += self.variants(read)
             read += 1
-        unread = f"{count - read} of {count} entries were not looked at" if read < count else ""
-        return Loaded(suite, self.file, tuple(cases), self.mistakes.told(yaml_syntax.last_line(self.root_node), unread))
+        unread = f"{count - read} of {count} entries were not checked" if read < count else ""
+        return Loaded(
+            suite, self.file, tuple(cases), self.mistakes.listed(yaml_syntax.last_line(self.root_node), unread)
+        )
 
     def envelope(self) -> str | None:
-        """Check what surrounds the cases, and give the suite's name where there is one."""
+        """Check the top level of the file; return the name of the suite if there is one."""
         plain = without_metadata(self.data)
         try:
             Suite.model_validate(plain)
@@ -100,7 +102,7 @@ class _Reader:
             return None
         suite, self.summary = plain.get("suite"), str(plain.get("summary", ""))
         if isinstance(suite, str) and suite != self.file.suite:
-            message = f"suite {suite!r} lies in {self.file.shown}; expected {self.file.suite!r}"
+            message = f"suite {suite!r} is in the file {self.file.shown}; expected suite {self.file.suite!r}"
             self.note([self.root_node], [Fault(("suite",), message)])
         return suite if isinstance(suite, str) else None
 
@@ -109,34 +111,37 @@ class _Reader:
         return cases if isinstance(cases, list) else []
 
     def variants(self, number: int) -> Iterator[Case]:
-        """Every case of one entry that is sound; its mistakes are noted."""
+        """Yield the valid cases of one entry and note its mistakes."""
         entry, defaults = self.entries()[number], self.data.get("defaults")
         if not isinstance(entry, dict):
             return
         layers = self.layers(number)
-        self.name(number, entry)
-        found: list[Fault] = []
-        expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), found)
-        self.note(layers, found)
-        if self.made <= MAX_CASES < self.made + len(expansions):
-            self.note(layers, [Fault((), f"from here on the suite has more than {MAX_CASES} cases; split it")])
-        self.made += len(expansions)
-        if self.made > MAX_CASES:
+        self.check_name(number, entry)
+        expansion_faults: list[Fault] = []
+        expansions = expand(merge(defaults if isinstance(defaults, dict) else {}, entry), expansion_faults)
+        self.note(layers, expansion_faults)
+        if self.case_count <= MAX_CASES < self.case_count + len(expansions):
+            self.note(
+                layers,
+                [Fault((), f"the suite has more than {MAX_CASES} cases, counted up to this entry; split the suite")],
+            )
+        self.case_count += len(expansions)
+        if self.case_count > MAX_CASES:
             return
         seen: dict[Case, str] = {}
         for expansion in expansions:
-            case, wrong = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
-            self.note(layers, [_with_place(fault, expansion) for fault in wrong])
-            if case is not None and not wrong:
+            case, entry_faults = read_entry(without_metadata(expansion.entry), self.file.path, self.file.root)
+            self.note(layers, [_in_matrix(fault, expansion) for fault in entry_faults])
+            if case is not None and not entry_faults:
                 name = f"{self.file.suite}/{case.name}{expansion.suffix}"
-                self.twice(seen, case, name, layers)
+                self.check_repeated(seen, case, name, layers)
                 yield self.identified(case, name, layers, expansion)
 
-    def twice(self, seen: dict[Case, str], case: Case, name: str, layers: list[yaml.Node]) -> None:
-        """Refuse an expansion that declares what an earlier one of the entry does; names and tags aside."""
+    def check_repeated(self, seen: dict[Case, str], case: Case, name: str, layers: list[yaml.Node]) -> None:
+        """Note a mistake if an earlier expansion of the entry is the same case, apart from summary and tags."""
         first = seen.setdefault(replace(case, tags=(), summary=""), name)
         if first != name:
-            message = f"expands to {name}, which declares the same as {first}"
+            message = f"expands to {name}, which is the same case as {first}"
             self.note(layers, [Fault(("matrix",), message)])
 
     def identified(self, case: Case, name: str, layers: list[yaml.Node], expansion: Expansion) -> Case:
@@ -151,31 +156,34 @@ class _Reader:
         )
 
     def layers(self, number: int) -> list[yaml.Node]:
-        """The nodes of an entry and of the defaults that it lies on."""
+        """Return the node of an entry, then the node of the defaults."""
         entry = yaml_syntax.child(self.cases_node, number) if self.cases_node else None
-        return [*([entry[1]] if entry else []), *([self.defaults_node] if self.defaults_node else [])]
+        return [*([entry[1]] if entry else []), *([self.deexpansion_faultsnode] if self.deexpansion_faultsnode else [])]
 
-    def name(self, number: int, entry: dict[str, Any]) -> None:
-        """Refuse a name that an earlier entry has, and one for all."""
+    def check_name(self, number: int, entry: dict[str, Any]) -> None:
+        """Note a mistake if an earlier entry has the same name, or if the defaults have a name."""
         defaults = self.data.get("defaults")
         if isinstance(defaults, dict) and "name" in defaults:
-            self.note(self.layers(number)[1:], [Fault(("name",), "a name belongs to one case", at_key=True)])
+            self.note(
+                self.layers(number)[1:],
+                [Fault(("name",), "defaults cannot contain a name: each case has its own", at_key=True)],
+            )
         if not isinstance(name := entry.get("name"), str):
             return
         line, _ = yaml_syntax.position(self.layers(number)[0])
         if name in self.names:
-            message = f"name {quoted(name)} is already taken, on line {self.names[name]}"
+            message = f"name {quoted(name)} is already used on line {self.names[name]}"
             self.note(self.layers(number), [Fault(("name",), message)])
         self.names.setdefault(name, line)
 
-    def note(self, layers: Sequence[yaml.Node], found: Iterable[Fault]) -> None:
-        for fault in found:
+    def note(self, layers: Sequence[yaml.Node], new: Iterable[Fault]) -> None:
+        for fault in new:
             line, column = yaml_syntax.find(layers, fault.path, at_key=fault.at_key)
             self.mistakes.note(line, column, fault.message, fault.count)
 
 
-def _with_place(fault: Fault, expansion: Expansion) -> Fault:
-    """Point a fault of an expanded entry at the value of the matrix that it came from, if it did."""
+def _in_matrix(fault: Fault, expansion: Expansion) -> Fault:
+    """Move a fault of an expanded entry to the matrix value that caused it, if one did."""
     setting = max(
         (one for one in expansion.settings if fault.path[: len(one.path)] == one.path),
         key=lambda one: len(one.path),
@@ -193,8 +201,8 @@ def _repeated_suites(loaded: Sequence[Loaded]) -> Iterator[Mistake]:
     first: dict[str, SuiteFile] = {}
     for one in loaded:
         if one.suite is not None and first.setdefault(one.suite, one.file) is not one.file:
-            message = f"suite {one.suite!r} is also the name of {first[one.suite].shown}"
-            yield Mistake(one.file.place, 1, 1, message)
+            message = f"suite name {one.suite!r} is already used by {first[one.suite].shown}"
+            yield Mistake(one.file.location, 1, 1, message)
 
 
 try:
@@ -204,7 +212,7 @@ except ImportError:  # PyYAML without libyaml
 
 
 class _Dumper(_BaseDumper):
-    """Writes a value out wherever it stands: what is loaded from its text again is the same entry."""
+    """Writes repeated values in full instead of using YAML aliases, which the loader rejects."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's own signature
         return True

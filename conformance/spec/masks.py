@@ -1,4 +1,4 @@
-"""The algebra of masks: conventions, combination, layout on the axes of an argument, and the operands of a case."""
+"""Mask algebra: conventions, combination, layout on the axes of an argument, and the mask operands of a case."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from conformance.spec.problem import AXES, SLOTLESS, Array, MaskOperand
 from conformance.spec.rounding import round_to
 
 KINDS = ("key_padding", "attention", "causal", "window", "additive")
-# Every element type and meaning that can carry a boolean mask without loss.
+# Every pair of element type and meaning that can represent a boolean mask without loss.
 CONVENTIONS = (
     ("bool", "attend"),
     ("bool", "ignore"),
@@ -23,11 +23,11 @@ CONVENTIONS = (
 
 
 class Inexpressible(ValueError):  # noqa: N818 - an answer, not an error
-    """A mask cannot be written in the asked form without changing what it means."""
+    """A mask cannot be written in the requested form without changing its meaning."""
 
 
 def is_boolean(operand: MaskOperand) -> bool:
-    """Whether the group only allows or forbids: no finite number is added."""
+    """Whether the mask operand only allows or masks positions, and adds no finite number."""
     if operand.element != "float":
         return True
     return bool(np.all((operand.values == 0) | (operand.values == -np.inf)))
@@ -35,10 +35,10 @@ def is_boolean(operand: MaskOperand) -> bool:
 
 def as_bool(operand: MaskOperand) -> MaskOperand:
     """
-    The same mask as booleans, True = attend.
+    Convert a mask operand to booleans, True = attend.
 
     Raises:
-        Inexpressible: it adds finite numbers.
+        Inexpressible: the mask adds finite numbers.
     """
     if operand.element == "bool":
         return operand
@@ -49,7 +49,7 @@ def as_bool(operand: MaskOperand) -> MaskOperand:
 
 
 def as_float(operand: MaskOperand) -> MaskOperand:
-    """The same mask as numbers added to the logits: 0 = attend, -inf = not."""
+    """Convert a mask operand to numbers added to the logits: 0 = attend, -inf = masked."""
     if operand.element == "float":
         return operand
     return replace(operand, element="float", values=np.where(operand.values != 0, 0.0, -np.inf))
@@ -71,7 +71,7 @@ def write(allowed: Array, element: str, meaning: str) -> Array:
 
 
 def read(array: Array, element: str, meaning: str) -> Array:
-    """The inverse of `write`: what is attended, as booleans."""
+    """Read an array in one of CONVENTIONS as booleans, True = attend; the inverse of `write`."""
     if (element, meaning) not in CONVENTIONS:
         raise Inexpressible(f"no convention reads {element} as {meaning!r}")
     if meaning == "add":
@@ -81,9 +81,9 @@ def read(array: Array, element: str, meaning: str) -> Array:
 
 def fold(mask_operands: Sequence[MaskOperand], slot: str) -> MaskOperand:
     """
-    One group that means what all of them mean together: AND of booleans, plus the sum of what is added.
+    Combine mask operands into one: AND of the boolean ones, plus the sum of the additive ones.
 
-    It is boolean where all are boolean (in the element type that they share, else bool), float otherwise.
+    The result is boolean if all operands are boolean (in their common element type, else bool), and float otherwise.
     """
     if len(mask_operands) == 1:
         return replace(mask_operands[0], slot=slot)
@@ -101,12 +101,12 @@ def fold(mask_operands: Sequence[MaskOperand], slot: str) -> MaskOperand:
 
 
 def spanned(values: Array) -> tuple[str, ...]:
-    """The axes on which a mask varies, i.e. those that are not of size one."""
+    """Return the axes that a mask spans, i.e. those whose size is not one."""
     return tuple(axis for axis, size in zip(AXES, values.shape, strict=True) if size > 1)
 
 
 def covers(axes: Sequence[str], values: Array) -> bool:
-    """Whether an argument with `axes` (names of AXES, `b*h`, `1`) can carry `values` (4-D)."""
+    """Whether an argument with `axes` (names of AXES, `b*h`, `1`) can represent the 4-D mask `values`."""
     named = {part for axis in axes for part in axis.split("*")}
     return set(spanned(values)) <= named
 
@@ -115,10 +115,10 @@ def lay_out(
     values: Array, sizes: tuple[int, int, int, int], axes: Sequence[str], broadcast: Sequence[str] = ()
 ) -> Array:
     """
-    Give 4-D `values` the shape of an argument.
+    Reshape 4-D `values` to the axes of an argument.
 
-    axes: of the argument, in order; `b*h` is batch and heads folded, batch-major; `1` an axis of size one. An axis
-    that the mask does not span is written out, or left at size one if it is in `broadcast`.
+    axes: the axes of the argument, in order; `b*h` is batch and heads folded, batch-major; `1` is an axis of size one.
+    An axis that the mask does not span is expanded, or keeps size one if it is in `broadcast`.
 
     Raises:
         Inexpressible: the mask spans an axis that the argument lacks.
@@ -137,9 +137,9 @@ def lay_out(
 
 def mask_operand(case: Case, mask: Mask, stream: str) -> MaskOperand:
     """
-    One mask as a group that no argument has taken yet; `stream` names its random numbers.
+    Make the mask operand of one mask, not yet assigned to an argument; `stream` names its random numbers.
 
-    values has size one on the axes that the mask does not span.
+    `values` has size one on the axes that the mask does not span.
     """
     if isinstance(mask, ArrayMask):
         values = _spread(_written(case, mask, stream), mask.axes)
@@ -160,17 +160,17 @@ def mask_operand(case: Case, mask: Mask, stream: str) -> MaskOperand:
 
 
 def _moved(case: Case, mask: CausalMask | WindowMask) -> MaskOperand:
-    """A causal mask or window that moves with the keys which padding leaves of each item."""
+    """Make a causal mask or window that moves with the number of unpadded keys of each batch element."""
     left, right = (None, 0) if isinstance(mask, CausalMask) else (mask.left, mask.right)
-    place = np.arange(case.seq_len_q)[:, None] + np.array(padding_lengths(case))[:, None, None] - case.seq_len_q
-    attended = _as_element(_in_window(left, right, place, np.arange(case.seq_len_k)), mask.element, verbatim=False)
+    position = np.arange(case.seq_len_q)[:, None] + np.array(padding_lengths(case))[:, None, None] - case.seq_len_q
+    attended = _as_element(_in_window(left, right, position, np.arange(case.seq_len_k)), mask.element, verbatim=False)
     return MaskOperand(SLOTLESS, (mask.kind,), mask.element, _spread(attended, ("b", "q", "k")), moved=(left, right))
 
 
 def padding_lengths(case: Case) -> tuple[int, ...] | None:
-    """How many keys key_padding leaves of each item, from the first; None unless one such mask says so by lengths."""
-    found = [m.lengths for m in case.masks if isinstance(m, ArrayMask) and m.kind == "key_padding" and not m.pattern]
-    return found[0] if len(found) == 1 else None
+    """Return the key_padding lengths of each batch element; None unless exactly one such mask has lengths."""
+    lengths = [m.lengths for m in case.masks if isinstance(m, ArrayMask) and m.kind == "key_padding" and not m.pattern]
+    return lengths[0] if len(lengths) == 1 else None
 
 
 def _offset(case: Case, mask: CausalMask | WindowMask) -> int:
@@ -188,18 +188,18 @@ def _in_window(left: int | None, right: int | None, query: Array, key: Array) ->
 
 
 def _flat(attended: Array, mask: CausalMask | WindowMask) -> Array:
-    """(q, k) to (1, 1, q, k) in the mask's element."""
+    """Reshape (q, k) to (1, 1, q, k), in the element type of the mask."""
     return _spread(_as_element(attended, mask.element, verbatim=False), ("q", "k"))
 
 
 def _spread(values: Array, axes: tuple[str, ...]) -> Array:
-    """Give an array over `axes` the four axes of the logits, size one where it does not span them."""
+    """Reshape an array over `axes` to the four axes of the logits, with size one on the others."""
     sizes = dict(zip(axes, values.shape, strict=True))
     return values.reshape([sizes.get(axis, 1) for axis in AXES])
 
 
 def _written(case: Case, mask: ArrayMask, stream: str) -> Array:
-    """What the mask holds, over its axes, as `Group.values` describes it."""
+    """Make the content of the mask over its own axes, as `MaskOperand.values` describes it."""
     sizes = {axis: case.axes[axis] for axis in mask.axes}
     if mask.distribution is not None:
         return round_to(streams.draw(mask.distribution, mask.seed, stream, patterns.shape(sizes)), case.dtype)

@@ -1,7 +1,7 @@
 """
-A case to a problem: arrays drawn and rounded once to the dtype under test.
+Convert a case to a problem: draw its arrays and round them once to the dtype under test.
 
-Two cases with the same declaration give the same bytes, whatever else runs.
+Cases with the same declaration give the same bytes, independent of what else runs.
 """
 
 from collections.abc import Mapping
@@ -18,19 +18,19 @@ from conformance.spec.rounding import round_to
 
 HALF = ("float16", "bfloat16")
 
-# What keys and values that nobody attends are multiplied by, so that a leak is visible.
+# Factor for keys and values that no query attends, so that a leak is visible.
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
 
 
 def materialise(case: Case) -> Problem:
-    """Make the problem of a case; its groups are not routed yet (slot "")."""
+    """Make the problem of a case; its mask operands are not assigned to arguments yet (slot "")."""
     given = _literals(case)
     problem = _poisoned(case, _large(case, _problem(case, given), given))
     return _first_batch_element(problem) if case.inputs.layout == "expanded" else problem
 
 
 def _first_batch_element(problem: Problem) -> Problem:
-    """Make every item of query, key and value the first: it lies in memory once."""
+    """Replace every batch element of query, key and value by the first one."""
     query, key, value = (
         np.repeat(array[:1], problem.batch, axis=0) for array in (problem.query, problem.key, problem.value)
     )
@@ -39,7 +39,7 @@ def _first_batch_element(problem: Problem) -> Problem:
 
 
 def _large(case: Case, problem: Problem, given: Mapping[str, Array]) -> Problem:
-    """Make keys and values that nobody attends large, where the case does not forbid it."""
+    """Make keys and values that no query attends large, unless the case forbids it."""
     if not _hides(case, problem):
         return problem
     rows = _hidden_rows(problem)
@@ -85,14 +85,14 @@ def _problem(case: Case, given: Mapping[str, Array]) -> Problem:
 
 
 def _grad_output(case: Case) -> Array | None:
-    """What the loss is differentiated by the output to, where gradients are asked for."""
+    """Draw the gradient of the loss by the output, if gradients are requested."""
     if GRADIENTS not in case.outputs:
         return None
     return round_to(streams.bell(case.inputs.seed, "grad_output", case.output_shapes["output"]), case.dtype)
 
 
 def _literals(case: Case) -> dict[str, Array]:
-    """Arrays that the case or its file spells out, unrounded."""
+    """Return the arrays that are given in the case or in its file, unrounded."""
     spelled = {"query": case.inputs.query, "key": case.inputs.key, "value": case.inputs.value}
     given = {name: np.array(value, dtype=np.float64) for name, value in spelled.items() if value is not None}
     return given if case.inputs.file is None else given | arrays(case.inputs.file)
@@ -112,7 +112,7 @@ def _inputs(case: Case, given: Mapping[str, Array]) -> tuple[Array, Array, Array
 
 
 def _shared(case: Case, given: Mapping[str, Array]) -> Array:
-    """Draw the array that key and value are: literal by any of its names, else as the key, alternating as the value."""
+    """Make the array shared by aliased inputs: a literal one, else drawn as key (as value for alternating)."""
     literal = next((given[name] for name in ("query", "key", "value") if _shares(case, name, given)), None)
     if literal is not None:
         return literal
@@ -124,7 +124,7 @@ def _shares(case: Case, name: str, given: Mapping[str, Array]) -> bool:
 
 
 def _draw(case: Case, name: str, given: Mapping[str, Array]) -> Array:
-    """One of query, key, value, by the part it has in the distribution."""
+    """Draw query, key or value according to its role in the distribution."""
     if name in given:
         return given[name]
     distribution, seed, shape = case.inputs.distribution, case.inputs.seed, case.input_shapes[name]
@@ -156,9 +156,9 @@ def _hides(case: Case, problem: Problem) -> bool:
 
 def _hidden_rows(problem: Problem) -> Array:
     """
-    Which rows of key and value nobody attends, True = nobody.
+    Return which rows of key and value no query attends, True = not attended.
 
-    Shape (batch, seq_len_k) for mha; for sdpa (batch, num_kv_heads, seq_len_k), by the heads that share a key head.
+    Shape (batch, seq_len_k) for mha; (batch, num_kv_heads, seq_len_k) for sdpa, over all query heads of a key head.
     """
     seen = np.asarray(problem.attended().any(axis=2))
     if problem.operator == "mha":
@@ -168,11 +168,11 @@ def _hidden_rows(problem: Problem) -> Array:
 
 
 def _poisoned(case: Case, problem: Problem) -> Problem:
-    """Put NaN or infinity in keys or values that nobody attends, in one that is, or in a query."""
+    """Put NaN or infinity in keys or values that no query attends, in one that is attended, or in a query."""
     if case.inputs.poison is None:
         return problem
     number, _, where = case.inputs.poison.partition("_")
-    name = next(each for each in ("query", "key", "value") if each in where)
+    name = next(name for name in ("query", "key", "value") if name in where)
     array = getattr(problem, name)
     if case.inputs.poison in get_args(Hidden):
         rows = _hidden_rows(problem)[..., None]
@@ -183,10 +183,11 @@ def _poisoned(case: Case, problem: Problem) -> Problem:
 
 def _one_number(problem: Problem, array: Array, *, of_query: bool) -> Array:
     """
-    The first number of a row of the first item, in sdpa of the first head: True there, in the shape of `array`.
+    Choose one number of `array`: True there, in the shape of `array`.
 
-    The row is that which most queries attend, or the query that attends most keys; the second of several, which no loop
-    leaves out that begins late or ends early: all do but under masks that hide something of each.
+    It is the first number of a row of the first batch element (for sdpa, of the first head). The row is the key that
+    most queries attend, or the query that attends most keys. If several rows tie (without masks all do), it is the
+    second one, so that a loop that starts late or ends early still reads it.
     """
     heads = 1 if of_query else problem.num_heads // problem.num_kv_heads
     sharing = problem.num_heads if problem.operator == "mha" else heads
@@ -198,7 +199,7 @@ def _one_number(problem: Problem, array: Array, *, of_query: bool) -> Array:
 
 
 def _hide(case: Case, name: str, array: Array, rows: Array, given: Mapping[str, Array]) -> Array:
-    """Replace hidden rows by large ones; an array that the case spells out stays."""
+    """Replace masked rows by large ones; an array that is given in the case is unchanged."""
     aliased = case.inputs.alias != "none"
     if not rows.any() or name in given or (aliased and any(_shares(case, n, given) for n in case.input_shapes)):
         return array

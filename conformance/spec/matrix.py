@@ -1,4 +1,4 @@
-"""Defaults laid under an entry, and an entry expanded by its matrix into variants with stable names."""
+"""Merge defaults into an entry, and expand an entry by its matrix into variants with stable names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,14 @@ from typing import Any
 
 from conformance.spec.mistakes import Fault
 
+# Maximum number of cases that one matrix may expand to.
 MAX_EXPANSIONS = 1024
-# The largest number of keys and values that a matrix may copy.
+# Maximum number of keys and values that one matrix may expand to.
 MAX_PARTS = 2**17
 
+# Maximum length of the label of a value in a case id.
 MAX_LABEL = 40
-# What a matrix may not vary.
+# Fields that a matrix cannot vary.
 FIXED = ("name", "matrix")
 
 Path = tuple[str | int, ...]
@@ -21,7 +23,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Setting:
-    """A field path set by a matrix: the key as written, and which of its values."""
+    """A field path set by a matrix: the key as written, and the number of the value."""
 
     path: Path
     key: str
@@ -30,7 +32,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Expansion:
-    """One variant of an entry: what is appended to its id, its fields, and which of them the matrix set."""
+    """One variant of an entry: the suffix of its id, its fields, and the fields that the matrix set."""
 
     suffix: str
     entry: dict[str, Any]
@@ -38,7 +40,7 @@ class Expansion:
 
 
 def merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `over` on `under`: mappings are merged field by field, anything else is replaced."""
+    """Merge `over` into `under`: mappings are merged field by field, other values are replaced."""
     merged = dict(under)
     for key, value in over.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
@@ -57,32 +59,36 @@ def without_metadata(data: Any) -> Any:
 
 def expand(entry: Mapping[str, Any], faults: list[Fault]) -> list[Expansion]:
     """
-    Expand `entry` to the product of its matrix, the last key running fastest.
+    Expand `entry` to the product of its matrix; the last key varies fastest.
 
-    A key of the matrix that is wrong is added to `faults` and left out, so that what remains can be checked too.
+    Faults of the matrix are appended to `faults`. Faulty keys are left out, so that the rest can be checked too.
     """
     base = {key: value for key, value in entry.items() if key != "matrix"}
     written = entry.get("matrix", {})
     if not isinstance(written, dict):
-        faults.append(Fault(("matrix",), "matrix must be a mapping of field paths to lists of values"))
+        faults.append(Fault(("matrix",), "matrix: expected a mapping of field paths to lists of values"))
         written = {}
     axes: dict[str, list[Any]] = {}
     for key, values in written.items():
-        found = list(_wrong(base, key, values))
-        faults.extend(found)
-        if not found and not key.startswith("x-"):
+        key_faults = list(_key_faults(base, key, values))
+        faults.extend(key_faults)
+        if not key_faults and not key.startswith("x-"):
             axes[key] = values
     if (count := prod(map(len, axes.values()))) > MAX_EXPANSIONS:
-        faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS}"))
+        faults.append(Fault(("matrix",), f"the matrix expands to {count} cases; at most {MAX_EXPANSIONS} are allowed"))
         return []
     if axes and (parts := count * _parts(base)) > MAX_PARTS:
-        faults.append(Fault(("matrix",), f"the matrix copies {parts} keys and values; at most {MAX_PARTS}"))
+        faults.append(
+            Fault(
+                ("matrix",), f"the matrix expands to {parts} keys and values in total; at most {MAX_PARTS} are allowed"
+            )
+        )
         return []
     return list(_product(base, axes))
 
 
 def _parts(data: Any) -> int:
-    """How many values there are in a value, itself included."""
+    """Count the values inside a value, itself included."""
     inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
     return 1 + sum(map(_parts, inner))
 
@@ -99,13 +105,13 @@ def _product(base: dict[str, Any], axes: dict[str, list[Any]]) -> Iterator[Expan
         yield Expansion(f"[{','.join(words)}]" if words else "", entry, tuple(settings))
 
 
-def _wrong(base: Mapping[str, Any], key: str, values: object) -> Iterator[Fault]:
-    """What is wrong with one key of a matrix. Whether a field exists is seen later, in the expanded entries."""
+def _key_faults(base: Mapping[str, Any], key: str, values: object) -> Iterator[Fault]:
+    """Yield the faults of one key of a matrix; unknown fields are found later, in the expanded entries."""
     path = ("matrix", key)
     if key.startswith("x-"):
         return
     if not isinstance(values, list) or not values:
-        yield Fault(path, f"matrix path {key!r} needs a list of at least one value")
+        yield Fault(path, f"matrix path {key!r}: expected a list of at least one value")
     if key in FIXED:
         yield Fault(path, f"{key!r} cannot be varied by a matrix", at_key=True)
     elif (missing := _missing(base, _split(key))) is not None:
@@ -117,41 +123,43 @@ def _split(key: str) -> Path:
 
 
 def _missing(base: Mapping[str, Any], path: Path) -> str | None:
-    """Where the way along `path` ends before its last part, or None if it does not."""
+    """Say where `path` ends before its last part, or return None if it exists."""
     here: Any = base
     for depth, part in enumerate(path):
-        way = ".".join(map(str, path[:depth]))
+        parent = ".".join(map(str, path[:depth]))
         if isinstance(here, list):
             if not isinstance(part, int) or part >= len(here):
-                return f"{way} has {len(here)} items and no {part}"
+                return (
+                    f"{parent} has {len(here)} {'item' if len(here) == 1 else 'items'}, so index {part} is out of range"
+                )
             here = here[part]
         elif isinstance(here, dict) and isinstance(part, str) and part:
             here = here.get(part, {} if part == "inputs" else None)
         else:
-            return f"{way or 'the entry'} has no {part!r}"
+            return f"{parent or 'the entry'} has no {part!r}"
     return None
 
 
 def set_value(data: Any, path: Path, value: Any) -> Any:
-    """Copy `data` with the field at `path` replaced; what is not on the way is shared."""
+    """Copy `data` with the field at `path` replaced; values off the path are shared, not copied."""
     if not path:
         return value
     part, rest = path[0], path[1:]
     if isinstance(data, list):
         return [set_value(item, rest, value) if number == part else item for number, item in enumerate(data)]
     if not isinstance(data, dict):
-        return data  # another key of the matrix took the way away; what it put here is refused where it is read
+        return data  # another key of the matrix replaced this part; its value is checked when the entry is read
     return {**data, part: set_value(data.get(part, {}), rest, value)}
 
 
 def labels(values: Iterable[Any]) -> list[str]:
-    """Words for the values of one matrix key; those that would be alike get their number, from 1."""
+    """Return labels for the values of one matrix key; equal labels are numbered from 1."""
     words = [label(value) for value in values]
     return [f"{word}~{number}" if words.count(word) > 1 else word for number, word in enumerate(words, start=1)]
 
 
 def label(value: Any) -> str:
-    """Say a value in one word: a mapping by its kind, a list by its items joined with +."""
+    """Return a label for a value: of a mapping its kind, of a list the labels of its items joined with +."""
     if isinstance(value, dict):
         value = value.get("kind", "mapping")
     if isinstance(value, list):

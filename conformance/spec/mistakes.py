@@ -1,4 +1,4 @@
-"""What is wrong in case files, with file, line and column; and which ids a glob selects, or may have meant."""
+"""Mistakes in case files, with file, line and column; and globs for case ids, with suggestions for misspelt ones."""
 
 import difflib
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 
-# So many of one file are told; of the others, how many there are.
+# Maximum number of mistakes of one file that are listed; the rest are only counted.
 MAX_MISTAKES = 100
 
 
@@ -25,7 +25,7 @@ class Mistake:
 
 
 class CaseFileErrors(Exception):  # noqa: N818 - many errors, one exception
-    """All mistakes of all files that were asked for; nothing of them was loaded."""
+    """All mistakes of all requested files; no cases were loaded."""
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:
         self.mistakes = tuple(sorted(set(mistakes)))
@@ -33,7 +33,7 @@ class CaseFileErrors(Exception):  # noqa: N818 - many errors, one exception
 
 
 class Mistakes:
-    """The mistakes of one file as they are found: the first MOST_MISTAKES, and how many more there are."""
+    """Collects the mistakes of one file: keeps the first MAX_MISTAKES and counts the rest."""
 
     def __init__(self, file: str, found: Iterable[Mistake] = ()) -> None:
         self.file = file
@@ -42,27 +42,27 @@ class Mistakes:
 
     @property
     def found(self) -> bool:
-        """Whether there is any."""
+        """Whether there are mistakes."""
         return bool(self._first)
 
     @property
     def full(self) -> bool:
-        """Whether nothing that is found from now on is told."""
+        """Whether further mistakes are only counted."""
         return len(self._first) >= MAX_MISTAKES
 
     def note(self, line: int, column: int, message: str, count: int = 1) -> None:
-        """Add a mistake; without a message: so many, of which only their number is told."""
+        """Add a mistake; with an empty message, add `count` mistakes that are only counted."""
         if not message or self.full:
             self._more += count
         else:
             self._first.append(Mistake(self.file, line, column, message))
 
-    def told(self, line: int, unread: str = "") -> tuple[Mistake, ...]:
-        """All that is told; line: where the sum of the rest is told. unread: what was not looked at, in words."""
+    def listed(self, line: int, unread: str = "") -> tuple[Mistake, ...]:
+        """Return the mistakes, plus a summary of the rest at `line`; unread: says what was not checked."""
         if not (self._more or unread):
             return tuple(self._first)
         rest = f"; {unread}" if unread else ""
-        message = f"only {len(self._first)} mistakes are told, of {len(self._first) + self._more}{rest}"
+        message = f"only {len(self._first)} of {len(self._first) + self._more} mistakes are listed{rest}"
         return (*self._first, Mistake(self.file, line, 1, message))
 
 
@@ -71,8 +71,8 @@ class Fault:
     """
     A mistake before it has a position: the path of a field in an expanded case, and what is wrong there.
 
-    at_key: the field's name is wrong rather than its value. count: so many faults, without a message, of which no more
-    is told.
+    at_key: whether the field's name is wrong rather than its value. count: number of faults that this one
+    stands for, if the message is empty.
     """
 
     path: tuple[str | int, ...]
@@ -82,19 +82,19 @@ class Fault:
 
 
 def nearest(name: object, valid: Iterable[str]) -> str:
-    """Give the hint `; did you mean 'x'?`, or the valid names where none is near."""
+    """Return the hint `; did you mean 'x'?`, or the valid names if none is similar."""
     names = list(valid)
     close = get_close_matches(str(name), names, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(names)}"
 
 
 _PARTS = re.compile(r"[^/.\[\],]+|[/.\[\],]")
-# How similar a part of a name must be to be meant.
+# Minimum similarity of a part of a name to be suggested.
 _MIN_SIMILARITY = 0.6
 
 
 def matches(pattern: str, name: str) -> bool:
-    """Whether `pattern` is `name` itself, or a glob that covers all of it."""
+    """Whether `pattern` equals `name`, or is a glob that matches all of it."""
     if pattern == name:
         return True
     return _compiled(pattern).fullmatch(name) is not None
@@ -103,10 +103,10 @@ def matches(pattern: str, name: str) -> bool:
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """
-    Every cell is held against the same patterns: those of all known deviations.
+    Compile a glob to a regular expression; cached, because every cell is matched against the same patterns.
 
-    What stands between two stars is taken where it first fits, and never elsewhere (an atomic group): an earlier place
-    leaves more for the rest, so no other choice has to be tried.
+    The text between two stars is matched at its first occurrence only (an atomic group): an earlier match leaves more
+    text for the rest, so backtracking is never needed.
     """
     first, *rest = ("".join("." if c == "?" else re.escape(c) for c in part) for part in re.split(r"\*+", pattern))
     if not rest:
@@ -116,16 +116,16 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:
-    """The names that one of the patterns asks for."""
+    """Return the names that at least one of the patterns matches."""
     exact = {pattern for pattern in patterns if pattern in names}
     return exact | {name for name in names if any(matches(pattern, name) for pattern in set(patterns) - exact)}
 
 
 def near_glob(pattern: str, names: Collection[str]) -> str | None:
     """
-    A pattern that means some of the names, near to one that means none; None where nothing is near.
+    Suggest a pattern that matches some of the names in place of one that matches none; None if nothing is similar.
 
-    `mask/*` is near to `masks/*`, `masks` to `masks/*`, `masks/nonsense` to `masks/*`, and `padding` to `*padding*`.
+    Suggestions: `masks/*` for `mask/*`, for `masks` and for `masks/nonsense`; `*padding*` for `padding`.
     """
     wild = re.search(r"[*?]", pattern)
     head, tail = (pattern[: wild.start()], pattern[wild.start() :]) if wild else (pattern, "")
@@ -139,20 +139,20 @@ def near_glob(pattern: str, names: Collection[str]) -> str | None:
 
 def _spelled(head: str, names: Iterable[str], *, open_end: bool) -> str:
     """
-    The beginning of a pattern as the nearest name has it, up to the first part to which nothing is near.
+    Correct the spelling of the beginning of a pattern, up to the first part that is similar to no name.
 
-    open_end: its last part may go on.
+    open_end: whether the last part may be only the beginning of a name's part.
     """
     spelled = ""
     wanted: list[str] = _PARTS.findall(head)
     left: list[list[str]] = [_PARTS.findall(name) for name in names]
-    for place, part in enumerate(wanted):
-        parts = {name[place] for name in left if len(name) > place}
-        if open_end and place == len(wanted) - 1 and any(each.startswith(part) for each in parts):
+    for index, part in enumerate(wanted):
+        parts = {name[index] for name in left if len(name) > index}
+        if open_end and index == len(wanted) - 1 and any(each.startswith(part) for each in parts):
             return spelled + part
         close = [part] if part in parts else difflib.get_close_matches(part.lower(), sorted(parts), 1, _MIN_SIMILARITY)
         if not close:
             return spelled
         spelled += close[0]
-        left = [name for name in left if len(name) > place and name[place] == close[0]]
+        left = [name for name in left if len(name) > index and name[index] == close[0]]
     return spelled

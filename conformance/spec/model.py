@@ -1,9 +1,9 @@
-"""What all models of the file format have in common."""
+"""The common base of all pydantic models of the file format."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 class Model(BaseModel):
-    """Strict: no text becomes a number, no unknown key is dropped."""
+    """A strict model: strings are not converted to numbers, and unknown keys are errors."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)

@@ -1,4 +1,4 @@
-"""Pydantic's findings in our words: what is wrong, what was expected, and the nearest valid name."""
+"""Convert pydantic errors to faults: what is wrong, what was expected, and the nearest valid name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -15,14 +15,14 @@ Path = tuple[str | int, ...]
 _TYPES = {
     "int_type": "an integer",
     "int_parsing": "an integer",
-    "int_parsing_size": "an integer of fewer digits",
+    "int_parsing_size": "an integer with fewer digits",
     "int_from_float": "an integer",
     "float_type": "a number",
     "float_parsing": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "string_type": "a text",
+    "string_type": "a string",
     "list_type": "a list",
     "tuple_type": "a list",
     "frozen_set_type": "a list",
@@ -31,18 +31,18 @@ _TYPES = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
     "too_short": "at least one item",
-    "string_too_short": "a text that is not empty",
+    "string_too_short": "a non-empty string",
     "date_type": "a date such as 2027-06-01",
     "date_parsing": "a date such as 2027-06-01",
     "date_from_datetime_parsing": "a date such as 2027-06-01",
 }
 
-# Patterns in words; the others are those of names.
-_PATTERNS = {"^https://": "an address that begins with https://"}
+# Descriptions of patterns; all other patterns are those of names.
+_PATTERNS = {"^https://": "a URL that begins with https://"}
 
 _LENGTHS = {
-    "string_too_short": "a text of at least {min_length} letters",
-    "string_too_long": "a text of at most {max_length} letters",
+    "string_too_short": "a string of at least {min_length} characters",
+    "string_too_long": "a string of at most {max_length} characters",
     "too_long": "at most {max_length} items",
 }
 
@@ -56,25 +56,25 @@ _BOUNDS = {
 
 def faults(error: ValidationError, data: object, names: Callable[[Path], tuple[str, ...]]) -> list[Fault]:
     """
-    The faults of a rejected mapping, one for each field; of very many, how many more there are.
+    Return the faults of a rejected mapping, one for each field; those beyond MAX_MISTAKES are only counted.
 
-    data: what was validated. names: the keys that are valid in the mapping at a path.
+    data: the validated data. names: returns the valid keys of the mapping at a path.
     """
     by_path: dict[Path, list[Mapping[str, Any]]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_path(detail["loc"], data, detail["type"]), []).append(detail)
-    found = [_fault(path, details, names) for path, details in islice(by_path.items(), MAX_MISTAKES)]
-    more = len(by_path) - len(found)
-    return found + ([Fault((), "", count=more)] if more else [])
+    listed = [_fault(path, details, names) for path, details in islice(by_path.items(), MAX_MISTAKES)]
+    more = len(by_path) - len(listed)
+    return listed + ([Fault((), "", count=more)] if more else [])
 
 
 def paths(error: ValidationError, data: object) -> set[Path]:
-    """Where a rejected mapping is faulty."""
+    """Return the paths of the faults of a rejected mapping."""
     return {_path(detail["loc"], data, detail["type"]) for detail in error.errors(include_url=False)}
 
 
 def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
-    """The faults of an expanded entry."""
+    """Return the faults of an expanded entry."""
 
     def names(path: Path) -> tuple[str, ...]:
         return fields(path, _at(entry, (*path, "kind")))
@@ -83,7 +83,7 @@ def of_entry(error: ValidationError, entry: Mapping[str, Any]) -> list[Fault]:
 
 
 def _path(loc: Path, data: object, kind: str) -> Path:
-    """Give the part of pydantic's `loc` that is a path in the data: without the names of union members."""
+    """Return the path in the data for pydantic's `loc`, without the names of union members."""
     return tuple(_steps(loc, data, missing=kind == "missing"))
 
 
@@ -113,14 +113,14 @@ def _at(data: Any, path: Path) -> Any:
 
 
 def _fault(path: Path, details: list[Mapping[str, Any]], names: Callable[[Path], tuple[str, ...]]) -> Fault:
-    """One fault of what pydantic found at one path: several details where every member of a union was refused."""
+    """Make one fault from the pydantic errors at one path; there are several if every union member was rejected."""
     detail = details[0]
     kind, name = detail["type"], _name(path)
     if kind == "extra_forbidden":
         return Fault(path, f"unknown key {quoted(path[-1])}{nearest(path[-1], names(path[:-1]))}", at_key=True)
     if kind == "missing":
         last = path[-1] if path else ""
-        return Fault(path, f"item {last} is missing here" if isinstance(last, int) else f"{last!r} is required here")
+        return Fault(path, f"item {last} is missing" if isinstance(last, int) else f"{last!r} is required here")
     if kind == "value_error":
         return Fault(path, f"{name}: {detail['ctx']['error']}")
     if kind in ("union_tag_not_found", "union_tag_invalid"):
@@ -158,7 +158,7 @@ def _expected(detail: Mapping[str, Any]) -> str:
         key, words = _BOUNDS[kind]
         return f"{words} {context[key]:g}"
     if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(context["pattern"], "small letters, digits and underscores")
+        return _PATTERNS.get(context["pattern"], "lower-case letters, digits and underscores")
     if kind in _LENGTHS and context.get("min_length") != 1:
         return _LENGTHS[kind].format(**context)
     return _TYPES.get(kind, str(detail["msg"]))

@@ -1,8 +1,8 @@
 """
-The node tests of the ONNX operator Attention as cases: the same problem in our words, with what onnx expects.
+Convert the node tests of the ONNX operator Attention to cases: the same problem, with the results that onnx expects.
 
-Each is asked as it stands: a number of valid keys, a causal flag, a window, or a mask of fewer keys, has to reach an
-argument that is made for it.
+Each test is kept as it is: a number of valid keys, a causal argument, a window, or a mask over fewer keys must be
+passed in an argument made for it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,16 +14,16 @@ import numpy as np
 from conformance.spec.problem import PRESENT, PRESENTS, Array
 
 SOURCE = "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py"
-# What onnx's own runner allows at least in bfloat16: onnx/backend/test/runner/__init__.py.
+# Minimum rtol of onnx's own test runner in bfloat16: onnx/backend/test/runner/__init__.py.
 BFLOAT16_RTOL = 2.0**-6
 NONPAD = "nonpad_kv_seqlen"
-# What qk_matmul_output holds, by its mode.
+# Content of qk_matmul_output, by its mode.
 MODES = ("scaled", "capped", "logits", "weights")
 
 
 @dataclass(frozen=True, eq=False)
 class Vector:
-    """One node test: `attributes`, `opset`, `rtol`, `atol` and dtypes as onnx has them, arrays by their names there."""
+    """One node test: `attributes`, `opset`, `rtol`, `atol` and dtypes as in onnx, arrays by their onnx names."""
 
     name: str
     attributes: Mapping[str, Any]
@@ -36,18 +36,18 @@ class Vector:
 
     @property
     def past(self) -> int:
-        """How many keys come from the cache."""
+        """Number of keys from the cache."""
         return int(self.arrays["past_key"].shape[2]) if "past_key" in self.inputs else 0
 
     @property
     def window(self) -> tuple[int | None, int | None]:
-        """How many keys to either side; None is unbounded."""
+        """Number of keys to the left and right; None is unbounded."""
         left, right = (int(self.attributes.get(f"{side}_window_size", -1)) for side in ("left", "right"))
         return (None if left < 0 else left), (None if right < 0 else right)
 
     @property
     def short(self) -> int:
-        """How many keys, the last, the array mask leaves out."""
+        """Number of last keys that the array mask leaves out."""
         if "attn_mask" not in self.inputs:
             return 0
         keys = self.past + self.heads("K", "kv_num_heads").shape[2]
@@ -55,11 +55,11 @@ class Vector:
 
     @property
     def mode(self) -> int:
-        """What qk_matmul_output holds."""
+        """The content of qk_matmul_output, an index of MODES."""
         return int(self.attributes.get("qk_matmul_output_mode", 0))
 
     def heads(self, name: str, count: str) -> Array:
-        """An input or output with four axes, (batch, num_heads, seq_len, dim)."""
+        """Return an input or output with four axes, (batch, num_heads, seq_len, dim)."""
         array = self.arrays[name]
         if array.ndim == len("bhsd"):
             return array
@@ -69,7 +69,7 @@ class Vector:
 
 @dataclass(frozen=True, eq=False)
 class Imported:
-    """A case as plain data, the arrays of its two files, and what of the test it leaves out, in sentences."""
+    """A case as plain data, the arrays of its two files, and notes on what of the test it leaves out."""
 
     entry: Mapping[str, Any]
     inputs: Mapping[str, Array]
@@ -78,7 +78,7 @@ class Imported:
 
 
 def imported(vector: Vector) -> Imported:
-    """The case of one vector; every vector has one."""
+    """Convert one vector to a case; this works for every vector."""
     query, key, value = (vector.heads(name, count) for name, count in zip("QKV", _COUNTS, strict=True))
     if vector.past:
         key = np.concatenate([vector.arrays["past_key"], key], axis=2)
@@ -120,7 +120,7 @@ _COUNTS = ("q_num_heads", "kv_num_heads", "kv_num_heads")
 
 
 def _masks(vector: Vector) -> Iterator[dict[str, Any]]:
-    """The array mask, then what the attributes and the number of valid keys say."""
+    """Yield the array mask, then the masks given by the attributes and the number of valid keys."""
     if "attn_mask" in vector.inputs:
         yield _array_mask(vector)
     anchor = {"offset": "past" if vector.past else "start"}
@@ -135,7 +135,7 @@ def _masks(vector: Vector) -> Iterator[dict[str, Any]]:
 
 
 def _native(vector: Vector) -> Iterator[str]:
-    """What of its arguments a subject needs."""
+    """Yield the argument roles that a subject needs."""
     if vector.attributes.get("is_causal", 0):
         yield "causal"
     if any(f"{side}_window_size" in vector.attributes for side in ("left", "right")):
@@ -147,7 +147,7 @@ def _native(vector: Vector) -> Iterator[str]:
 
 
 def _array_mask(vector: Vector) -> dict[str, Any]:
-    """attn_mask over the axes that it spans; where it has too few keys the others are masked, as documented."""
+    """Make the mask of attn_mask over the axes that it spans; missing keys are masked, as onnx documents."""
     mask = vector.arrays["attn_mask"]
     boolean = vector.inputs["attn_mask"] == "bool"
     missing = [(0, 0)] * (mask.ndim - 1) + [(0, vector.short)]
@@ -165,4 +165,4 @@ def _array_mask(vector: Vector) -> dict[str, Any]:
 
 def _left_out(vector: Vector) -> Iterator[str]:
     if "softmax_precision" in vector.attributes:
-        yield "softmax_precision: arithmetic, which a subject declares"
+        yield "softmax_precision: a subject declares its arithmetic"

@@ -1,5 +1,5 @@
 """
-Named patterns of attention masks, over whichever axes of the logits a mask spans. True = attend.
+Named patterns of attention masks over the axes that a mask spans; True = attend.
 
 A pattern is a function of the sizes of the mask's axes, a mapping such as {"b": 3, "k": 7} in the order b h q k.
 """
@@ -15,7 +15,7 @@ from conformance.spec import streams
 Array = np.ndarray[Any, Any]
 Sizes = Mapping[str, int]
 
-# Every pattern. `leading` is padding at the start: it is made of lengths, the others of sizes alone.
+# All patterns. `leading` is padding at the start and is made from lengths; the others are made from sizes only.
 Name = Literal[
     "all",
     "none",
@@ -38,7 +38,7 @@ NAMES: tuple[str, ...] = get_args(Name)
 
 @dataclass(frozen=True)
 class Pattern:
-    """How a pattern is made from sizes, a seed and a stream's name; the axes that it needs; whether it is random."""
+    """A pattern: its function of sizes, seed and stream name, the axes that it needs, and whether it is random."""
 
     make: Callable[[Sizes, int, str], Array]
     needs: tuple[str, ...] = ("k",)
@@ -46,23 +46,23 @@ class Pattern:
 
 
 def index(sizes: Sizes, axis: str) -> Array:
-    """Positions along one axis, broadcastable to the mask."""
+    """Return the positions along one axis, broadcastable to the mask."""
     names = list(sizes)
     return np.arange(sizes[axis]).reshape([-1 if name == axis else 1 for name in names])
 
 
 def shape(sizes: Sizes) -> tuple[int, ...]:
-    """Give the shape of a mask of these sizes."""
+    """Return the shape of a mask of these sizes."""
     return tuple(sizes.values())
 
 
 def full(sizes: Sizes, attended: Array | bool) -> Array:  # noqa: FBT001 - a mask's content, not a switch
-    """Broadcast what is attended to the whole mask."""
+    """Broadcast `attended` to the whole mask."""
     return np.broadcast_to(np.asarray(attended), shape(sizes)).copy()
 
 
 def holes(sizes: Sizes, seed: int, name: str) -> Array:
-    """Five keys in eight at random; in every row at least one key and, of two keys or more, one hole."""
+    """Attend 5/8 of the keys at random; every row has an attended key and, with two or more keys, a masked one."""
     keys, of_eight = sizes["k"], 5
     attended = streams.below(seed, name, shape(sizes), 8) < of_eight
     rows = (*shape(sizes)[:-1], 1)
@@ -75,17 +75,17 @@ def holes(sizes: Sizes, seed: int, name: str) -> Array:
 
 
 def random(sizes: Sizes, seed: int, name: str) -> Array:
-    """Every position by its own coin; rows may be empty."""
+    """Attend every position with probability 1/2; rows may be fully masked."""
     return np.asarray(streams.below(seed, name, shape(sizes), 2) == 1)
 
 
 def checkerboard(sizes: Sizes, _seed: int, _name: str) -> Array:
-    """Positions whose indices have an even sum."""
+    """Attend positions whose indices have an even sum."""
     return np.asarray(sum(index(sizes, axis) for axis in sizes) % 2 == 0)
 
 
 def block(sizes: Sizes, _seed: int, _name: str) -> Array:
-    """First half of the queries to the first half of the keys, second to second (the first half is the longer)."""
+    """Attend from each half of the queries to the same half of the keys; the first half is the longer one."""
     second = [index(sizes, axis) >= (sizes[axis] + 1) // 2 for axis in ("q", "k")]
     return full(sizes, second[0] == second[1])
 
@@ -107,7 +107,7 @@ PATTERNS: dict[str, Pattern] = {  # all but leading
 
 
 def make(name: str, sizes: Sizes, seed: int, stream: str) -> Array:
-    """Make the named pattern; `stream` keeps random masks of one case apart."""
+    """Make the named pattern; `stream` makes the random masks of one case differ."""
     return PATTERNS[name].make(sizes, seed, stream)
 
 
@@ -115,9 +115,9 @@ def from_lengths(
     sizes: Sizes, lengths: tuple[int, ...], lengths_q: tuple[int, ...] | None = None, *, leading: bool = False
 ) -> Array:
     """
-    Attend the first (leading: the last) lengths[b] keys of item b, from its first (last) lengths_q[b] queries.
+    Attend the first (leading: last) lengths[b] keys of batch element b, from its first (last) lengths_q[b] queries.
 
-    Shape: that of sizes, which have b and k, and q where lengths_q are given.
+    The result has the shape of sizes, which must contain b and k, and q if lengths_q is given.
     """
     attended = _within(sizes, "k", lengths, leading=leading)
     if lengths_q is not None:
@@ -126,6 +126,6 @@ def from_lengths(
 
 
 def _within(sizes: Sizes, axis: str, lengths: tuple[int, ...], *, leading: bool) -> Array:
-    per_item = np.asarray(lengths).reshape([-1 if name == "b" else 1 for name in sizes])
+    limits = np.asarray(lengths).reshape([-1 if name == "b" else 1 for name in sizes])
     positions = index(sizes, axis)
-    return positions >= sizes[axis] - per_item if leading else positions < per_item
+    return positions >= sizes[axis] - limits if leading else positions < limits

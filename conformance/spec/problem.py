@@ -1,8 +1,8 @@
 """
-A case made concrete: arrays, masks grouped by the argument that carries them, and what is asked for.
+A problem: the arrays of a case, its mask operands (one for each mask argument), and the requested outputs.
 
-All floating arrays here are float64 and hold numbers that the dtype under test represents exactly. In our
-own code True always means attend.
+All floating arrays are float64 and contain only numbers that the dtype under test represents exactly. True always means
+attend.
 """
 
 from collections.abc import Mapping
@@ -13,42 +13,43 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# The axes of the logits in their order, and the size of each by name.
+# The axes of the logits in order, and the name of the size of each.
 AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
 
-# The output that stands for a gradient by every input and parameter.
+# The output that requests the gradients by every input and parameter.
 GRADIENTS = "gradients"
 
-# How each of them is called, before the name of what it is a gradient by.
+# Prefix of the name of a gradient; the name of the input or parameter follows.
 GRADIENT = "grad_"
 
-# The output that stands for all keys and values, those of the past first.
+# The output that requests all keys and values, those of the past first.
 PRESENT = "present"
 
-# What it is made of.
+# The arrays that `present` consists of.
 PRESENTS = ("present_key", "present_value")
 
-# Outputs on the way to the softmax: query . key times the scale, after the softcap, after bias and masks.
+# Intermediate outputs: query . key times the scale, then after the softcap, then after bias and masks.
 SCORES = ("scaled", "capped", "logits")
 
-# The slot of a mask that has not been routed to an argument yet.
+# Slot of a mask that is not assigned to an argument yet.
 SLOTLESS = ""
 
 
 @dataclass(frozen=True, eq=False)
 class MaskOperand:
     """
-    What one mask argument or flag of a call carries, in the canonical reading.
+    The mask that one mask argument, causal argument or window argument of a call means, in the canonical reading.
 
-    slot: the argument's name. kinds: the kinds of mask folded into it (key_padding, attention, causal, window,
-    additive). element: how it is handed over: bool, int, float, or flag. values: broadcastable to (batch,
-    num_heads, seq_len_q, seq_len_k); bool for bool and flag elements (True = attend), float64 otherwise (int: non-zero
-    = attend; float: added to the logits, -inf = not attended). verbatim: handed over as the case wrote it.
-    offset: for a causal mask, how far its diagonal is shifted (0 is top-left). window: for a window, the inclusive
-    numbers of keys to the left and right of the query's own position, None for unbounded. moved: as window, of a
-    causal mask or window that moves with the number of keys of each item: query i of item b stands at lengths[b] -
-    seq_len_q + i; offset and window are None then. short: so many keys, the last, which are masked, need not stand in
-    the array. attached: travels with its tensor. Size-one axes are axes that the mask does not span.
+    slot: name of the argument. kinds: kinds of the masks combined in it (key_padding, attention, causal, window,
+    additive). element: how it is passed: bool, int, float, or flag (a causal, window or lengths argument). values:
+    broadcastable to (batch, num_heads, seq_len_q, seq_len_k), with size one on axes that the mask does not span; bool
+    for bool and flag elements (True = attend), float64 otherwise (int: non-zero = attend; float: added to the logits,
+    -inf = masked). verbatim: whether it is passed as the case wrote it. offset: of a causal mask, the shift of its
+    diagonal (0 is top-left). window: of a window, the inclusive numbers of keys to the left and right of the query's
+    own position, None for unbounded. moved: like window, for a causal mask or window that moves with the number of keys
+    of each batch element: query i of batch element b is at position lengths[b] - seq_len_q + i; offset and window are
+    None then. short: number of last keys that are masked and may be left out of the array. attached: whether it is
+    attached to its tensor.
     """
 
     slot: str
@@ -64,36 +65,36 @@ class MaskOperand:
 
     @property
     def ordered(self) -> bool:
-        """Whether it says something about the order of the keys."""
-        return any(places is not None for places in (self.offset, self.window, self.moved))
+        """Whether it depends on the order of the keys (causal or window)."""
+        return any(edges is not None for edges in (self.offset, self.window, self.moved))
 
     @property
     def allowed(self) -> Array | None:
-        """Which positions are attended, or None where the group only adds."""
+        """Attended positions as booleans; None if the operand is additive."""
         if self.element == "float":
             return None
         return np.asarray(self.values != 0)
 
     @property
     def bias(self) -> Array | None:
-        """What is added to the logits, or None where the group only allows."""
+        """Numbers added to the logits; None if the operand is not additive."""
         return self.values if self.element == "float" else None
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """
-    One attention call as arrays; shapes as in `bridge.Call`, masks as groups.
+    One attention call as arrays; shapes as in `bridge.Call`, masks as mask operands.
 
-    scale None means 1/sqrt(head_dim), softcap None no cap. params is empty for sdpa. alias: "none", "kv", "qkv".
-    bias_k and bias_v among the parameters are a key and a value that are appended, zero_key one of zeros after it. wo
-    is absent where there is no output projection. activation: of the projections of query, key and value. residual:
-    the query is added to the output. layout: how query, key and value lie in memory. dropout_p: of a dropout that is
-    inactive. native: what the call must use, in the words of `Case.native`. past: how many keys and values, the first,
-    are handed over as those of earlier calls; they count among key and value here.
-    mistake: what is made wrong in the call, which must be refused; nothing here has it.
-    requirements: what the case asks for beyond ordinary attention, in the words of CAPABILITIES.
-    grad_output: of the shape of the output, given where gradients are asked for.
+    scale: None means 1/sqrt(head_dim). softcap: None means no softcap. params: empty for sdpa; bias_k and bias_v are a
+    key and a value to append; wo is absent if there is no output projection. zero_key: whether a key and a value of
+    zeros are appended after them. alias: "none", "kv" or "qkv". activation: applied to the projected query, key and
+    value. residual: whether the query is added to the output. layout: memory layout of query, key and value.
+    dropout_p: probability of a dropout that is inactive. native: argument roles that the call must use, as in
+    `Case.native`. past: number of first keys and values that are passed as those of earlier calls; key and value
+    include them. mistake: the mistake of a call that must be refused; the arrays here do not have it. requirements:
+    what the case needs beyond ordinary attention, in the words of CAPABILITIES. grad_output: the gradient of the loss
+    by the output, in the shape of the output, if gradients are requested.
     """
 
     operator: str
@@ -124,12 +125,12 @@ class Problem:
 
     @property
     def differentiated(self) -> bool:
-        """Whether gradients are asked for."""
+        """Whether gradients are requested."""
         return any(name.startswith(GRADIENT) for name in self.outputs)
 
     @property
     def applied_scale(self) -> float:
-        """What the products are multiplied by: the scale that is given, else 1/sqrt(head_dim)."""
+        """The factor of the products: the given scale, or 1/sqrt(head_dim)."""
         return self.head_dim**-0.5 if self.scale is None else self.scale
 
     @property
@@ -154,12 +155,12 @@ class Problem:
 
     @property
     def weights_shape(self) -> tuple[int, int, int, int]:
-        """As `logits_shape`, with the keys that are appended."""
+        """Like `logits_shape`, but with the appended keys."""
         batch, heads, queries, keys = self.logits_shape
         return (batch, heads, queries, keys + ("bias_k" in self.params) + self.zero_key)
 
     def allowed(self) -> Array:
-        """AND of what the groups allow, shape (batch, num_heads, seq_len_q, seq_len_k); True = attend."""
+        """AND of the non-additive operands, shape (batch, num_heads, seq_len_q, seq_len_k); True = attend."""
         total = np.ones(self.logits_shape, dtype=bool)
         for operand in self.mask_operands:
             if (allowed := operand.allowed) is not None:
@@ -167,19 +168,19 @@ class Problem:
         return total
 
     def bias(self) -> Array | None:
-        """Sum of what the groups add, broadcastable to the logits, or None where nothing is added."""
+        """Sum of the additive operands, broadcastable to the logits; None if there are none."""
         added = [bias for operand in self.mask_operands if (bias := operand.bias) is not None]
         if not added:
             return None
         return np.asarray(sum(added[1:], start=added[0]))
 
     def attended(self) -> Array:
-        """Which positions can receive weight: allowed, and not under a bias of -inf."""
+        """Positions that can receive weight: allowed, and without a bias of -inf."""
         bias = self.bias()
         return self.allowed() if bias is None else self.allowed() & (bias != -np.inf)
 
     def sizes(self) -> dict[str, int]:
-        """Every dimension by its name."""
+        """Every dimension by name."""
         sizes = {
             "batch": self.batch,
             "num_heads": self.num_heads,
@@ -199,5 +200,5 @@ class Problem:
         return sizes
 
     def but(self, **fields: Any) -> "Problem":
-        """The same problem except for `fields`."""
+        """Return a copy with other `fields`."""
         return replace(self, **fields)

@@ -1,4 +1,4 @@
-"""Names for problems made of their bytes: what was asked, and whether two cases ask the same."""
+"""Digests of problems: they identify a problem, and show whether two cases are the same problem."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,27 +14,27 @@ from conformance.spec.problem import Array, MaskOperand, Problem
 
 
 def problem_digest(problem: Problem) -> str:
-    """Digest everything that a problem says, "sha256:..."; the same on every machine."""
+    """Return the digest of everything in a problem, "sha256:..."; it is the same on every machine."""
     return _digest(problem, {"outputs": list(problem.outputs)})
 
 
 def arrays_digest(problem: Problem) -> str:
-    """Digest what a subject is given, without which outputs are asked for."""
+    """Return the digest of what a subject receives, without the requested outputs."""
     return _digest(problem, {})
 
 
 def duplicates(cases: Iterable[Case]) -> tuple[tuple[str, ...], ...]:
-    """Ids of cases whose problems have equal arrays, in groups of two or more, in the order of the cases."""
+    """Return the ids of cases whose problems are equal, in groups of two or more, in the order of the cases."""
     return tuple(ids for ids in _by_arrays(cases).values() if len(ids) > 1)
 
 
 def distinct(cases: Iterable[Case]) -> int:
-    """How many problems there are, equal arrays counted once."""
+    """Count the problems; equal ones count once."""
     return len(_by_arrays(cases))
 
 
 def alone(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Cases with a mistake that have no twin: a case that asks for the same without it."""
+    """Return the cases with a mistake that have no twin, i.e. no case with the same problem without the mistake."""
     all_cases = tuple(cases)
     wrong = [case for case in all_cases if case.mistake is not None]
     valid = {arrays_digest(materialise(case)) for case in all_cases if case.mistake is None} if wrong else set()
@@ -42,11 +42,11 @@ def alone(cases: Iterable[Case]) -> tuple[Case, ...]:
 
 
 def _by_arrays(cases: Iterable[Case]) -> Mapping[str, tuple[str, ...]]:
-    mask_operands: dict[str, tuple[str, ...]] = {}
+    ids: dict[str, tuple[str, ...]] = {}
     for case in cases:
         digest = arrays_digest(materialise(case))
-        mask_operands[digest] = (*mask_operands.get(digest, ()), case.id)
-    return mask_operands
+        ids[digest] = (*ids.get(digest, ()), case.id)
+    return ids
 
 
 def _digest(problem: Problem, more: Mapping[str, object]) -> str:
@@ -69,16 +69,16 @@ def _digest(problem: Problem, more: Mapping[str, object]) -> str:
 
 
 def _rare(problem: Problem) -> dict[str, object]:
-    """What most problems do without, where they have it."""
+    """Return the fields that most problems do not set, if this one sets them."""
     numbers = {"softcap": problem.softcap, "dropout_p": problem.dropout_p}
-    found: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
-    found |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
-    found |= {"past": problem.past} if problem.past else {}
-    found |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
-    found |= {"native": list(problem.native)} if problem.native else {}
-    found |= {} if problem.mistake is None else {"mistake": problem.mistake}
-    found |= {} if problem.activation is None else {"activation": problem.activation}
-    return found if problem.layout == "contiguous" else found | {"layout": problem.layout}
+    rare: dict[str, object] = {name: number.hex() for name, number in numbers.items() if number is not None}
+    rare |= {name: True for name in ("zero_key", "residual") if getattr(problem, name)}
+    rare |= {"past": problem.past} if problem.past else {}
+    rare |= {SECOND_CALL: True} if SECOND_CALL in problem.requirements else {}
+    rare |= {"native": list(problem.native)} if problem.native else {}
+    rare |= {} if problem.mistake is None else {"mistake": problem.mistake}
+    rare |= {} if problem.activation is None else {"activation": problem.activation}
+    return rare if problem.layout == "contiguous" else rare | {"layout": problem.layout}
 
 
 def _facts(operand: MaskOperand) -> list[object]:
@@ -90,7 +90,7 @@ def _facts(operand: MaskOperand) -> list[object]:
 
 
 def _named(problem: Problem) -> Iterator[tuple[str, Array]]:
-    """Every array by name, little-endian, in a fixed order."""
+    """Yield every array with its name, little-endian, in a fixed order."""
     arrays = {"query": problem.query, "key": problem.key, "value": problem.value}
     arrays |= dict(sorted(problem.params.items()))
     if problem.grad_output is not None:

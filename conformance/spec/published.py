@@ -1,7 +1,7 @@
 """
-Numbers that somebody else printed for a case, with where they stand and how exactly they are printed.
+Numbers that others published for a case, with their source and their precision.
 
-The oracle is judged on them (`judge.published`); subjects are judged by the oracle, as in every case.
+The oracle is compared with them (`judge.published`); subjects are compared with the oracle, as in every case.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from conformance.spec import array_files
 from conformance.spec.model import Model
 from conformance.spec.problem import PRESENTS, SCORES, Array
 
-# Outputs whose numbers may stand in a suite.
+# Outputs whose numbers may be written in a suite.
 LITERALS = ("output", "weights", "weights_mean")
 
-# Outputs whose numbers may stand in a file.
+# Outputs whose numbers may be in an npz file.
 NAMES = (*LITERALS, *SCORES, *PRESENTS)
 
 Literals = Annotated[list[Any], Field(min_length=1)]
@@ -26,23 +26,25 @@ Tolerance = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class PublishedFields(Model):
-    """What may stand in a suite under `published`."""
+    """The fields of `published` in a suite."""
 
-    source: str = Field(description="Where the numbers are printed: an address.", pattern=r"^https?://")
+    source: str = Field(description="URL where the numbers are published.", pattern=r"^https?://")
     output: Literals | None = Field(default=None, description="A nested list.")
     weights: Literals | None = Field(default=None, description="A nested list.")
     weights_mean: Literals | None = Field(default=None, description="A nested list.")
-    file: str | None = Field(default=None, description="An npz beside the suite with any outputs.", min_length=1)
-    digits: Annotated[int, Field(ge=0, le=17)] | None = Field(
-        default=None, description="Printed digits after the point: half a unit of the last is allowed."
+    file: str | None = Field(
+        default=None, description="An npz file in the folder of the suite, with any outputs.", min_length=1
     )
-    rtol: Tolerance | None = Field(default=None, description="Allowed, as a part of the published number.")
-    atol: Tolerance | None = Field(default=None, description="Allowed in any case.")
+    digits: Annotated[int, Field(ge=0, le=17)] | None = Field(
+        default=None, description="Digits printed after the decimal point; half a unit of the last digit is allowed."
+    )
+    rtol: Tolerance | None = Field(default=None, description="Allowed relative difference from the published number.")
+    atol: Tolerance | None = Field(default=None, description="Allowed absolute difference.")
     computed_in: Literal["float64", "float32", "float16", "bfloat16"] | None = Field(
-        default=None, description="The bound of this arithmetic, rounded after every operator, is allowed as well."
+        default=None, description="Also allow the bound of this dtype, with a rounding after every operator."
     )
     errata: str | None = Field(
-        default=None, description="Why the numbers are wrong; then they must differ.", min_length=10
+        default=None, description="Why the numbers are wrong; if given, they must differ.", min_length=10
     )
 
 
@@ -51,7 +53,7 @@ class Published:
     """
     Published numbers of one case; fields as in docs/cases.md.
 
-    literals: output name -> nested tuples. file: an npz with more of them, or None.
+    literals: output name -> nested tuples. file: an npz file with further outputs, or None.
     """
 
     source: str
@@ -64,18 +66,18 @@ class Published:
     errata: str | None = None
 
     def arrays(self) -> dict[str, Array]:
-        """The numbers by the name of the output, float64."""
+        """Return the numbers by output name, float64."""
         literal = {name: np.array(values, dtype=np.float64) for name, values in self.literals}
         return literal if self.file is None else literal | array_files.arrays(self.file)
 
     def allowed(self, numbers: Array) -> Array:
-        """How far the truth may be from each published number by the way it is printed."""
+        """Return how far the exact value may be from each published number, given its printed precision."""
         unit = 0.0 if self.digits is None else 0.5 * 10.0**-self.digits
         return np.asarray(unit + self.atol + self.rtol * np.where(np.isfinite(numbers), np.abs(numbers), 0.0))
 
 
 def published(model: PublishedFields | None, suite: Path) -> Published | None:
-    """The numbers of an entry of the suite file `suite`."""
+    """Convert the published numbers of an entry in the suite file `suite`."""
     if model is None:
         return None
     literals = {name: getattr(model, name) for name in LITERALS}
@@ -92,5 +94,5 @@ def published(model: PublishedFields | None, suite: Path) -> Published | None:
 
 
 def frozen(value: Any) -> Any:
-    """Nested lists as nested tuples."""
+    """Convert nested lists to nested tuples."""
     return tuple(map(frozen, value)) if isinstance(value, list) else value

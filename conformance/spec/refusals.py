@@ -1,7 +1,7 @@
 """
-Calls that must be refused: a valid one of which one array, or the choice of arguments, is made not to fit the others.
+Calls that must be refused: a valid call in which one array, or the choice of arguments, is made inconsistent.
 
-The valid call is the case without its mistake, its twin; what is done to it stands in `engine.mistaken`.
+The valid call is the twin of the case: the same case without its mistake. `engine.mistaken` makes the mistake.
 """
 
 from dataclasses import dataclass
@@ -26,8 +26,9 @@ class Refusal:
     """
     One mistake of a call.
 
-    sentence: what an implementation does that returns numbers, after "it". remedy: what its user can do. masks: how
-    many masks it needs. items: it takes an item away, of at least three, since one would be broadcast.
+    sentence: what an implementation that returns numbers does, after "it". remedy: what its user can do. masks: number
+    of masks that the mistake needs. items: whether the mistake removes a batch element; the batch needs at least
+    MIN_BATCH then, because a single remaining batch element would be broadcast.
     """
 
     sentence: str
@@ -38,39 +39,37 @@ class Refusal:
 
 REFUSALS: dict[Name, Refusal] = {
     "value_positions": Refusal(
-        "takes a value of fewer positions than the key without a word", "compare the lengths of key and value"
+        "accepts a value with fewer positions than the key", "check that key and value have the same length"
     ),
     "key_items": Refusal(
-        "takes key and value of fewer items than the query without a word", "compare the batch sizes", items=True
+        "accepts key and value with a smaller batch than the query", "check that the batch sizes agree", items=True
     ),
-    "key_width": Refusal("takes a key that is too wide without a word", "compare the widths of query and key"),
-    "query_width": Refusal(
-        "takes a query that is wider than its projection without a word", "compare the width of the query"
-    ),
+    "key_width": Refusal("accepts a key that is wider than the query", "check that query and key have the same width"),
+    "query_width": Refusal("accepts a query that is wider than the query projection", "check the width of the query"),
     "mask_keys": Refusal(
-        "takes a mask over more keys than there are without a word", "compare the mask with the keys", masks=1
+        "accepts a mask over more keys than there are", "check the mask against the number of keys", masks=1
     ),
     "mask_queries": Refusal(
-        "takes a mask over more queries than there are without a word", "compare the mask with the queries", masks=1
+        "accepts a mask over more queries than there are", "check the mask against the number of queries", masks=1
     ),
     "mask_items": Refusal(
-        "takes a mask of fewer items than there are without a word",
-        "compare the mask with the batch",
+        "accepts a mask with a smaller batch than the query",
+        "check the mask against the batch size",
         masks=1,
         items=True,
     ),
     "num_heads": Refusal(
-        "takes a number of heads that does not divide the width without a word", "divide the width by num_heads"
+        "accepts a num_heads that does not divide the width", "choose num_heads so that it divides the width"
     ),
     "two_masks": Refusal(
-        "takes two arguments that are documented to exclude each other without a word",
+        "accepts two arguments that are documented to exclude each other",
         "combine the masks in one argument",
         masks=2,
     ),
     "lone_flag": Refusal(
-        "takes a flag without the mask that it speaks of without a word", "hand over the mask as well", masks=1
+        "accepts a causal argument without the mask that it requires", "pass the mask as well", masks=1
     ),
 }
 
-# Of so many items one can be taken away, and what is left is not broadcast.
+# Minimum batch size for mistakes that remove a batch element: the remaining two are not broadcast.
 MIN_BATCH = 3

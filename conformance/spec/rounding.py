@@ -1,4 +1,4 @@
-"""Rounding to the dtypes under test, exact and the same on every NumPy."""
+"""Rounding to the dtypes under test: exact, and the same with every NumPy version."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from conformance.bridge.tensor import Tensor
 Array = np.ndarray[Any, Any]
 
 FORMATS = {
-    # significand bits with the hidden one, smallest normal exponent, largest exponent
+    # significand bits including the hidden one, smallest normal exponent, largest exponent
     "float64": (53, -1022, 1023),
     "float32": (24, -126, 127),
     "tf32": (11, -126, 127),
@@ -19,18 +19,18 @@ FORMATS = {
 
 
 def largest(dtype: str) -> float:
-    """The largest finite number of `dtype`."""
+    """Return the largest finite number of `dtype`."""
     bits, _, top = FORMATS[dtype]
     return (2.0 - 2.0 ** (1 - bits)) * 2.0**top
 
 
 def smallest_normal(dtype: str) -> float:
-    """The smallest positive normal number of `dtype`."""
+    """Return the smallest positive normal number of `dtype`."""
     return float(2.0 ** FORMATS[dtype][1])
 
 
 def smallest_subnormal(dtype: str) -> float:
-    """The smallest positive number of `dtype`."""
+    """Return the smallest positive number of `dtype`."""
     bits, low, _ = FORMATS[dtype]
     return float(2.0 ** (low - bits + 1))
 
@@ -39,8 +39,8 @@ def round_to(values: Array, dtype: str) -> Array:
     """
     Round float64 `values` to the nearest number of `dtype`, ties to even; the result is still float64.
 
-    Beyond the largest number the result is infinite; NaN and infinities stay. One rounding: going to
-    float16 through float32 would round twice.
+    Results beyond the largest number are infinite; NaN and infinities are unchanged. Each value is rounded only once:
+    a conversion to float16 through float32 would round twice.
     """
     exact = np.asarray(values, dtype=np.float64)
     if dtype == "float64":
@@ -55,10 +55,10 @@ def round_to(values: Array, dtype: str) -> Array:
 
 def to_tensor(values: Array, dtype: str) -> Tensor:
     """
-    Hand over the bits of values that `dtype` holds exactly (problems are rounded once, when they are made).
+    Convert values that are exact in `dtype` to a tensor (problems are rounded once, when they are made).
 
     Raises:
-        ValueError: a value would change, i.e. it was not rounded to `dtype` before.
+        ValueError: a value is not exact in `dtype`, so the conversion would change it.
     """
     exact = np.ascontiguousarray(values, dtype=np.float64)
     if dtype == "bfloat16":
@@ -68,5 +68,5 @@ def to_tensor(values: Array, dtype: str) -> Tensor:
         with np.errstate(over="ignore"):
             tensor = Tensor(dtype, exact.astype(dtype))
     if not np.array_equal(tensor.float64(), exact, equal_nan=True):
-        raise ValueError(f"values were not rounded to {dtype} before they were handed over")
+        raise ValueError(f"values are not exact in {dtype}: round them first")
     return tensor

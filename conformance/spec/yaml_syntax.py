@@ -1,9 +1,9 @@
 """
-YAML text to plain data, and from a field back to its line and column.
+Convert YAML text to plain data, and find the line and column of a field.
 
-Read in three passes: events, where everything that is refused is seen before anything is built from it (anchors,
-aliases, tags, depth, size); nodes, which remember positions; plain data. Scalars follow the YAML 1.2 core
-schema: `1e-5` is a number, `no` is a text, `012` and `12:30` are texts.
+A file is read in three passes. The first reads events and rejects anchors, aliases, tags, and too large depth or size
+before anything is built. The second builds nodes, which know their positions. The third makes plain data. Scalars
+follow the YAML 1.2 core schema: `1e-5` is a number; `no`, `012` and `12:30` are strings.
 """
 
 import re
@@ -20,14 +20,14 @@ from conformance.spec.texts import NoText, cut, quoted, read_text
 
 try:
     from yaml import CSafeLoader as _Base
-except ImportError:  # PyYAML without libyaml: slower, the same answers
+except ImportError:  # PyYAML without libyaml: slower, with the same results
     from yaml import SafeLoader as _Base  # type: ignore[assignment]
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 24
 MAX_EVENTS = 2**17
 MAX_DIGITS = 64
-TOO_DEEP = f"the document is nested deeper than {MAX_DEPTH}"
+TOO_DEEP = f"the document is nested more than {MAX_DEPTH} levels deep"
 
 Path = Sequence[str | int]
 
@@ -45,7 +45,7 @@ _SCALARS = (
 
 
 class _Loader(_Base):
-    """PyYAML's loader with the resolver of this module and no other."""
+    """PyYAML's loader with only the scalar resolvers of this module."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own shape
 
@@ -56,7 +56,7 @@ for _name, _pattern, _first in _SCALARS:
 
 @dataclass(frozen=True)
 class Document:
-    """A file as plain data (None where it could not be read), its root node, and the mistakes found so far."""
+    """A file as plain data (None if it could not be read), its root node, and the mistakes found so far."""
 
     file: str
     node: yaml.Node | None
@@ -65,7 +65,7 @@ class Document:
 
 
 def read_file(path: File, file: str) -> Document:
-    """Read the document of a file, which messages call `file`; what cannot be read is a mistake of it."""
+    """Read the document of a file, called `file` in messages; a file that cannot be read is a mistake."""
     try:
         return read(read_text(path, MAX_BYTES), file)
     except NoText as error:
@@ -73,29 +73,29 @@ def read_file(path: File, file: str) -> Document:
 
 
 def read(text: str, file: str) -> Document:
-    """Read one YAML document; no exception leaves for anything that the text says."""
+    """Read one YAML document; errors in the text become mistakes, never exceptions."""
     if len(text.encode()) > MAX_BYTES:
         return _unread(file, 1, 1, f"the file has more than {MAX_BYTES} bytes; split the suite")
-    if (odd := yaml.reader.Reader.NON_PRINTABLE.search(text)) is not None:
-        before = text[: odd.start()]
+    if (invalid := yaml.reader.Reader.NON_PRINTABLE.search(text)) is not None:
+        before = text[: invalid.start()]
         column = len(before) - before.rfind("\n")
-        return _unread(file, before.count("\n") + 1, column, f"not YAML: character {odd.group()!r} is not allowed")
+        return _unread(file, before.count("\n") + 1, column, f"not YAML: character {invalid.group()!r} is not allowed")
     try:
         refused = Mistakes(file)
-        for place, message in _refused(text):
-            refused.note(*place, message)
+        for start, message in _refused(text):
+            refused.note(*start, message)
         if refused.found:
-            return Document(file, None, None, refused.told(text.count("\n") + 1))
+            return Document(file, None, None, refused.listed(text.count("\n") + 1))
         node = _compose(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         words = ", ".join(word for word in (error.context, error.problem) if word)
-        # The scanner of PyYAML 6.0.4 looks ahead, and gives up before we do.
-        told = TOO_DEEP if "maximum nesting depth" in words else f"not YAML: {words}"
-        return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, told)
+        # The scanner of PyYAML 6.0.4 looks ahead, so it may reach its own depth limit before MAX_DEPTH is seen here.
+        message = TOO_DEEP if "maximum nesting depth" in words else f"not YAML: {words}"
+        return _unread(file, mark.line + 1 if mark else 1, mark.column + 1 if mark else 1, message)
     mistakes = Mistakes(file)
     data = _plain(node, mistakes) if node is not None else None
-    return Document(file, node, data, mistakes.told(last_line(node)))
+    return Document(file, node, data, mistakes.listed(last_line(node)))
 
 
 def _unread(file: str, line: int, column: int, message: str) -> Document:
@@ -112,7 +112,7 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _refused(text: str) -> Iterator[tuple[tuple[int, int], str]]:
-    """Yield place and message of what is refused before anything is built; stop at a size or depth that is."""
+    """Yield position and message of everything that is not allowed; stop at the first excess of size or depth."""
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=_Loader)):
         if isinstance(event, yaml.CollectionEndEvent):
@@ -120,13 +120,13 @@ def _refused(text: str) -> Iterator[tuple[tuple[int, int], str]]:
         elif isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         if depth > MAX_DEPTH or count > MAX_EVENTS:
-            yield position(event), TOO_DEEP if depth > MAX_DEPTH else f"the document has over {MAX_EVENTS} parts"
+            yield position(event), TOO_DEEP if depth > MAX_DEPTH else f"the document has more than {MAX_EVENTS} nodes"
             return
         if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
             sign, name = ("*", "alias") if isinstance(event, yaml.AliasEvent) else ("&", "anchor")
-            yield position(event), f"{name} {sign}{cut(event.anchor)} is refused: write the value out"
+            yield position(event), f"{name} {sign}{cut(event.anchor)} is not allowed: write the value out"
         if (tag := getattr(event, "tag", None)) is not None:
-            yield position(event), f"tag {cut(tag)} is refused: plain values only"
+            yield position(event), f"tag {cut(tag)} is not allowed: use plain values only"
 
 
 def _plain(node: yaml.Node, mistakes: Mistakes) -> Any:
@@ -143,7 +143,7 @@ def _mapping(node: yaml.MappingNode, mistakes: Mistakes) -> dict[str, Any]:
     for key, value in node.value:
         line, column = position(key)
         if not isinstance(key, yaml.ScalarNode):
-            mistakes.note(line, column, "a key must be a plain text")
+            mistakes.note(line, column, "a key must be a plain string")
         elif key.value in plain:
             mistakes.note(line, column, f"duplicate key {quoted(key.value)}, first on line {first[key.value]}")
         else:
@@ -160,32 +160,32 @@ def _scalar(node: yaml.Node, mistakes: Mistakes) -> Any:
 
 
 def _number(tag: str, text: str, node: yaml.Node, mistakes: Mistakes) -> int | float:
-    """Read a number; one that Python would not read, or not as it stands, is taken for 1 after it was noted."""
+    """Read a number; one that is too long or too large is noted as a mistake and read as 1."""
     if len(text) > MAX_DIGITS:
-        mistakes.note(*position(node), f"a number of more than {MAX_DIGITS} characters")
+        mistakes.note(*position(node), f"this number has more than {MAX_DIGITS} characters")
         return 1
     if tag == "int":
         return int(text)
     number = float(text.replace(".inf", "inf").replace(".nan", "nan"))
     if isinf(number) and ".inf" not in text:
-        mistakes.note(*position(node), f"{text} is beyond every number; infinity is .inf")
+        mistakes.note(*position(node), f"{text} is too large for a float64; write infinity as .inf")
         return 1
     return number
 
 
 def position(part: yaml.Node | yaml.Event) -> tuple[int, int]:
-    """Line and column at which a part of a document begins, from 1."""
+    """Return line and column at which a part of a document begins, from 1."""
     mark = part.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)
 
 
 def last_line(node: yaml.Node | None) -> int:
-    """The line on which a part of a document ends, from 1."""
+    """Return the line on which a part of a document ends, from 1."""
     return node.end_mark.line + 1 if node is not None and node.end_mark else 1
 
 
 def child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
-    """Key node and value node of one field or item (whose key is itself), or None where there is none."""
+    """Return key node and value node of a field, or a list item twice; None if there is none."""
     if isinstance(node, yaml.MappingNode):
         return next(((key, value) for key, value in node.value if key.value == part), None)
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
@@ -195,16 +195,16 @@ def child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | Non
 
 def find(nodes: Sequence[yaml.Node], path: Path, *, at_key: bool = False) -> tuple[int, int]:
     """
-    Line and column of `path` in the first of `nodes` laid over the others, mapping over mapping.
+    Return line and column of `path` in `nodes`, which are merged as mappings; the first node takes precedence.
 
-    Where the path ends early (a field that is missing) this is the deepest part of it that stands in the file.
+    If the path does not exist (a missing field), return the position of its deepest existing part.
     """
     layers, key, value = list(nodes), nodes[0], nodes[0]
     for part in path:
-        found = [pair for node in layers if (pair := child(node, part))]
-        if not found:
+        pairs = [pair for node in layers if (pair := child(node, part))]
+        if not pairs:
             return position(value)
-        key, value = found[0]
+        key, value = pairs[0]
         mapping = isinstance(value, yaml.MappingNode)
-        layers = [node for _, node in found if isinstance(node, yaml.MappingNode)] if mapping else [value]
+        layers = [node for _, node in pairs if isinstance(node, yaml.MappingNode)] if mapping else [value]
     return position(key if at_key else value)

@@ -219,7 +219,7 @@ def test_gradients_follow_a_deviation_of_the_problem() -> None:
 
 
 def test_a_problem_without_the_gradient_of_its_output_is_refused() -> None:
-    with pytest.raises(ValueError, match="a problem that asks for gradients needs grad_output"):
+    with pytest.raises(ValueError, match="a problem with the output gradients needs grad_output"):
         evaluate(PROBLEMS["plain"].but(grad_output=None))
 
 

@@ -53,5 +53,5 @@ def test_fewer_steps_are_no_more_than_that(count: int) -> None:
 
 
 def test_a_state_has_no_other_fields() -> None:
-    with pytest.raises(TypeError, match="a state has no probabilities"):
+    with pytest.raises(TypeError, match="State has no field probabilities"):
         begin(PROBLEM).but(probabilities=0)

@@ -33,11 +33,11 @@ def test_what_true_means_is_for_the_caller() -> None:
     ("word", "said"),
     [
         ("fully_masked_row", "--declare fully_masked_row: expected DECISION=NAME"),
-        ("fully_masked_row=nul", "--declare fully_masked_row=nul: it is one of nan, uniform"),
+        ("fully_masked_row=nul", "--declare fully_masked_row=nul: expected one of nan, uniform"),
         ("fully_masked_row=nul", "(or zero)"),
         ("dead_row=nan", "there is no decision 'dead_row'"),
         ("polarity[maks]=ignore", "the function has no argument maks, only mask"),
-        ("softmax_axis=queries", "diagnosed, not declared"),
+        ("softmax_axis=queries", "diagnosed but not declared"),
     ],
 )
 def test_what_is_refused_says_why(word: str, said: str) -> None:

@@ -346,8 +346,8 @@ def test_a_list_with_six_mistakes_says_all_of_them_at_once_and_nothing_runs(proj
     assert done.returncode == 4
     assert done.stderr.splitlines() == [
         "mine.yaml:4:5: unknown key 'dleta'; did you mean 'delta'?",
-        "mine.yaml:5:13: reason: expected a text of at least 10 letters, got 'short'",
-        "mine.yaml:6:11: link: expected an address that begins with https://, got 'http://example.org/1'",
+        "mine.yaml:5:13: reason: expected a string of at least 10 characters, got 'short'",
+        "mine.yaml:6:11: link: expected a URL that begins with https://, got 'http://example.org/1'",
         "mine.yaml:7:15: versions: torch: 'about 2' is not a version condition such as '>=3.14,<4'",
         "mine.yaml:8:12: unknown key 'fully_masked_rows'; did you mean 'fully_masked_row'?",
         "mine.yaml:9:14: expires: expected a date such as 2027-06-01, got 'someday'",

@@ -75,8 +75,8 @@ def test_nothing_typed_prints_what_to_type_first(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("decision", "name", "hint"),
     [
-        ("polarity", "ignore", "it is about one mask argument, whose name stands in brackets, such as polarity[mask]="),
-        ("scale[mask]", "none", "it is about no argument: write scale=none"),
+        ("polarity", "ignore", "needs the name of a mask argument in brackets, such as polarity[mask]="),
+        ("scale[mask]", "none", "this decision takes no argument in brackets: write scale=none"),
         ("fully_maskd_row", "nan", "there is no decision 'fully_maskd_row'; did you mean fully_masked_row?"),
         ("polarty[mask]", "ignore", "there is no decision 'polarty'; did you mean polarity?"),
         ("zzz", "nan", "there is no decision 'zzz'"),

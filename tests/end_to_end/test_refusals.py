@@ -43,8 +43,7 @@ def test_numbers_fail_and_it_is_said_what_was_taken(cells: dict[tuple[str, str],
     record = cells[SHORT, "fake.lenient[lenient]"]
     assert (record["verdict"], record["class"], record["mistake"]) == ("fail", "not_refused", "value_positions")
     assert record["reason"] == (
-        "takes a value of fewer positions than the key without a word: it returned output [3, 2, 7, 8], where an error "
-        "was due"
+        "accepts a value with fewer positions than the key: it returned output [3, 2, 7, 8], where an error was due"
     )
     smaller = cells[WIDE, "fake.lenient[lenient]"]
     assert "over more keys than there are" in smaller["reason"]
@@ -79,11 +78,11 @@ def test_the_run_is_red_and_tells_each_mistake_once(ran: tuple["subprocess.Compl
     assert ran[0].returncode == 7  # since one of the variants refuses every call
     assert "Incomplete: fake.lenient[refuses_all] does not work here: " in ran[0].stdout
     told = (
-        "1 verdict of fake.lenient[lenient] (fail, not_refused): takes a value of fewer positions than the key without "
-        "a word; fix: compare the lengths of key and value"
+        "1 verdict of fake.lenient[lenient] (fail, not_refused): accepts a value with fewer positions than the key; "
+        "fix: check that key and value have the same length"
     )
     assert told in ran[0].stdout
-    assert "(fail, not_refused): takes a mask over more keys than there are without a word" in ran[0].stdout
+    assert "(fail, not_refused): accepts a mask over more keys than there are" in ran[0].stdout
     verdict = json.loads((ran[1] / "verdict.json").read_text(encoding="utf-8"))
     assert verdict["subjects"]["fake.lenient[strict]"]["counts"] == {"pass": 3}
 

@@ -92,7 +92,7 @@ HELLO: dict[str, Any] = {
     ("change", "said"),
     [
         ({}, ""),
-        ({"versions": {"numpy": 2}}, "numpy: expected a text, got 2"),
+        ({"versions": {"numpy": 2}}, "numpy: expected a string, got 2"),
         ({"cpu": "much"}, "cpu: expected a number, got 'much'"),
         ({"evidence": {"libraries": 5}}, "invalid evidence: libraries: expected a mapping, got 5"),
         ({"python": HALF}, "sent a text with a lone surrogate"),

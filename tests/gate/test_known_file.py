@@ -57,7 +57,7 @@ def test_six_mistakes_are_reported_at_once_with_their_places(tmp_path: Path) -> 
     lines = [(mistake.line, mistake.message) for mistake in caught.value.mistakes]
     assert [line for line, _ in lines] == [4, 5, 9, 10, 11, 12]
     assert "did you mean 'when'" in lines[0][1]
-    assert "it is one of nan, uniform, unmasked" in lines[1][1]
+    assert "expected one of nan, uniform, unmasked" in lines[1][1]
     assert "did you mean 'fully_masked_row'" in lines[2][1]
 
 
@@ -111,15 +111,15 @@ def test_the_packaged_list_is_readable_and_every_entry_has_a_reason_and_a_link()
     [
         (
             GOOD.encode().replace(b"A fully", b"caf\xe9"),
-            "6:16: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8",
+            "6:16: cannot be read: invalid UTF-8 byte 0xe9; save the file as UTF-8",
         ),
-        (b"#" * (2**20 + 1), "1:1: the file has 1048577 bytes; at most 1048576 are read"),
+        (b"#" * (2**20 + 1), "1:1: the file has 1048577 bytes; at most 1048576 are allowed"),
         (b"", "1:1: the file is empty; expected format and deviations"),
         (
             GOOD.encode().replace(b"fully_masked_row: true", b"sizes_differ: [[head_dim]]"),
-            "4:27: item 1 is missing here",
+            "4:27: item 1 is missing",
         ),
-        (GOOD.encode().replace(b"fully_masked_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing here"),
+        (GOOD.encode().replace(b"fully_masked_row: true", b"sizes_differ: [[]]"), "4:27: item 0 is missing"),
         (
             GOOD.encode().replace(b"fully_masked_row: true", b"sizes_equal: [[a, b, c]]"),
             "expected at most 2 items, got ['a', 'b', 'c']",
@@ -148,5 +148,5 @@ def test_of_very_many_mistakes_the_first_are_told_and_how_many_there_are(tmp_pat
     with pytest.raises(CaseFileErrors) as caught:
         read(tmp_path, many)
     assert len(caught.value.mistakes) == MAX_MISTAKES + 1
-    assert caught.value.mistakes[-1].message == "only 100 mistakes are told, of 30000"
+    assert caught.value.mistakes[-1].message == "only 100 of 30000 mistakes are listed"
     assert time.process_time() - started < 10

@@ -210,7 +210,7 @@ def test_every_deviation_has_a_sentence_and_one_map() -> None:
 
 
 def test_an_unknown_deviation_lists_the_names_of_its_decision() -> None:
-    with pytest.raises(KeyError, match=r"no deviation fully_masked_row=zeros: it is one of nan, uniform, unmasked"):
+    with pytest.raises(KeyError, match=r"no deviation fully_masked_row=zeros: expected one of nan, uniform, unmasked"):
         find("fully_masked_row", "zeros")
     with pytest.raises(KeyError, match="there is no decision 'polarty'"):
         find("polarty[mask]", "ignore")

@@ -83,5 +83,5 @@ def test_every_loop_has_a_name_of_its_own_by_which_it_is_found() -> None:
 
 @pytest.mark.parametrize("name", ["4x4", "3x4_last_up_masked", KeyLoop(1, 4, "first").name, "4x1_last_down_masked"])
 def test_what_is_no_loop_is_refused(name: str) -> None:
-    with pytest.raises(KeyError, match=f"no deviation causal_loop={name}: a loop has a name such as 8x4_first_up_"):
+    with pytest.raises(KeyError, match=f"no deviation causal_loop={name}: the name of a loop looks like 8x4_first_up_"):
         find("causal_loop", name)

@@ -92,7 +92,7 @@ def test_a_past_is_one(cases: Mapping[str, Case]) -> None:
 
 def test_what_is_left_out_is_said(said: list[str]) -> None:
     left_out = {line.strip().partition(":")[2].strip() for line in said if line.startswith("  left out")}
-    assert left_out == {"softmax_precision: arithmetic, which a subject declares"}
+    assert left_out == {"softmax_precision: a subject declares its arithmetic"}
 
 
 def test_a_subject_declines_what_its_opset_does_not_have(folder: Path, cases: Mapping[str, Case]) -> None:

@@ -42,7 +42,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_path_out_of_the_case_folder_is_refused_unopened(mistakes: Mistakes, opened: list[str], name: str) -> None:
     (found,) = mistakes(SUITE.replace("FILE", name))
     assert (found.line, found.column) == (6, 21)
-    assert found.message == f"file {name!r} lies outside the case folder; expected a file beside the suite"
+    assert found.message == f"file {name!r} is outside the case folder; expected a file in the folder of the suite"
     assert not opened
 
 
@@ -53,13 +53,13 @@ def test_a_link_out_of_the_case_folder_is_refused_unopened(
     (write({}) / "cases").mkdir(parents=True)
     (tmp_path / "cases" / "link.npz").symlink_to(tmp_path / "secret.npz")
     (found,) = mistakes(SUITE.replace("FILE", "link.npz"))
-    assert "lies outside the case folder" in found.message
+    assert "is outside the case folder" in found.message
     assert not opened
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("absent.npz", "there is no file 'absent.npz'"), ("t.yaml", "file 't.yaml' must end in .npz")],
+    [("absent.npz", "file 'absent.npz' does not exist"), ("t.yaml", "file 't.yaml' must end in .npz")],
 )
 def test_only_an_npz_that_exists_is_opened(mistakes: Mistakes, opened: list[str], name: str, words: str) -> None:
     (found,) = mistakes(SUITE.replace("FILE", name))
@@ -83,7 +83,7 @@ def test_a_file_of_fitting_arrays_is_taken(write: Write) -> None:
     ("array", "words"),
     [
         ({"query": np.ones((2, 2))}, "query in a.npz has shape (2, 2); expected (1, 1, 2, 2)"),
-        ({"qeury": np.ones((2, 2))}, "a.npz has an array 'qeury'; expected some of query, key, value"),
+        ({"qeury": np.ones((2, 2))}, "a.npz has an unknown array 'qeury'; expected some of query, key, value"),
         ({"query": np.array([[{}]])}, "holds object, not numbers"),
         ({"query": np.array(["a"])}, "not numbers"),
     ],
@@ -114,18 +114,18 @@ def test_a_suite_outside_the_case_folder_is_refused_unread(write: Write, tmp_pat
     (tmp_path / "outside.yaml").write_text("secret", encoding="utf-8")
     (root / "link.yaml").symlink_to(tmp_path / "outside.yaml")
     for path in (root / "link.yaml", tmp_path / "outside.yaml", root / ".." / "outside.yaml"):
-        with pytest.raises(CaseFileErrors, match="lies outside the case folder cases"):
+        with pytest.raises(CaseFileErrors, match="is outside the case folder cases"):
             load([path], root)
-    with pytest.raises(CaseFileErrors, match=r"link\.yaml leads outside the case folder cases"):
+    with pytest.raises(CaseFileErrors, match=r"link\.yaml points outside the case folder cases"):
         load([root], root)
 
 
 def test_paths_that_are_no_suites(write: Write) -> None:
     root = write({"t.yml": "", "empty/readme.txt": ""})
     for path, words in {
-        "absent.yaml": "there is no such file",
-        "t.yml": "a suite ends in .yaml",
-        "empty": r"no suite \(\*.yaml\) in this folder",
+        "absent.yaml": "file does not exist",
+        "t.yml": "the name of a suite file must end in .yaml",
+        "empty": r"this folder contains no suite \(\*.yaml\)",
     }.items():
         with pytest.raises(CaseFileErrors, match=words):
             load([root / path], root)
@@ -152,7 +152,9 @@ def test_a_file_that_is_not_text_is_a_mistake(write: Write) -> None:
 def test_a_mistake_is_placed_as_an_editor_opens_it(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write({"a/u.yaml": "suite: a/v\n"})
     monkeypatch.chdir(root / "a")
-    with pytest.raises(CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' lies in cases/a/u\.yaml; expected 'a/u'"):
+    with pytest.raises(
+        CaseFileErrors, match=r"(?m)^u\.yaml:1:8: suite 'a/v' is in the file cases/a/u\.yaml; expected suite 'a/u'"
+    ):
         load([root], root)
 
 

@@ -58,7 +58,7 @@ def test_six_mistakes_in_one_file_are_all_reported_with_line_and_column(mistakes
         "unknown key 'lenghts'; did you mean 'lengths'?",
         "batch: expected an integer, got '3'",
         "unknown kind 'casual'; did you mean 'causal'?",
-        "matrix path 'masks.5.seed' does not exist: masks has 2 items and no 5",
+        "matrix path 'masks.5.seed' does not exist: masks has 2 items, so index 5 is out of range",
     ]
     assert {one.file for one in found} == {"cases/t.yaml"}
 
@@ -89,43 +89,43 @@ FIELDS = {
     "batch: «2.0": "batch: expected an integer, got 2.0",
     "«seq_lenk: 3": "unknown key 'seq_lenk'; did you mean 'seq_len_k'?",
     "«zzz: 3": "unknown key 'zzz'; expected one of name, summary",
-    "«scale: 0.5": "scale is for operator sdpa only",
-    "operator: sdpa\n«kdim: 3": "kdim is for operator mha only",
-    "operator: sdpa\n«biases: true": "biases is for operator mha only",
-    "operator: sdpa\n«dropout_p: 0.5": "dropout_p is for operator mha only",
+    "«scale: 0.5": "scale is only valid with operator sdpa",
+    "operator: sdpa\n«kdim: 3": "kdim is only valid with operator mha",
+    "operator: sdpa\n«biases: true": "biases is only valid with operator mha",
+    "operator: sdpa\n«dropout_p: 0.5": "dropout_p is only valid with operator mha",
     "dropout_p: «1.0": "dropout_p: expected less than 1, got 1",
-    "operator: sdpa\n«zero_key: true": "zero_key is for operator mha only",
-    "output_dim: «11\noutput_projection: false": "output_dim 11 needs an output projection; without one it is 16",
-    "output_dim: 11\nresidual: «true": "residual adds the query (16 wide) to the output (11 wide)",
+    "operator: sdpa\n«zero_key: true": "zero_key is only valid with operator mha",
+    "output_dim: «11\noutput_projection: false": "needs an output projection; without one, output_dim is 16",
+    "output_dim: 11\nresidual: «true": "residual needs query and output of the same width, got 16 and 11",
     "softcap: «0.0": "softcap: expected more than 0, got 0",
-    "softcap: «0.1": "softcap 0.1 is no float32 number: implementations would round it",
-    "batch: 1\ninputs: {layout: «expanded}": "layout expanded shows one item as a batch of several; batch is 1",
-    "batch: 2\ninputs: {clean: false, layout: «expanded}": "large hidden rows depend on the item",
+    "softcap: «0.1": "softcap 0.1 is not exact in float32: implementations would round it",
+    "batch: 1\ninputs: {layout: «expanded}": "it needs a batch of at least 2, got 1",
+    "batch: 2\ninputs: {clean: false, layout: «expanded}": "large masked rows (clean: false) differ",
     "inputs: {layout: «diagonal}": "layout: 'diagonal' is not valid; expected one of contiguous, transposed",
     "operator: sdpa\nscale: «.nan": "scale: expected a finite number, got nan",
-    "operator: sdpa\nscale: «1e999": "1e999 is beyond every number; infinity is .inf",
-    "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216",
+    "operator: sdpa\nscale: «1e999": "1e999 is too large for a float64; write infinity as .inf",
+    "batch: «1000000000000": "(1000000000000, 7, 16) would have 112000000000000 elements; at most 16777216 (2**24)",
     "outputs: «[]": "outputs: expected at least one item",
     "outputs: [output, «output]": "output 'output' is listed twice",
-    "outputs: [output, «present]": "present is what a past becomes: it needs past",
-    "outputs: [output, «logits]": "output logits is for operator sdpa only",
-    "past: 2\noutputs: [output, «present]": "output present is for operator sdpa only: what a layer keeps is projected",
+    "outputs: [output, «present]": "output present needs the field past",
+    "outputs: [output, «logits]": "output logits is only valid with operator sdpa",
+    "past: 2\noutputs: [output, «present]": "output present is only valid with operator sdpa",
     "operator: sdpa\npast: «0": "past: expected at least 1, got 0",
-    "operator: sdpa\npast: «7": "past 7 leaves none of 7 keys (seq_len_k) to the call",
-    "operator: sdpa\nseq_len_q: 7\npast: 2\ninputs: {alias: «qkv}": "query and key one array, and past hands",
-    "operator: sdpa\npast: 2\ninputs: {layout: «offset}": "layout offset is of one array, and past hands over two",
-    "operator: sdpa\npast: «2\noutputs: [gradients]": "gradients are not derived for past: leave it out",
-    "«expect: error": "expect needs a mistake: what does not fit",
+    "operator: sdpa\npast: «7": "past 7 must be less than seq_len_k 7, so that the call itself has a key",
+    "operator: sdpa\nseq_len_q: 7\npast: 2\ninputs: {alias: «qkv}": "alias qkv cannot be combined with past",
+    "operator: sdpa\npast: 2\ninputs: {layout: «offset}": "layout offset cannot be combined with past",
+    "operator: sdpa\npast: «2\noutputs: [gradients]": "output gradients is not supported with past: remove past",
+    "«expect: error": "expect needs the field mistake, which says what is wrong with the call",
     "«mistake: key_width": "mistake needs expect: error",
     "expect: «numbers\nmistake: key_width": "expect: 'numbers' is not valid; expected one of error",
     "expect: error\nmistake: «key_with": "did you mean 'key_width'?",
     "expect: error\nmistake: «mask_keys": "mistake mask_keys needs a mask",
-    "batch: 2\nexpect: error\nmistake: «key_items": "takes one of 2 items: one that is left is broadcast",
-    "operator: sdpa\nexpect: error\nmistake: «query_width": "query_width is for operator mha only; key_width is",
-    "expect: error\nmistake: key_width\ninputs: {alias: «kv}": "a mistake in one of three arrays, which alias kv",
-    "operator: sdpa\nexpect: error\nmistake: key_width\n«past: 2": "past is of calls that have an answer",
+    "batch: 2\nexpect: error\nmistake: «key_items": "it needs a batch of at least 3, got 2",
+    "operator: sdpa\nexpect: error\nmistake: «query_width": "query_width is only valid with operator mha",
+    "expect: error\nmistake: key_width\ninputs: {alias: «kv}": "needs separate query, key and value; alias kv",
+    "operator: sdpa\nexpect: error\nmistake: key_width\n«past: 2": "past is not allowed with expect: error",
     "outputs: [«slopes]": "is not valid; expected one of output, weights, weights_mean, gradients",
-    "tags: [«Smoke]": "expected small letters, digits and underscores",
+    "tags: [«Smoke]": "expected lower-case letters, digits and underscores",
     "dtype: float32\n«dtype: float64": "duplicate key 'dtype', first on line 7",
 }
 
@@ -151,13 +151,13 @@ MASKS = {
     "«7": "masks.0: expected a mapping, got 7",
     "{kind: causal, offset: «middle}": "offset: expected start, end, past, lengths or an integer, got 'middle'",
     "{kind: causal, offset: «99999999999}": "offset: expected start, end, past, lengths or less than 2",
-    "«{kind: window}": "a window needs a width",
-    "{kind: causal, offset: «past}": "offset past needs a past: so many keys that come before the call",
-    "{kind: window, left: 1, offset: «past}": "offset past needs a past",
+    "«{kind: window}": "a window needs left or right, or both",
+    "{kind: causal, offset: «past}": "offset past needs the field past: the number of keys from earlier calls",
+    "{kind: window, left: 1, offset: «past}": "offset past needs the field past",
     "{kind: window, left: 1, offset: «end}": "offset: 'end' is not valid; expected one of start, past, lengths",
     "{kind: causal, offset: «lengths}": "offset lengths needs one key_padding mask with lengths",
-    "{kind: attention, pattern: all, short: «2}": "short 2: so many keys, the last, must be masked",
-    "{kind: attention, axes: [b], values: [1, 1, 1], short: «2}": "short 2: of a mask over keys that is not verbatim",
+    "{kind: attention, pattern: all, short: «2}": "short 2: the mask must mask the last 2 keys",
+    "{kind: attention, axes: [b], values: [1, 1, 1], short: «2}": "short 2 needs a mask over keys that is not verbatim",
     "{kind: window, left: «-1}": "left: expected at least 0",
     "«{kind: attention}": "the mask needs one of values, pattern or lengths",
     "«{kind: additive}": "the mask needs one of values, pattern or distribution",
@@ -165,34 +165,34 @@ MASKS = {
     "{kind: attention, axes: [q], pattern: «all}": "pattern all needs the axis k",
     "{kind: attention, axes: «[], pattern: all}": "axes []: expected some of b, h, q, k",
     "{kind: attention, axes: «[k, q], pattern: all}": "each once and in this order",
-    "{kind: additive, axes: «[q], distribution: bell}": "axes [q]: one number along a row of keys",
+    "{kind: additive, axes: «[q], distribution: bell}": "axes [q]: an additive mask needs the axis k",
     "{kind: attention, axes: «[q, q, k], pattern: all}": "each once",
     "{kind: attention, axes: [«x, k], pattern: all}": "expected one of b, h, q, k",
     "{kind: attention, axes: [b, k], pattern: «diagonal}": "needs the axis q; the mask has [b, k]",
     "{kind: attention, pattern: «one_dead_item}": "needs the axis b; the mask has [q, k]",
-    "{kind: key_padding, axes: «[q, k], pattern: all}": "a key_padding mask has axes [b, k], not [q, k]",
+    "{kind: key_padding, axes: «[q, k], pattern: all}": "has axes [b, k], not [q, k]; use kind attention",
     "{kind: key_padding, pattern: «block}": "needs the axis q; the mask has [b, k]",
     "{kind: key_padding, pattern: «leading}": "pattern leading needs lengths",
-    "{kind: key_padding, pattern: holes, «lengths: [1, 2, 3]}": "pattern and lengths exclude each other",
-    "{kind: key_padding, lengths: «[7, 4]}": "lengths has 2 numbers; expected one for each of 3 items",
-    "{kind: key_padding, lengths: [7, «8, 1]}": "lengths: 8 is more than the 7 positions there are",
+    "{kind: key_padding, pattern: holes, «lengths: [1, 2, 3]}": "pattern and lengths cannot be combined",
+    "{kind: key_padding, lengths: «[7, 4]}": "lengths has 2 numbers; expected 3, one for each batch element",
+    "{kind: key_padding, lengths: [7, «8, 1]}": "lengths: 8 is more than the 7 positions of the axis",
     "{kind: key_padding, lengths: [7, «-1, 1]}": "expected at least 0",
     "{kind: key_padding, «lengths_q: [1, 2, 3], lengths: [1, 2, 3]}": "unknown key 'lengths_q'",
     "{kind: attention, lengths: [7, 4, 1], lengths_q: [5, «6, 1]}": "lengths_q: 6 is more than the 5 positions",
-    "{kind: attention, «lengths_q: [5, 5, 1]}": "lengths_q needs lengths as well",
-    "{kind: attention, axes: [q, k], lengths: «[5, 5, 1]}": "a mask made of lengths needs the axis b",
+    "{kind: attention, «lengths_q: [5, 5, 1]}": "lengths_q also needs lengths",
+    "{kind: attention, axes: [q, k], lengths: «[5, 5, 1]}": "a mask with lengths needs the axis b",
     "{kind: attention, axes: [k], values: «[1, 1]}": "expected 7 items, got 2",
     "{kind: attention, axes: [k], values: [1, 1, 0, 0, «2, 1, 1]}": "expected 0, 1, true or false, got 2",
     "{kind: attention, axes: [k], values: [1, 1, 0, 0, «1.0, 1, 1]}": "expected 0, 1, true or false, got 1.0",
     "{kind: attention, axes: [b, k], values: [«1, [1, 1, 1, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1]]}": "a list of 7",
     "{kind: additive, axes: [k], values: [1, 1, 0, 0, «.inf, 1, 1]}": "expected a number or -.inf, got inf",
     "{kind: additive, axes: [k], values: [1, 1, 0, 0, «.nan, 1, 1]}": "expected a number or -.inf, got nan",
-    "{kind: additive, axes: [k], values: [1, 1, 0, 0, «1e39, 1, 1]}": "a number that float32 holds",
+    "{kind: additive, axes: [k], values: [1, 1, 0, 0, «1e39, 1, 1]}": "a number within the range of float32",
     "{kind: additive, element: «bool, pattern: all}": "element: 'bool' is not valid",
     "{kind: additive, verbatim: true, distribution: bell, true_means: «ignore}": "no meaning for numbers",
-    "{kind: attention, true_means: «ignore, pattern: holes}": "this mask has none and is not verbatim",
-    "{kind: attention, axes: [k], verbatim: true, true_means: «ignore, values: [1, 1, 1, 1, 1, 1, 0]}": "write",
-    "{kind: attention, axes: [k], verbatim: true, element: int, values: [1, 1, 1, 1, 1, 1, «0.5]}": "32 bits",
+    "{kind: attention, true_means: «ignore, pattern: holes}": "needs literal values or verbatim: true",
+    "{kind: attention, axes: [k], verbatim: true, true_means: «ignore, values: [1, 1, 1, 1, 1, 1, 0]}": "inverted",
+    "{kind: attention, axes: [k], verbatim: true, element: int, values: [1, 1, 1, 1, 1, 1, «0.5]}": "a 32-bit integer",
 }
 
 
@@ -205,13 +205,13 @@ INPUTS = {
     "distribution: «belly": "did you mean 'bell'?",
     "gain: «3": "gain 3 is not a power of two",
     "gain: «-2": "gain: expected more than 0",
-    "gain: «170141183460469231731687303715884105728": "leaves the range of float32",
-    "alias: «qkv": "alias qkv needs equal shapes, not query (3, 5, 16), key (3, 7, 16), value (3, 7, 16)",
+    "gain: «170141183460469231731687303715884105728": "exceed the range of float32",
+    "alias: «qkv": "alias qkv needs equal shapes, got query (3, 5, 16), key (3, 7, 16), value (3, 7, 16)",
     "key: «[1, 2]": "expected 3 items, got 2",
     "«sed: 1": "did you mean 'seed'?",
     "seed: «-1": "seed: expected at least 0",
     "poison: «nan": "poison: 'nan' is not valid",
-    "poison: «nan_keys": "poison needs a mask",
+    "poison: «nan_keys": "poison nan_keys needs a mask: it is placed where no query attends",
 }
 
 
@@ -225,51 +225,65 @@ def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
 
 
 def test_gain_cannot_be_had_by_the_query_alone_where_it_is_the_key(mistakes: Mistakes) -> None:
-    check_one(mistakes, entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"), "alias qkv makes the same object")
+    check_one(
+        mistakes,
+        entry("seq_len_q: 7\ninputs: {alias: qkv, gain: «2}"),
+        "gain must be 1 with alias qkv: query and key are the same object",
+    )
 
 
 def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None:
-    check_one(mistakes, entry("outputs: [gradients]\ninputs: {alias: «kv}"), "gradients need three inputs of their own")
+    check_one(
+        mistakes,
+        entry("outputs: [gradients]\ninputs: {alias: «kv}"),
+        "output gradients needs separate query, key and value",
+    )
     text = "outputs: [gradients]\nmasks: [{kind: causal}]\ninputs: {poison: «nan_keys}"
-    check_one(mistakes, entry(text), "gradients are asked for finite inputs only")
+    check_one(mistakes, entry(text), "output gradients needs finite inputs, not poison")
     for field in ("bias_kv: «true", "zero_key: «true", "activation: «relu", "residual: «true"):
         name = field.partition(":")[0]
-        check_one(mistakes, entry(f"outputs: [gradients]\n{field}"), f"gradients are not derived for {name}")
-    check_one(mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not derived for output_projection")
+        check_one(mistakes, entry(f"outputs: [gradients]\n{field}"), f"output gradients is not supported with {name}")
+    check_one(
+        mistakes, entry("outputs: [gradients]\noutput_projection: «false"), "not supported with output_projection"
+    )
 
 
 def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
     text = "seq_len_q: 7\nmasks: [{kind: causal}]\ninputs: {alias: kv, poison: «nan_keys}"
-    check_one(mistakes, entry(text), "would be in key and value, which alias kv makes one")
+    check_one(mistakes, entry(text), "needs separate arrays; alias kv makes key and value the same array")
 
 
 def test_poison_is_not_for_verbatim_masks(mistakes: Mistakes) -> None:
     mask = "{kind: attention, verbatim: true, pattern: holes}"
     for poison in ("inf_values", "nan_attended_key"):
-        check_one(mistakes, entry(f"masks: [{mask}]\ninputs: {{poison: «{poison}}}"), "not for verbatim masks")
+        check_one(
+            mistakes,
+            entry(f"masks: [{mask}]\ninputs: {{poison: «{poison}}}"),
+            "poison is not allowed with verbatim masks",
+        )
 
 
 def test_one_array_is_spelled_out_once(mistakes: Mistakes) -> None:
     small = "operator: sdpa\nbatch: 1\nnum_heads: 1\nseq_len_k: 1\nhead_dim: 1\n"
     text = entry(small + "inputs: {alias: kv, key: [[[[1]]]], value: «[[[[1]]]]}")
-    check_one(mistakes, text, "alias kv makes key and value one array; give one")
+    check_one(mistakes, text, "alias kv makes key and value the same array; give only one of them")
 
 
 MATRICES = {
-    "matrix: {dtype: «[]}": "needs a list of at least one value",
-    "matrix: {dtype: «float32}": "needs a list of at least one value",
-    "matrix: «[dtype]": "matrix must be a mapping",
+    "matrix: {dtype: «[]}": "expected a list of at least one value",
+    "matrix: {dtype: «float32}": "expected a list of at least one value",
+    "matrix: «[dtype]": "matrix: expected a mapping",
     "matrix: {«dtpye: [float32]}": "unknown key 'dtpye'; did you mean 'dtype'?",
     "matrix: {«inputs.sed: [1, 2]}": "unknown key 'sed'; did you mean 'seed'?",
     "matrix: {«dtype.x: [1, 2]}": "matrix path 'dtype.x' does not exist: dtype has no 'x'",
     "matrix: {«name: [one, two]}": "'name' cannot be varied by a matrix",
     "matrix: {dtype: [float32, «float23]}": "did you mean 'float32'?",
     "matrix: {inputs.gain: [1, 2, «3]}": "gain 3 is not a power of two",
-    "matrix: «{dtype: [float32, float32]}": "expands to t/one[dtype=float32~2], which declares the same as t/one",
-    "matrix: «{value_dim: [null, 8]}": "expands to t/one[value_dim=8], which declares the same as",
-    "matrix: «{tags: [[smoke], []]}": "which declares the same as",
+    "matrix: «{dtype: [float32, float32]}": "expands to t/one[dtype=float32~2], which is the same case as t/one",
+    "matrix: «{value_dim: [null, 8]}": "expands to t/one[value_dim=8], which is the same case as",
+    "matrix: «{tags: [[smoke], []]}": "which is the same case as",
     "masks: [{kind: causal}]\nmatrix: {«masks.0.ofset: [start]}": "did you mean 'offset'?",
-    "masks: [{kind: causal}]\nmatrix: {«masks.1.offset: [start]}": "masks has 1 items and no 1",
+    "masks: [{kind: causal}]\nmatrix: {«masks.1.offset: [start]}": "masks has 1 item, so index 1 is out of range",
     "masks: [{kind: causal}]\nmatrix: {masks: [[], [{kind: «casual}]]}": "did you mean 'causal'?",
 }
 
@@ -282,14 +296,14 @@ def test_a_matrix(mistakes: Mistakes, text: str, words: str) -> None:
 def test_a_huge_product_is_refused_before_it_is_expanded(mistakes: Mistakes) -> None:
     many = ", ".join(str(number) for number in range(1, 1001))
     text = entry(f"matrix: «{{inputs.seed: [{many}], batch: [{many}], seq_len_q: [{many}], seq_len_k: [{many}]}}")
-    check_one(mistakes, text, "expands to 1000000000000 cases; at most 1024")
+    check_one(mistakes, text, "expands to 1000000000000 cases; at most 1024 are allowed")
 
 
 SUITES = {
     "«[1, 2]\n": "the file: expected a mapping, got [1, 2]",
     "format: «2\nsuite: t\nsummary: x\ncases: [{name: a, operator: sdpa}]\n": "format: expected 1, got 2",
-    "format: 1\nsuite: «u\nsummary: x\ncases: [{name: a}]\n": "suite 'u' lies in cases/t.yaml; expected 't'",
-    "format: 1\nsuite: t\nsummary: «''\ncases: [{name: a}]\n": "summary: expected a text that is not empty",
+    "format: 1\nsuite: «u\nsummary: x\ncases: [{name: a}]\n": "suite 'u' is in the file cases/t.yaml",
+    "format: 1\nsuite: t\nsummary: «''\ncases: [{name: a}]\n": "summary: expected a non-empty string",
     "format: 1\nsuite: t\nsummary: x\ncases: «[]\n": "cases: expected at least one item",
     "format: 1\nsuite: t\nsummary: x\ncases: [«5]\n": "cases.0: expected a mapping, got 5",
     "format: 1\nsuite: t\nsummary: x\ndefaults: «3\ncases: [{name: a}]\n": "defaults: expected a mapping",
@@ -323,9 +337,9 @@ def test_a_mistake_in_the_defaults_is_reported_once_where_it_stands(mistakes: Mi
 
 
 def test_a_name_is_unique_and_not_a_default(mistakes: Mistakes) -> None:
-    check_one(mistakes, HEAD + "  - name: one\n  - name: «one\n    dtype: float64\n", "already taken, on line 6")
+    check_one(mistakes, HEAD + "  - name: one\n  - name: «one\n    dtype: float64\n", "already used on line 6")
     text = HEAD.replace("{operator", "{«name: x, operator") + "  - dtype: float32\n"
-    check_one(mistakes, text, "a name belongs to one case")
+    check_one(mistakes, text, "defaults cannot contain a name")
 
 
 def test_one_mistake_does_not_hide_another_of_the_same_case(mistakes: Mistakes) -> None:
@@ -357,8 +371,8 @@ def test_syntax_errors_hide_nothing_in_other_files(mistakes: Mistakes) -> None:
 def test_a_suite_that_two_files_claim_is_refused(mistakes: Mistakes) -> None:
     found = mistakes({"t.yaml": entry(""), "u.yaml": entry("")})
     assert [one.message for one in found if one.file == "cases/u.yaml"] == [
-        "suite 't' is also the name of cases/t.yaml",
-        "suite 't' lies in cases/u.yaml; expected 'u'",
+        "suite name 't' is already used by cases/t.yaml",
+        "suite 't' is in the file cases/u.yaml; expected suite 'u'",
     ]
 
 
@@ -384,15 +398,15 @@ def test_what_no_reader_expects_is_a_mistake(text: str, mistakes: Mistakes) -> N
 
 def test_a_name_of_5000_letters_is_a_mistake(mistakes: Mistakes) -> None:
     (found,) = mistakes(f"{HEAD}  - name: {'a' * 5000}\n")
-    assert found.message == f"name: expected a text of at most 100 letters, got '{'a' * 59}..."
+    assert found.message == f"name: expected a string of at most 100 characters, got '{'a' * 59}..."
 
 
 MANY = {
-    "101; 19949 of 20000 entries were not looked at": "".join(
+    "101 mistakes are listed; 19949 of 20000 entries were not checked": "".join(
         f"  - {{name: same, dtpe: {n}}}\n" for n in range(20_000)
     ),
-    "30000": "  - name: one\n" + "".join(f"    k{n}: 1\n" for n in range(30_000)),
-    "15000": "  - name: one\n" + "".join(f"    k{n % 15000}: 1\n" for n in range(30_000)),
+    "30000 mistakes are listed": "  - name: one\n" + "".join(f"    k{n}: 1\n" for n in range(30_000)),
+    "15000 mistakes are listed": "  - name: one\n" + "".join(f"    k{n % 15000}: 1\n" for n in range(30_000)),
 }
 
 
@@ -401,14 +415,14 @@ def test_of_very_many_mistakes_the_first_are_told(told: str, mistakes: Mistakes)
     started = time.process_time()
     found = mistakes(HEAD + MANY[told])
     assert time.process_time() - started < 10
-    assert f"only 100 mistakes are told, of {told}" in [mistake.message for mistake in found]
+    assert f"only 100 of {told}" in [mistake.message for mistake in found]
 
 
 def test_a_large_file_is_not_read(write: Write) -> None:
     root = write({"t.yaml": ""})
     with (root / "t.yaml").open("wb") as file:
         file.truncate(200 << 20)
-    with pytest.raises(CaseFileErrors, match=r"t\.yaml:1:1: the file has 209715200 bytes; at most 1048576 are read"):
+    with pytest.raises(CaseFileErrors, match=r"t\.yaml:1:1: the file has 209715200 bytes; at most 1048576 are allowed"):
         load([root], root)
 
 
@@ -416,7 +430,7 @@ def test_a_byte_that_is_no_text_has_a_place(write: Write) -> None:
     root = write({"t.yaml": ""})
     (root / "t.yaml").write_bytes("a: é\nb: caf".encode() + b"\xe9\n")
     with pytest.raises(
-        CaseFileErrors, match=r"t\.yaml:2:7: cannot be read: not UTF-8: byte 0xe9; save the file as UTF-8"
+        CaseFileErrors, match=r"t\.yaml:2:7: cannot be read: invalid UTF-8 byte 0xe9; save the file as UTF-8"
     ):
         load([root], root)
 
@@ -426,9 +440,9 @@ def test_links_that_lead_in_a_circle_are_a_mistake(write: Write) -> None:
     root.mkdir()
     (root / "a.yaml").symlink_to("b.yaml")
     (root / "b.yaml").symlink_to("a.yaml")
-    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its links lead in a circle"):
+    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its symbolic links form a loop"):
         load([root], root)
-    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its links lead in a circle"):
+    with pytest.raises(CaseFileErrors, match=r"a\.yaml:1:1: cannot be read: its symbolic links form a loop"):
         load([root / "a.yaml"], root)
 
 
@@ -436,11 +450,14 @@ def test_a_suite_of_too_many_cases_is_a_mistake(mistakes: Mistakes) -> None:
     numbers = list(range(1, 33))
     entries = "".join(f"  - name: a{n}\n    matrix: {{seq_len_q: {numbers}, seq_len_k: {numbers}}}\n" for n in range(6))
     (found,) = mistakes(HEAD + entries)
-    assert (found.line, found.message) == (14, "from here on the suite has more than 4096 cases; split it")
+    assert (found.line, found.message) == (
+        14,
+        "the suite has more than 4096 cases, counted up to this entry; split the suite",
+    )
 
 
 def test_a_matrix_that_copies_too_much_is_a_mistake(mistakes: Mistakes) -> None:
     numbers = list(range(1, 33))
     more = "".join(f"    x-k{n}: 1\n" for n in range(500))
     (found,) = mistakes(f"{HEAD}  - name: a\n    matrix: {{seq_len_q: {numbers}, seq_len_k: {numbers}}}\n{more}")
-    assert "keys and values; at most 131072" in found.message
+    assert "keys and values in total; at most 131072" in found.message

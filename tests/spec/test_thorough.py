@@ -46,7 +46,7 @@ def test_an_unknown_id_is_told_with_its_line_and_the_nearest_one(tmp_path: Path)
         load([root], root)
     assert str(caught.value) == (
         f"{root.name}/thorough.txt:2:1: no case has the id 'few/tow'; did you mean 'few/two'?; "
-        "remove the line, or correct it"
+        "remove or correct this line"
     )
 
 

@@ -104,12 +104,12 @@ def test_a_case_without_numbers_has_no_finding(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("published", "fault"),
     [
-        ("output: [[[[12.7]]]]", "expected either digits, or rtol and atol: how exactly the numbers are printed"),
+        ("output: [[[[12.7]]]]", "expected either digits, or rtol and atol: the precision of the published numbers"),
         ("output: [[[[12.7]]]], digits: 1, rtol: 0.1", "expected either digits, or rtol and atol"),
-        ("digits: 1", "no numbers: expected some of output, weights, weights_mean, or file"),
+        ("digits: 1", "published contains no numbers: expected at least one of output, weights, weights_mean, or file"),
         ("output: [[[12.7]]], digits: 1", "expected a list of 1 items, got 12.7"),
         ("weights: [[[[0.7, 0.2, 0.1]]]], digits: 1", "expected 2 items, got 3"),
-        ("file: nowhere.npz, digits: 1", "there is no file 'nowhere.npz' beside the suite"),
+        ("file: nowhere.npz, digits: 1", "file 'nowhere.npz' does not exist in the folder of the suite"),
         ("outputs: [[[[12.7]]]], digits: 1", "unknown key 'outputs'; did you mean 'output'?"),
     ],
 )
