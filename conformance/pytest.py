@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from conformance.checking.check_report import Outcome
+    from conformance.checking.check_report import CaseOutcome
 
 MARKER = "conformance"
 FIXTURE = "conformance_case"
@@ -45,7 +45,7 @@ def cases(function: Callable[..., Any], *, min_judged: float = MIN_JUDGED, **opt
     """
 
     @pytest.mark.conformance(function=function, min_judged=min_judged, **options)
-    def judged(conformance_case: Outcome) -> None:
+    def judged(conformance_case: CaseOutcome) -> None:
         """Do nothing: the plug-in fails the cases that are not accepted."""
 
     caller = inspect.stack(0)[1]  # so that pytest reports the location in the caller's file
@@ -65,7 +65,7 @@ class _Arguments:
 
 _ARGUMENTS = pytest.StashKey[dict[str, _Arguments]]()
 # Node id of a test function -> the outcomes of its cases.
-_OUTCOMES = pytest.StashKey[dict[str, "Mapping[str, Outcome]"]]()
+_OUTCOMES = pytest.StashKey[dict[str, "Mapping[str, CaseOutcome]"]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,7 +124,7 @@ def _read_arguments(
 
 
 @pytest.fixture
-def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def conformance_case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CaseOutcome:
     """
     Return the outcome of the case of this test: `verdict`, `accepted`, `text`.
 
@@ -173,7 +173,7 @@ def _test_of(item: pytest.Function) -> str:
     return f"{item.parent.nodeid if item.parent else ''}::{item.originalname}"
 
 
-def _outcomes(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Outcome]:
+def _outcomes(item: pytest.Function, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, CaseOutcome]:
     """Return the outcomes of the cases that this session selected; the first request judges all of them."""
     from conformance.checking.api import judged_once  # noqa: PLC0415 - heavy, and only here is it used
 

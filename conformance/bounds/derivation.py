@@ -11,7 +11,7 @@ from conformance.bounds.roundings import Roundings, recursive_sum, roundings, va
 from conformance.bounds.rows import ORDINARY, Rows, Softmax, rows
 from conformance.bounds.worst_case import Worst, capped_error, logit_error, magnitudes, worst
 from conformance.bridge.profile import Profile
-from conformance.deviations.evaluate import Answer
+from conformance.deviations.evaluate import OracleAnswer
 from conformance.reference.pipeline import Steps
 from conformance.reference.steps import State, softmax
 from conformance.spec.problem import Array
@@ -25,7 +25,7 @@ DERIVED = {
 }
 
 
-def softmax_of(answer: Answer, steps: Steps) -> Softmax | None:
+def softmax_of(answer: OracleAnswer, steps: Steps) -> Softmax | None:
     """Return how the weights of `answer` were normalised; None if no bound is derived for it."""
     if step_of(steps, "softmax").apply is softmax:
         return ORDINARY
@@ -128,7 +128,7 @@ class Derivation:
     judged: Array
 
 
-def derive(answer: Answer, profile: Profile) -> Derivation:
+def derive(answer: OracleAnswer, profile: Profile) -> Derivation:
     """
     Derive the common part of the bounds of `answer` under `profile`.
 
@@ -164,7 +164,7 @@ def derive(answer: Answer, profile: Profile) -> Derivation:
     )
 
 
-def derived_softmax(answer: Answer, steps: Steps) -> Softmax:
+def derived_softmax(answer: OracleAnswer, steps: Steps) -> Softmax:
     """
     Return how the weights were normalised; the formulas need rows that sum to one, over the keys or over the heads.
 

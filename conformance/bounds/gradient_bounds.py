@@ -14,7 +14,7 @@ import numpy as np
 from conformance.bounds.bound import Bound
 from conformance.bounds.roundings import Roundings, recursive_sum, result_rounding, roundings
 from conformance.bridge.profile import Profile
-from conformance.deviations.evaluate import Answer
+from conformance.deviations.evaluate import OracleAnswer
 from conformance.reference.gradients import (
     EXACT,
     Backward,
@@ -89,7 +89,7 @@ class Noisy:
 class GradientBounds:
     """The bounds of all gradients of one answer under one profile; each noise run gives all gradients at once."""
 
-    answer: Answer
+    answer: OracleAnswer
     profile: Profile
 
     @cached_property
@@ -202,7 +202,7 @@ class GradientBounds:
         return all(np.abs(array).max(initial=0.0) <= top for top, arrays in limits for array in arrays)
 
 
-def gradient_bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
+def gradient_bounds(answer: OracleAnswer, profile: Profile) -> dict[str, Bound]:
     """Return the bounds of the gradients among the outputs of `answer`."""
     names = [name for name in answer.reply if name.startswith(GRADIENT)]
     made = GradientBounds(answer, profile)

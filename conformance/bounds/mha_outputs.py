@@ -23,7 +23,7 @@ Gather = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
+class BoundSlot:
     """
     A set of rows of the output projection by which the contexts of the heads are multiplied.
 
@@ -34,7 +34,7 @@ class Slot:
     gather: Gather
 
 
-def slots(derivation: Derivation) -> list[Slot]:
+def slots(derivation: Derivation) -> list[BoundSlot]:
     """
     Determine where the merge of this answer puts each head, by merging column numbers.
 
@@ -50,8 +50,8 @@ def slots(derivation: Derivation) -> list[Slot]:
     order = step_of(derivation.steps, "merge").apply(numbered).output[0]
     if (order == order[0]).all():
         own = weight[np.argsort(order[0])].reshape(heads, dim, -1)
-        return [Slot(own, lambda part: part.sum(axis=1))]
-    return [Slot(block[None], _every(slot, heads)) for slot, block in enumerate(weight.reshape(heads, dim, -1))]
+        return [BoundSlot(own, lambda part: part.sum(axis=1))]
+    return [BoundSlot(block[None], _every(slot, heads)) for slot, block in enumerate(weight.reshape(heads, dim, -1))]
 
 
 def _every(slot: int, heads: int) -> Gather:
@@ -129,7 +129,7 @@ def with_residual(derivation: Derivation, bound: Bound, dtype: str) -> Bound:
     )
 
 
-def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, Array, Array]]:
+def _slot_terms(derivation: Derivation) -> Callable[[BoundSlot], tuple[Array, Array, Array, Array]]:
     """Make a function that returns variance, hard part, spread and common part of one slot, each (b, q, o)."""
     rounds, rows, operands = derivation.rounds, derivation.rows, derivation.operands
     context = derivation.context
@@ -137,7 +137,7 @@ def _slot_terms(derivation: Derivation) -> Callable[[Slot], tuple[Array, Array, 
     own = own + (variance(rounds.store) + variance(rounds.mm)) * context**2
     lost = rows.lost @ np.abs(operands.value)
 
-    def terms(slot: Slot) -> tuple[Array, Array, Array, Array]:
+    def terms(slot: BoundSlot) -> tuple[Array, Array, Array, Array]:
         values = operands.value @ slot.weight
         variances = carried(rows, operands.key, values, context @ slot.weight) + own @ slot.weight**2
         common = constants_error(rows, values, rounds)

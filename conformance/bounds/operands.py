@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.bounds.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.deviations.evaluate import Answer, varied_steps
+from conformance.deviations.evaluate import OracleAnswer, varied_steps
 from conformance.reference.pipeline import Step, Steps
 from conformance.reference.steps import State, begin, linear
 from conformance.spec.problem import Array, Problem
@@ -36,7 +36,7 @@ class Operands:
     err_value: Array
 
 
-def composed(answer: Answer, score: str) -> Steps:
+def composed(answer: OracleAnswer, score: str) -> Steps:
     """Return the steps that produced `answer`."""
     return varied_steps(answer.state.problem.operator, answer.deviations, score)
 

@@ -23,7 +23,7 @@ from conformance.bounds.weighted_values import carried, constants_error, extreme
 from conformance.bounds.worst_case import logit_error, magnitudes, scaled_error, worst_context, worst_weights
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.deviation import Expected, Reply
-from conformance.deviations.evaluate import Answer
+from conformance.deviations.evaluate import OracleAnswer
 from conformance.spec.problem import PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
 
@@ -111,7 +111,7 @@ ORACLE = Profile.uniform("float64")
 PER_HEAD = 4
 
 
-def bound_reply(answer: Answer, profile: Profile) -> dict[str, Bound]:
+def bound_reply(answer: OracleAnswer, profile: Profile) -> dict[str, Bound]:
     """
     Return the bounds of all outputs of `answer.reply` under `profile`.
 
@@ -126,7 +126,7 @@ def bound_reply(answer: Answer, profile: Profile) -> dict[str, Bound]:
         return {name: _finished(name, bound, answer, profile) for name, bound in bounds.items()}
 
 
-def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
+def _bounds(answer: OracleAnswer, profile: Profile) -> dict[str, Bound]:
     """Return the bounds of the reply before its output is rearranged by `_finished`."""
     made = gradient_bounds(answer, profile)
     if len(made) == len(answer.reply):
@@ -148,7 +148,7 @@ def _bounds(answer: Answer, profile: Profile) -> dict[str, Bound]:
     return made
 
 
-def _computed(score: str, answer: Answer) -> str:
+def _computed(score: str, answer: OracleAnswer) -> str:
     """Return which score is returned under this name: a dialect may return the capped product as the scaled one."""
     return score if score in answer.state.problem.outputs else "capped"
 
@@ -234,7 +234,7 @@ def _both(one: Bound, other: Bound) -> Bound:
     return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in added})
 
 
-def _finished(name: str, bound: Bound, answer: Answer, profile: Profile) -> Bound:
+def _finished(name: str, bound: Bound, answer: OracleAnswer, profile: Profile) -> Bound:
     """
     Return the final bound: rearranged like the output, and exact where the expected value is not finite.
 
@@ -257,7 +257,7 @@ def _finished(name: str, bound: Bound, answer: Answer, profile: Profile) -> Boun
     )
 
 
-def _rearranged(bound: Bound, answer: Answer) -> Bound:
+def _rearranged(bound: Bound, answer: OracleAnswer) -> Bound:
     """Apply the deviations of the reply, which move axes of the output, to every part of its bound."""
 
     def rearranged(array: Array) -> Array:

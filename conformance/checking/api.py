@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.checking.check_report import Cause, Outcome
-from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, Request, chosen_cases
+from conformance.checking.check_report import CaseOutcome, CheckCause
+from conformance.checking.function_check import MIN_JUDGED, TIMEOUT, Checked, CheckRequest, chosen_cases
 from conformance.checking.function_check import check as judge
 from conformance.checking.preflight import Calling
 from conformance.checking.target import CheckError, target_of
@@ -32,12 +32,12 @@ class Result:
     """
 
     conforms: bool
-    findings: tuple[Cause, ...]
+    findings: tuple[CheckCause, ...]
     notes: tuple[str, ...]
     exit_code: int
     folder: Path | None
     text: str
-    outcomes: Mapping[str, Outcome] = field(default_factory=dict)
+    outcomes: Mapping[str, CaseOutcome] = field(default_factory=dict)
 
     def assert_conforms(self) -> None:
         """
@@ -79,7 +79,7 @@ def check(
         CheckError: the function cannot be checked.
     """
     calling = Calling(operator, framework, layout, dict(mapping or {}))
-    request = Request(
+    request = CheckRequest(
         target_of(function),
         like,
         calling,
@@ -118,7 +118,7 @@ def cases_of(
         CheckError: the signature is not usable, or no case matches.
     """
     calling = Calling(operator, mapping=dict(mapping or {}))
-    request = Request(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
+    request = CheckRequest(target_of(function), like, calling, globs=tuple(cases), dtypes=tuple(dtypes))
     return tuple(case.id for case in chosen_cases(request))
 
 
@@ -148,7 +148,7 @@ def _result(checked: Checked, folder: Path | None) -> Result:
 
 def judged_once(
     folder: Path, name: str, function: Callable[..., Any], ids: Sequence[str], options: dict[str, Any]
-) -> dict[str, Outcome]:
+) -> dict[str, CaseOutcome]:
     """
     Judge a function on these cases, once for all processes that share the folder, and return case -> outcome.
 
@@ -162,19 +162,19 @@ def judged_once(
         if not result.exists():
             found = _judge(folder, function, ids, options)
             write_whole(result, json.dumps({case: asdict(each) for case, each in found.items()}))
-    return {case: Outcome(**each) for case, each in json.loads(result.read_text(encoding="utf-8")).items()}
+    return {case: CaseOutcome(**each) for case, each in json.loads(result.read_text(encoding="utf-8")).items()}
 
 
 def _judge(
     folder: Path, function: Callable[..., Any], ids: Sequence[str], options: dict[str, Any]
-) -> dict[str, Outcome]:
+) -> dict[str, CaseOutcome]:
     out = Path(tempfile.mkdtemp(prefix="conformance-", dir=folder))
     try:
         result = check(function, **options, cases=ids, out=out)
     except CheckError as error:
-        return {case: Outcome("error", accepted=False, text=str(error)) for case in ids}
+        return {case: CaseOutcome("error", accepted=False, text=str(error)) for case in ids}
     report = f"report: {out / 'index.html'}"
     return {
-        case: each if each.accepted else Outcome(each.verdict, accepted=False, text=f"{each.text}\n{report}")
+        case: each if each.accepted else CaseOutcome(each.verdict, accepted=False, text=f"{each.text}\n{report}")
         for case, each in result.outcomes.items()
     }

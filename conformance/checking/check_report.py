@@ -9,7 +9,7 @@ from typing import Any
 from conformance.checking.arithmetic import ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
-from conformance.engine.records import Cell, Key
+from conformance.engine.records import Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.counts import share_text, what_happened
@@ -19,7 +19,7 @@ from conformance.verdicts.verdict import gravest
 
 
 @dataclass(frozen=True)
-class Cause:
+class CheckCause:
     """
     One cause of rejected verdicts.
 
@@ -44,7 +44,7 @@ class Cause:
         return self.sentence if self.sentence.startswith(self.kind) else f"{self.kind}: {self.sentence}"
 
 
-def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
+def causes(found: Iterable[Finding]) -> tuple[CheckCause, ...]:
     """
     Join equal findings into causes; findings without a cause are equal if they differ in numbers only.
 
@@ -53,17 +53,17 @@ def causes(found: Iterable[Finding]) -> tuple[Cause, ...]:
     return tuple(sorted(_joined(found).values(), key=lambda cause: (not cause.explained, -cause.count)))
 
 
-def cause_of(found: Iterable[Finding]) -> dict[Key, Cause]:
+def cause_of(found: Iterable[Finding]) -> dict[Key, CheckCause]:
     """Return the cause of each rejected verdict, among those that `causes` returns."""
     found = tuple(found)
     joined = _joined(found)
     return {key: joined[_key(each)] for each in found for key in each.cells}
 
 
-def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], Cause]:
-    joined: dict[tuple[str, str], Cause] = {}
+def _joined(found: Iterable[Finding]) -> dict[tuple[str, str], CheckCause]:
+    joined: dict[tuple[str, str], CheckCause] = {}
     for each in found:
-        cause = Cause(
+        cause = CheckCause(
             each.kind, each.full_sentence, each.remedy, each.explained, each.count, each.example[0], each.ambiguous
         )
         key = _key(each)
@@ -162,7 +162,7 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
         yield f"{VARIES}: {'; '.join(examples_of)}"
 
 
-def headline(given: str, run: Run, causes: tuple[Cause, ...], *, conforms: bool) -> str:
+def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: bool) -> str:
     """Return the first line: whether the function conforms, and which share of the cases was judged."""
     judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.cells.items())
@@ -202,7 +202,7 @@ def too_little(records: Iterable[Mapping[str, Any]], least: float) -> Iterator[s
         )
 
 
-def _found(causes: tuple[Cause, ...]) -> str:
+def _found(causes: tuple[CheckCause, ...]) -> str:
     """Return the number of causes, and the number of verdicts without a cause, in words."""
     named = sum(cause.explained for cause in causes)
     left = counted(sum(cause.count for cause in causes if not cause.explained), "verdict")
@@ -211,7 +211,7 @@ def _found(causes: tuple[Cause, ...]) -> str:
     return counted(named, "cause") + (f", and {left} without one," if named < len(causes) else "")
 
 
-def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
+def cause_lines(causes: tuple[CheckCause, ...], again: dict[str, str]) -> list[str]:
     """Return the lines about each cause: what it is, what to change, and the command that shows it again."""
     lines = []
     for number, cause in enumerate(causes[:MAX_CAUSES], 1):
@@ -222,7 +222,7 @@ def cause_lines(causes: tuple[Cause, ...], again: dict[str, str]) -> list[str]:
     return lines
 
 
-def report_text(cause: Cause, again: str, noun: str = "verdict") -> list[str]:
+def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[str]:
     """Return the lines about one cause; noun: what `cause.count` counts."""
     fix = [f"fix: {cause.remedy}"] if cause.remedy else []
     ties = [f"ambiguous: {other}" for other in cause.ambiguous[:MAX_TIES]]
@@ -236,7 +236,7 @@ MAX_REASONS = 4
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """
     The outcome of one case, over the plain and the dense form of its call.
 
@@ -255,40 +255,42 @@ class Outcome:
         return self.verdict not in (*UNJUDGED, MISSING)
 
 
-def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, Outcome]:
+def outcomes(run: Run, again: Callable[[str], str]) -> dict[str, CaseOutcome]:
     """Return the outcome of each case; again: returns the command that checks one case again."""
-    cells: dict[str, list[Cell]] = {name: [] for name in run.header.cases}
+    cells: dict[str, list[LoggedCell]] = {name: [] for name in run.header.cases}
     for cell in run.cells.values():
         cells[cell.case].append(cell)
     where = _by_cases(cause_of(findings(run)))
     return {name: _outcome(run, some, where, again(name)) for name, some in cells.items()}
 
 
-def _by_cases(where: Mapping[Key, Cause]) -> dict[Key, Cause]:
+def _by_cases(where: Mapping[Key, CheckCause]) -> dict[Key, CheckCause]:
     """Return the causes with the number of cases instead of verdicts: a case has a verdict for each form."""
     asked = {(cause, case) for (case, _), cause in where.items()}
     count = Counter(cause for cause, _ in asked)
     return {key: replace(cause, count=count[cause]) for key, cause in where.items()}
 
 
-def _outcome(run: Run, cells: list[Cell], where: Mapping[Key, Cause], again: str) -> Outcome:
+def _outcome(run: Run, cells: list[LoggedCell], where: Mapping[Key, CheckCause], again: str) -> CaseOutcome:
     asked = [cell for cell in cells if cell.verdict != DECLINED]
     if not cells:
         why = run.footer.gate.incomplete if run.footer else ()
-        return Outcome(MISSING, accepted=False, text="\n".join(["no verdict: the check ended before this case", *why]))
+        return CaseOutcome(
+            MISSING, accepted=False, text="\n".join(["no verdict: the check ended before this case", *why])
+        )
     if not asked:
-        return Outcome(DECLINED, accepted=True, text=what_happened(cells[0]))
+        return CaseOutcome(DECLINED, accepted=True, text=what_happened(cells[0]))
     verdict = gravest(cell.verdict for cell in asked)
     red = next((cell for cell in asked if cell.key in run.rejected), None)
     if red is None:
-        return Outcome(verdict, accepted=True)
+        return CaseOutcome(verdict, accepted=True)
     cause = where[red.key]
     first, *rest = report_text(cause, again, "case")
     here = [] if cause.explained or what_happened(red) in first else [f"here: {what_happened(red)}"]
-    return Outcome(verdict, accepted=False, text="\n".join([first, *here, *rest]))
+    return CaseOutcome(verdict, accepted=False, text="\n".join([first, *here, *rest]))
 
 
-def judged_share(given: str, found: Mapping[str, Outcome], least: float) -> Outcome:
+def judged_share(given: str, found: Mapping[str, CaseOutcome], least: float) -> CaseOutcome:
     """
     Return an outcome that fails if too few cases were judged: conforming in a few cases only proves little.
 
@@ -296,16 +298,16 @@ def judged_share(given: str, found: Mapping[str, Outcome], least: float) -> Outc
     """
     judged, every = judged_cases((case, each.judged) for case, each in found.items())
     if judged and judged >= least * every:
-        return Outcome("pass", accepted=True)
+        return CaseOutcome("pass", accepted=True)
     share = judged / max(1, every)
     first = f"{given} was judged in {judged} of {counted(every, 'case')}: {share:.0%}, but min_judged is {least:.0%}"
     fix = "fix: support more arguments (docs/check.md), or choose the cases that it is meant for: cases=[...]"
     if few := int(100 * share) / 100:
         fix += f", or set min_judged={few} if it is not meant for more"
-    return Outcome("fail", accepted=False, text="\n".join([first, *_left_out(found.values()), fix]))
+    return CaseOutcome("fail", accepted=False, text="\n".join([first, *_left_out(found.values()), fix]))
 
 
-def _left_out(found: Collection[Outcome]) -> Iterator[str]:
+def _left_out(found: Collection[CaseOutcome]) -> Iterator[str]:
     """Yield the most frequent reasons for left-out cases, without the sizes of a case."""
     reasons = Counter(each.text.partition(" over ")[0] for each in found if each.verdict == DECLINED)
     for reason, count in reasons.most_common(MAX_REASONS):

@@ -12,8 +12,8 @@ from conformance import places
 from conformance.checking.adapter_text import slots
 from conformance.checking.arithmetic import PROFILES, CoarserProfiles
 from conformance.checking.check_report import (
-    Cause,
-    Outcome,
+    CaseOutcome,
+    CheckCause,
     cause_lines,
     causes,
     headline,
@@ -108,7 +108,7 @@ DEATHS = 2
 
 
 @dataclass(frozen=True)
-class Request:
+class CheckRequest:
     """The options of `conformance check`; signature: the result of the plain call, if it was made already."""
 
     target: Target
@@ -151,18 +151,18 @@ class Request:
 class Checked:
     """A finished check; notes: how the function was called and what was observed, as sentences."""
 
-    request: Request
+    request: CheckRequest
     run: Run
     decision: Decision
     notes: tuple[str, ...]
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[CheckCause, ...]:
         """Return the causes of rejected verdicts."""
         return causes(findings(self.run))
 
     @property
-    def outcomes(self) -> dict[str, Outcome]:
+    def outcomes(self) -> dict[str, CaseOutcome]:
         """Return the outcome of each case."""
         return outcomes(self.run, self.request.rerun)
 
@@ -185,7 +185,7 @@ FurtherProblems = Callable[[bool], Sequence[str]]
 
 
 def check(
-    request: Request, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
+    request: CheckRequest, folder: Path, watch: RunListener, further_problems: FurtherProblems = lambda _: ()
 ) -> Checked:
     """
     Judge the function, and write the run folder.
@@ -226,7 +226,7 @@ def check(
 
 
 def _finished(
-    request: Request,
+    request: CheckRequest,
     session: Session,
     begun: "_Begun",
     alternatives: CoarserProfiles,
@@ -273,7 +273,7 @@ class _Begun:
         return self.unsettled.review(judged) if self.unsettled else {}
 
 
-def _begin_own(request: Request, folder: Path) -> _Begun:
+def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     signature = request.signature or preflight(request.target, request.calling, request.timeout)
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
@@ -284,7 +284,7 @@ def _begin_own(request: Request, folder: Path) -> _Begun:
     return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
 
 
-def _begin_drop_in(request: Request, folder: Path) -> _Begun:
+def _begin_drop_in(request: CheckRequest, folder: Path) -> _Begun:
     if request.calling != Calling():
         raise CheckError(
             "--operator, --framework, --layout and --map cannot be used with --as: the subject defines them"
@@ -297,7 +297,7 @@ def _begin_drop_in(request: Request, folder: Path) -> _Begun:
     return _Begun(subjects, chosen, (drop_in.note,))
 
 
-def chosen_cases(request: Request) -> list[Case]:
+def chosen_cases(request: CheckRequest) -> list[Case]:
     """
     Return the cases that a check asks; of a function written with `def` only the parameters are read.
 

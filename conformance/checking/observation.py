@@ -78,7 +78,7 @@ MIN_EXPLAINED = 0.75
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedDecisions:
     """
     The observed behaviour.
 
@@ -91,7 +91,7 @@ class Observed:
 
 
 @dataclass(frozen=True)
-class Fit:
+class ObservedFit:
     """
     A reply to a case on which there is no consensus, with the combinations of ways that explain it.
 
@@ -111,7 +111,7 @@ class Fit:
         combinations = self.alone if alone else (*self.alone, *self.with_cause)
         return list(dict.fromkeys(combination[decision] for combination in combinations))
 
-    def taking(self, decision: str, way: Way) -> "Fit":
+    def taking(self, decision: str, way: Way) -> "ObservedFit":
         """Return the fit with only the combinations in which the decision is made this way."""
         if decision not in self.matters:
             return self
@@ -122,7 +122,7 @@ class Fit:
         return replace(self, alone=alone, with_cause=with_cause)
 
 
-def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> Observed:
+def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> ObservedDecisions:
     """
     Find for each decision that is not declared the way that explains every reply that any way explains.
 
@@ -144,12 +144,12 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
             varies[decision] = _examples(decision, seen)
         else:
             fits = [fit.taking(decision, way) if fit.alone or fit.with_cause else fit for fit in fits]
-    return Observed(dialect, varies)
+    return ObservedDecisions(dialect, varies)
 
 
 def _fits(
     answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: list[str]
-) -> Iterator[Fit]:
+) -> Iterator[ObservedFit]:
     """Yield a fit for each open case; dialects: the declared dialect and the cause."""
     declared, cause = dialects
     for cell, outcome in answers:
@@ -168,7 +168,7 @@ def _fits(
                 tuple(each for each in every if suspected.held_by({**routed, **dialect, **_composed(each)}))
                 for dialect in (declared, {**declared, **cause})
             )
-            yield Fit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
+            yield ObservedFit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
 
 
 def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:
@@ -180,7 +180,7 @@ def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combinati
     return tuple(each for each in every if _is_finite_as(suspected, _composed(each)))
 
 
-def _by_finite_pattern(decision: str, asked: list[Fit]) -> Way:
+def _by_finite_pattern(decision: str, asked: list[ObservedFit]) -> Way:
     """Return the most canonical way that gives the finite pattern of every reply; None if there is none."""
     ways = [{combination[decision] for combination in fit.finite()} for fit in asked]
     return next((way for way in OPEN_DECISIONS[decision] if all(way in found for found in ways)), None)
@@ -212,13 +212,13 @@ def _composed(combination: Combination) -> dict[str, str]:
     return dict(way for way in combination.values() if way is not None)
 
 
-def _common(decision: str, seen: list[Fit]) -> Way | Literal[False]:
+def _common(decision: str, seen: list[ObservedFit]) -> Way | Literal[False]:
     """Return the way that explains all fits, preferring fits without the cause, then the canonical way; else False."""
     common = [way for way in OPEN_DECISIONS[decision] if all(way in fit.ways(decision) for fit in seen)]
     return max(common, key=lambda way: sum(way in fit.ways(decision, alone=True) for fit in seen), default=False)
 
 
-def _examples(decision: str, seen: list[Fit]) -> dict[str, str]:
+def _examples(decision: str, seen: list[ObservedFit]) -> dict[str, str]:
     """Return an example case of each way that occurs."""
     examples: dict[str, str] = {}
     for fit in seen:
@@ -242,7 +242,7 @@ class SettledFunction:
     declared: Declared
     profiles: Mapping[str, str]
     read: Mapping[str, str]
-    observed: Observed
+    observed: ObservedDecisions
 
     def files(self, target: Target) -> dict[str, str]:
         """Return the files of the generated adapter: name -> text."""
@@ -267,7 +267,9 @@ def settle(
 ) -> SettledFunction:
     """Ask plain cases and cases without consensus, and find out under which profile and dialect to judge."""
     given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
-    before = SettledFunction(signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, Observed({}))
+    before = SettledFunction(
+        signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, ObservedDecisions({})
+    )
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target))
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)

@@ -19,8 +19,7 @@ from conformance.cli.provisioning import named_subjects, patterns_of
 from conformance.engine.adapters import Subject, adapter_file
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
-from conformance.engine.records import Cell as CellRecord
-from conformance.engine.records import Header, Worker
+from conformance.engine.records import Header, LoggedCell, Worker
 from conformance.engine.reproduction import write_reproduction
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import RunLogError
@@ -69,7 +68,7 @@ def repro(arguments: argparse.Namespace) -> int:
 LONGEST_NAME = 200
 
 
-def _chosen_cell(run: Run, arguments: argparse.Namespace) -> CellRecord:
+def _chosen_cell(run: Run, arguments: argparse.Namespace) -> LoggedCell:
     """
     Return the one cell that the arguments name.
 
@@ -112,7 +111,7 @@ def _case_paths_and_adapters(header: Header) -> tuple[list[Path], list[str]]:
     return given.paths, [pattern for pattern in getattr(given, "subject", ()) if adapter_file(pattern)]
 
 
-def _subject(header: Header, found: CellRecord, files: Sequence[str]) -> Subject:
+def _subject(header: Header, found: LoggedCell, files: Sequence[str]) -> Subject:
     """
     Return the subject of a cell, with the adapter that was judged.
 
@@ -133,7 +132,7 @@ def _subject(header: Header, found: CellRecord, files: Sequence[str]) -> Subject
     raise UsageError(f"the adapter {adapter} of this run is neither packaged nor a file that its command names")
 
 
-def _cell(paths: Sequence[Path], header: Header, found: CellRecord, subject: Subject) -> Cell:
+def _cell(paths: Sequence[Path], header: Header, found: LoggedCell, subject: Subject) -> Cell:
     """
     Return the call of a cell.
 
@@ -149,7 +148,7 @@ def _cell(paths: Sequence[Path], header: Header, found: CellRecord, subject: Sub
     return made
 
 
-def _declared(cell: Cell, found: CellRecord) -> tuple[Expectation, Profile] | None:
+def _declared(cell: Cell, found: LoggedCell) -> tuple[Expectation, Profile] | None:
     """
     Return the expectation under the logged declaration; None if there is no declaration or no bound under it.
 
@@ -168,7 +167,7 @@ def _declared(cell: Cell, found: CellRecord) -> tuple[Expectation, Profile] | No
         return None
 
 
-def _worker(run: Run, found: CellRecord) -> Worker | None:
+def _worker(run: Run, found: LoggedCell) -> Worker | None:
     """Return the last worker that was ready to serve the subject, or None."""
     ready = (each for each in reversed(run.workers) if each.status == "ready" and found.subject in each.subjects)
     return next(ready, None)
@@ -180,7 +179,7 @@ def _environment(worker: Worker | None, subject: Subject) -> dict[str, str]:
     return {**harmless(worker.settings if worker else {}), **hidden, **subject.env}
 
 
-def _again(found: CellRecord) -> str:
+def _again(found: LoggedCell) -> str:
     """Return the logged command that judges this cell alone; "" if there is none or it is not a conformance command."""
     try:
         words = shlex.split(found.rerun)
@@ -189,6 +188,6 @@ def _again(found: CellRecord) -> str:
     return found.rerun if words[:2] == ["conformance", "run"] and shlex.join(words) == found.rerun else ""
 
 
-def _rerun(paths: Sequence[Path], subject: Subject, found: CellRecord) -> str:
+def _rerun(paths: Sequence[Path], subject: Subject, found: LoggedCell) -> str:
     """Make the command that judges this cell alone; the log has none for a pass."""
     return shlex.join(["conformance", "run", *map(str, paths), "-a", *patterns_of([subject]), "-k", found.case])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conformance.checking.declarations import parse_pairs
 from conformance.checking.examples import write_example
-from conformance.checking.function_check import Checked, Request
+from conformance.checking.function_check import Checked, CheckRequest
 from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
 from conformance.cli.argument_parser import QUIET
@@ -62,7 +62,7 @@ def _example(arguments: argparse.Namespace) -> int:
 def _judged(arguments: argparse.Namespace, baseline: BaselineOption) -> Checked:
     if arguments.target is None:
         raise CheckError("no function given: expected FILE:FUNCTION, such as mine.py:attention, or --example")
-    request = Request(
+    request = CheckRequest(
         target=parse_target(arguments.target),
         like=arguments.like,
         calling=calling_of(arguments),

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from conformance import places
 from conformance.cli.errors import UsageError, absent
-from conformance.cli.project_settings import Declared, declared_environments
+from conformance.cli.project_settings import DeclaredEnvironments, declared_environments
 from conformance.engine.adapters import (
     Adapter,
     AdapterError,
@@ -100,7 +100,7 @@ def _is_named(subject: Subject, patterns: Iterable[str]) -> bool:
     )
 
 
-def _name_file(declared: Declared, started: Sequence[str]) -> None:
+def _name_file(declared: DeclaredEnvironments, started: Sequence[str]) -> None:
     """Print the interpreters that a project file, and not the command line, names and that will be started."""
     if started:
         listed = ", ".join(f"{name} = {printable(declared.environments[name])[:MAX_PATH]}" for name in started)

@@ -22,14 +22,14 @@ _TABLE = "[tool.conformance.environments]"
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredEnvironments:
     """The environments of a project: name -> interpreter or virtual environment; file: the file that declares them."""
 
     file: Path | None = None
     environments: Mapping[str, str] = field(default_factory=dict)
 
 
-def declared_environments(folder: Path) -> Declared:
+def declared_environments(folder: Path) -> DeclaredEnvironments:
     """
     Read the environments that the nearest pyproject.toml declares, from `folder` up to the root of its repository.
 
@@ -40,7 +40,7 @@ def declared_environments(folder: Path) -> Declared:
     """
     file = next((each for above in _folders(folder) if (each := above / "pyproject.toml").is_file()), None)
     if file is None:
-        return Declared()
+        return DeclaredEnvironments()
     entries = _entries(file)
     for name, python in entries.items():
         if not (is_name(name) and isinstance(python, str) and python and "\0" not in python):
@@ -48,7 +48,7 @@ def declared_environments(folder: Path) -> Declared:
                 f'{file}: {_TABLE} {quoted(name)[1:-1]} = {quoted(python)}: expected NAME = "PYTHON", where NAME '
                 "has letters, digits, _ . and - only"
             )
-    return Declared(file, {name: _path(file, name, python) for name, python in entries.items()})
+    return DeclaredEnvironments(file, {name: _path(file, name, python) for name, python in entries.items()})
 
 
 def _folders(folder: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ CANONICAL: Dialect = {}
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class OracleAnswer:
     """The expected reply, the state from which bounds are derived, and the deviations that applied."""
 
     reply: Reply
@@ -26,7 +26,7 @@ class Answer:
     deviations: tuple[Deviation, ...]
 
 
-def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float64") -> Answer:
+def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float64") -> OracleAnswer:
     """
     Compute the answer to `problem` under `dialect`.
 
@@ -35,7 +35,7 @@ def evaluate(problem: Problem, dialect: Dialect = CANONICAL, score: str = "float
     return evaluate_deviations(problem, compose(dialect), score)
 
 
-def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
+def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> OracleAnswer:
     """
     Compute the answer to `problem` under sorted deviations; those that do not change the problem are dropped.
 
@@ -45,7 +45,7 @@ def evaluate_deviations(problem: Problem, deviations: tuple[Deviation, ...], sco
         return _answer(problem, deviations, score)
 
 
-def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> Answer:
+def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> OracleAnswer:
     applied = []
     for deviation in deviations:
         changed = deviation.posed(problem)
@@ -57,7 +57,7 @@ def _answer(problem: Problem, deviations: tuple[Deviation, ...], score: str) -> 
     for deviation in applied:
         if deviation.reply is not None:
             reply = deviation.reply(reply)
-    return Answer(reply, state, tuple(applied))
+    return OracleAnswer(reply, state, tuple(applied))
 
 
 def varied_steps(operator: str, deviations: Iterable[Deviation], score: str) -> Steps:

@@ -100,7 +100,7 @@ FREEDOM = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Pattern:
+class WeightPattern:
     """Expected and actual weights of a problem under a dialect, and their tolerance, each of the logits' shape."""
 
     problem: Problem

@@ -14,7 +14,7 @@ from conformance.deviations.deviation import Deviation, Dialect
 from conformance.deviations.evaluate import evaluate_deviations
 from conformance.deviations.measured import MEASURED, Measured
 from conformance.deviations.names import USUAL_BITS
-from conformance.diagnosis.coarser_arithmetic import Arithmetic, tightest
+from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.cost import SECOND_DEVIATION, UNEXPLAINED, of_change
 from conformance.diagnosis.evidence import Change, Evidence
@@ -172,7 +172,7 @@ class Candidate:
     """A candidate cause: one or more deviations, or coarser arithmetic."""
 
     change: Change = ()
-    arithmetic: Arithmetic | None = None
+    arithmetic: CoarserArithmetic | None = None
 
     def explains(self, cell: Evidence) -> bool:
         """Whether a failing cell is within its bound under the candidate."""
@@ -212,7 +212,7 @@ class Cause:
 
 def different(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates without duplicates; a pair of deviations is the same in either order."""
-    found: dict[tuple[frozenset[Way], Arithmetic | None], Candidate] = {}
+    found: dict[tuple[frozenset[Way], CoarserArithmetic | None], Candidate] = {}
     for each in candidates:
         found.setdefault((frozenset(each.change), each.arithmetic), each)
     return list(found.values())

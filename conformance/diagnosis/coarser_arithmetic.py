@@ -42,7 +42,7 @@ MAX_PROFILES = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Arithmetic:
+class CoarserArithmetic:
     """
     Fields of the profile that are coarser than declared.
 
@@ -159,15 +159,15 @@ def _fields(dtype: str, names: Sequence[str]) -> dict[str, str | bool]:
 
 
 # All kinds of coarser arithmetic; of several that explain a cell, the least coarse is reported.
-ARITHMETIC: tuple[Arithmetic, ...] = tuple(
-    Arithmetic(name.replace("DTYPE", dtype), sentence.replace("DTYPE", dtype), remedy, _fields(dtype, fields))
+ARITHMETIC: tuple[CoarserArithmetic, ...] = tuple(
+    CoarserArithmetic(name.replace("DTYPE", dtype), sentence.replace("DTYPE", dtype), remedy, _fields(dtype, fields))
     for dtypes, group in ARITHMETIC_LINES
     for dtype in dtypes
     for name, sentence, remedy, fields in group
 )
 
 
-def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[Arithmetic]:
+def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> list[CoarserArithmetic]:
     """
     The least coarse arithmetic under which most of these failing replies would conform, and any that is hardly coarser.
 
@@ -186,7 +186,7 @@ def tightest(cells: Sequence[Evidence], conforming: Sequence[Evidence] = ()) -> 
     return sorted((each for each in off if off[each] <= least + ALIKE), key=lambda each: off[each])[:MAX_PROFILES]
 
 
-def _most_common(counts: Mapping[Arithmetic, int], conforming: Sequence[Evidence]) -> list[Arithmetic]:
+def _most_common(counts: Mapping[CoarserArithmetic, int], conforming: Sequence[Evidence]) -> list[CoarserArithmetic]:
     """Those that explain most among those that no conforming cell contradicts; if none, those that explain most."""
     levels = [[each for each in counts if counts[each] == count] for count in sorted({*counts.values()} - {0})[::-1]]
     for level in levels:

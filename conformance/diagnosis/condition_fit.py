@@ -58,7 +58,7 @@ BLOCKS = (8, 16, 32, 64, 128)
 PAIR = 2
 
 
-class Call(Protocol):
+class MadeCall(Protocol):
     """A call that was made, whatever its result."""
 
     @property
@@ -70,7 +70,7 @@ class Call(Protocol):
         """The problem with its arrays, routed."""
 
 
-def conditions(cells: Iterable[Call]) -> Iterator[Condition]:
+def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     """All single conditions that could distinguish these cells, the simplest first."""
     facts = [cell.facts for cell in cells]
     for dtype in dict.fromkeys(fact.dtype for fact in facts):
@@ -133,7 +133,7 @@ MAX_GUARDS = 20
 
 
 @dataclass(frozen=True)
-class Fit:
+class ConditionFit:
     """
     Guards that fit equally well, the simplest first and denials last.
 
@@ -149,7 +149,7 @@ class Fit:
 class Guards:
     """A table of which conditions hold in which cells of a subject, computed once."""
 
-    def __init__(self, cells: Sequence[Call]) -> None:
+    def __init__(self, cells: Sequence[MadeCall]) -> None:
         """Take the cells of one subject; the other methods refer to them by index."""
         self._cells = cells
 
@@ -176,17 +176,17 @@ class Guards:
         """Whether each condition of the table is a denial."""
         return np.array([_is_denial(condition) for condition in self._table[0]], dtype=bool)
 
-    def search(self, shows: Sequence[int], excluded: Sequence[int]) -> Fit:
+    def search(self, shows: Sequence[int], excluded: Sequence[int]) -> ConditionFit:
         """
         The smallest guards that hold in as many as possible of `shows` and in none of `excluded`.
 
         If nothing is excluded, the result is the condition that always holds. A second condition must gain cells.
         """
         if not excluded:
-            return Fit((always(),), 0.0, tuple(shows))
+            return ConditionFit((always(),), 0.0, tuple(shows))
         named, holds = self._table
         seen, kept = holds[:, np.array(shows)], holds[:, np.array(excluded)]
-        best = Fit()
+        best = ConditionFit()
         for depth, (firsts, seconds) in enumerate((_alone(len(named)), _in_twos(self._denials)), 1):
             fits = ~(kept[firsts] & kept[seconds]).any(axis=1)
             one, other = firsts[fits], seconds[fits]
@@ -200,7 +200,7 @@ class Guards:
                 named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
             )
             covered = tuple(n for n, is_inside in zip(shows, inside, strict=True) if is_inside)
-            best = Fit(tuple(guards), of_condition(depth, len(named)), covered)
+            best = ConditionFit(tuple(guards), of_condition(depth, len(named)), covered)
         return best
 
     def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:
@@ -247,7 +247,7 @@ def _about(condition: Condition) -> object:
     return "masks" if name in MASKS else "outputs" if "outputs" in name else name
 
 
-def condition_of(shows: Sequence[Call], others: Sequence[Call]) -> str:
+def condition_of(shows: Sequence[MadeCall], others: Sequence[MadeCall]) -> str:
     """
     The simplest condition, in words, that holds in every call of `shows` and in none of `others`.
 

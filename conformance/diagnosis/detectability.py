@@ -10,7 +10,7 @@ from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import TABLE, candidates
 from conformance.deviations.deviation import Deviation, Reply
-from conformance.deviations.evaluate import Answer, evaluate, evaluate_deviations
+from conformance.deviations.evaluate import OracleAnswer, evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.names import INVISIBLE
 from conformance.spec.masks import KINDS
@@ -210,6 +210,6 @@ def _reaches(deviation: Deviation, problem: Problem) -> bool:
     return deviation.problem is None or deviation.posed(problem) is not problem
 
 
-def bounds_apart(right: Answer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:
+def bounds_apart(right: OracleAnswer, wrong: Reply, bounds: Mapping[str, Bound]) -> float:
     """The largest difference of a reply from an answer, in bounds; inf if shape, dtype or kinds differ."""
     return max(distance(right.reply[name], wrong[name], bounds[name]) for name in right.reply)

@@ -10,7 +10,7 @@ from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.cell_cause import Likely
 from conformance.diagnosis.explanation import Explanation
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
-from conformance.verdicts.compare import Comparison
+from conformance.verdicts.compare import OutputComparison
 from conformance.verdicts.expectation import Expectation, compare_all, expect
 from conformance.verdicts.verdict import gravest
 
@@ -63,7 +63,7 @@ class Judgement:
     klass: str | None
     budget: float
     reason: str
-    outputs: tuple[Comparison, ...]
+    outputs: tuple[OutputComparison, ...]
     expectation: Expectation
     explanation: Explanation | None = None
     ties: tuple[Explanation, ...] = ()
@@ -105,7 +105,7 @@ def judge_against(
 
 def _failed(
     cell: tuple[Problem, Expectation, Profile, Mapping[str, Tensor]],
-    outputs: tuple[Comparison, ...],
+    outputs: tuple[OutputComparison, ...],
     budget: float,
     reason: str,
     device: str,

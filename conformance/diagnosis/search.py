@@ -7,7 +7,7 @@ from math import inf, prod
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
 from conformance.diagnosis.candidates import Candidate, Cause, combined_with, different
 from conformance.diagnosis.cell_cause import OF_NONFINITE
-from conformance.diagnosis.condition_fit import Fit, Guards
+from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.cost import MAX_ALTERNATIVES, MAX_EXTRA_COST, saved
 from conformance.diagnosis.evidence import Evidence
@@ -110,7 +110,7 @@ class _Rated:
 
     candidate: Candidate
     shows: tuple[int, ...]
-    fit: Fit
+    fit: ConditionFit
 
     @property
     def worth(self) -> float:

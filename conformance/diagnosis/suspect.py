@@ -14,7 +14,7 @@ from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Expected, Reply
-from conformance.deviations.evaluate import Answer, evaluate
+from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
 from conformance.verdicts.expectation import Expectation, flat, largest_tolerance
@@ -96,7 +96,7 @@ class Suspect:
         budget = self.budget(dialect)
         return budget is not None and budget <= 1.0
 
-    def _answer(self, dialect: Dialect, score: str) -> Answer | None:
+    def _answer(self, dialect: Dialect, score: str) -> OracleAnswer | None:
         """The oracle's answer under `dialect`; None if the screening shows that the reply is far from it."""
         finer = "float32" if OF_RANGE in dialect and UNIT[score] > UNIT["float32"] else score
         answers = (evaluate(self.problem, dialect, each) for each in dict.fromkeys((score, finer)))
@@ -142,7 +142,7 @@ def _differs_in_rms(declared: Expectation, reply: Reply, name: str) -> bool:
         return root_mean_square(np.abs(one - other), bound) > RMS_LIMIT
 
 
-def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
+def _budget(answer: OracleAnswer, declared: Expectation, profile: Profile, actual: Mapping[str, Tensor]) -> float:
     """The share of the bound under a candidate that the reply uses."""
     bounds, used, gate = _bounds(answer, declared, profile), [0.0], has_rms_gate(profile)
     for name, expected in answer.reply.items():
@@ -152,7 +152,7 @@ def _budget(answer: Answer, declared: Expectation, profile: Profile, actual: Map
     return max(used)
 
 
-def _bounds(answer: Answer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
+def _bounds(answer: OracleAnswer, declared: Expectation, profile: Profile) -> Mapping[str, Bound]:
     """
     The bounds under a candidate.
 

@@ -9,7 +9,7 @@ from conformance.deviations.deviation import Dialect
 from conformance.deviations.evaluate import CANONICAL
 from conformance.deviations.positions import PositionsOf, Rows, mask_tiles, named_positions, named_rows, plain_positions
 from conformance.deviations.tiles import BLOCKS
-from conformance.diagnosis.attention_matrix import FREEDOM, SLACK, Pattern
+from conformance.diagnosis.attention_matrix import FREEDOM, SLACK, WeightPattern
 from conformance.diagnosis.weight_proportions import wrong_proportions
 from conformance.spec.problem import AXES, Array, Problem
 
@@ -20,7 +20,7 @@ NAMES = {"num_heads": "head", "batch": "batch element", "seq_len_q": "query", "s
 MAX_LENGTH = 64
 
 
-def remapped(pattern: Pattern) -> Iterator[str]:
+def remapped(pattern: WeightPattern) -> Iterator[str]:
     """Every index remap that gives all weights, as phrases that follow "the weights are"."""
     for name, what in NAMES.items():
         axis = list(AXES.values()).index(name)
@@ -30,7 +30,7 @@ def remapped(pattern: Pattern) -> Iterator[str]:
         yield "for each head a mixture of its own weights and those of the preceding heads"
 
 
-def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[str]:
+def other_values(pattern: WeightPattern, output: Array, tolerance: Array) -> Iterator[str]:
     """
     Every index remap of the values that gives the output: values of another batch element, head or key.
 
@@ -47,7 +47,7 @@ def other_values(pattern: Pattern, output: Array, tolerance: Array) -> Iterator[
                 yield words
 
 
-def _remapped_along(pattern: Pattern, axis: int, what: str, name: str) -> Iterator[str]:
+def _remapped_along(pattern: WeightPattern, axis: int, what: str, name: str) -> Iterator[str]:
     length = pattern.expected.shape[axis]
     expected, actual, tolerance = (
         np.moveaxis(each, axis, 0) for each in (pattern.expected, pattern.actual, pattern.tolerance)
@@ -77,7 +77,7 @@ def _moved(step: int, length: int) -> Callable[[int], int]:
     return lambda index: (index + step) % length
 
 
-def _is_mixture(pattern: Pattern) -> bool:
+def _is_mixture(pattern: WeightPattern) -> bool:
     """Whether the weights of each head are a mixture of its own and those of the preceding heads."""
     heads = pattern.expected.shape[1]
     enough = pattern.clear[:, 1:].sum(axis=-1) >= heads + FREEDOM
@@ -86,7 +86,7 @@ def _is_mixture(pattern: Pattern) -> bool:
     return all(_is_mixed(pattern, head) for head in range(1, heads))
 
 
-def _is_mixed(pattern: Pattern, head: int) -> bool:
+def _is_mixed(pattern: WeightPattern, head: int) -> bool:
     """Whether the rows of one head are such a mixture, each with its own proportions."""
     parts = np.moveaxis(pattern.expected[:, : head + 1], 1, -1)  # (batch, seq_len_q, seq_len_k, heads)
     actual = pattern.actual[:, head]
@@ -102,7 +102,7 @@ def _is_mixed(pattern: Pattern, head: int) -> bool:
 MAX_KEYS = 1e4
 
 
-def wrong_sums(pattern: Pattern) -> list[str]:
+def wrong_sums(pattern: WeightPattern) -> list[str]:
     """Facts about the sums of the rows, as phrases that follow "the weights", the simplest first."""
     expected, actual = pattern.expected.sum(axis=-1), pattern.sums
     allowed = pattern.tolerance.sum(axis=-1)
@@ -127,7 +127,7 @@ def _amount(sums: Array, allowed: Array) -> str:
     return "more than one" if np.all(sums > 1.0) else "not one"
 
 
-def _where(pattern: Pattern, off: Array) -> list[str]:
+def _where(pattern: WeightPattern, off: Array) -> list[str]:
     """The rows, in all names that fit; "" if they are all rows that attend something."""
     attended = pattern.expected > 0.0
     attending = attended.any(axis=-1)
@@ -155,7 +155,7 @@ def hidden_blocks(attended: Array, block: int) -> Array:
     return np.asarray(np.sum(~np.logical_or.reduceat(attended, starts, axis=-1), axis=-1))
 
 
-def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
+def _further_terms(pattern: WeightPattern, off: Array) -> Iterator[str]:
     """The number of extra terms of 1 in the sum of exponentials that gives the sums of these rows."""
     total = _total(pattern)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -166,20 +166,20 @@ def _further_terms(pattern: Pattern, off: Array) -> Iterator[str]:
         yield f", as if {number} more key{'s' * (number > 1)} had logit 0 and value 0"
 
 
-def _blocks_as_keys(pattern: Pattern) -> Iterator[str]:
+def _blocks_as_keys(pattern: WeightPattern) -> Iterator[str]:
     """The same, with one extra term for each fully masked block."""
     for block in BLOCKS:
         if _adds_up(pattern, _total(pattern), hidden_blocks(pattern.expected > 0.0, block)):
             yield f", as if each fully masked block of {block} keys were one more key of logit 0 and value 0"
 
 
-def _total(pattern: Pattern) -> Array:
+def _total(pattern: WeightPattern) -> Array:
     """The sum of the exponentials of each row's logits."""
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(pattern.logits).sum(axis=-1))
 
 
-def _adds_up(pattern: Pattern, total: Array, terms: Array) -> bool:
+def _adds_up(pattern: WeightPattern, total: Array, terms: Array) -> bool:
     """Whether every row that attends something sums to total / (total + terms)."""
     attending = total > 0.0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -211,7 +211,7 @@ def weight_facts(
         return ()
     if not np.isfinite(actual).all():
         return _not_finite(expected, actual)
-    pattern = Pattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
+    pattern = WeightPattern(problem, dialect, expected, actual, np.where(np.isfinite(tolerance), tolerance, 1.0))
     if not pattern.wrong.any():
         remaps = () if output is None else other_values(pattern, *output)
         named = tuple(f"are right, but are multiplied with the wrong values: {each}" for each in remaps)
@@ -221,7 +221,7 @@ def weight_facts(
         return tuple(f"are {each}" for each in remapped(pattern)) or tuple(islice(_facts(pattern), MAX_FACTS))
 
 
-def _facts(pattern: Pattern) -> Iterator[str]:
+def _facts(pattern: WeightPattern) -> Iterator[str]:
     """Facts about lost and leaked weights; if there are none, about row sums and proportions."""
     misplaced = [each for each in (_lost(pattern), _leaked(pattern)) if each]
     kinds = misplaced or [each for each in (wrong_sums(pattern), wrong_proportions(pattern)) if each]
@@ -229,16 +229,16 @@ def _facts(pattern: Pattern) -> Iterator[str]:
         yield from (", and ".join(each) for each in product(*kinds))
 
 
-def _lost(pattern: Pattern) -> list[str]:
+def _lost(pattern: WeightPattern) -> list[str]:
     possible = pattern.expected > pattern.tolerance
     return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, possible)]
 
 
-def _leaked(pattern: Pattern) -> list[str]:
+def _leaked(pattern: WeightPattern) -> list[str]:
     return [f"are not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
-def _names(pattern: Pattern, affected: Array, possible: Array) -> list[str]:
+def _names(pattern: WeightPattern, affected: Array, possible: Array) -> list[str]:
     """Names that, among the possible positions, fit exactly the affected ones; else the number of these."""
     if not affected.any():
         return []

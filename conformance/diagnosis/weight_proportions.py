@@ -8,7 +8,7 @@ import numpy as np
 
 from conformance.deviations.positions import named_positions
 from conformance.deviations.tiles import BLOCKS
-from conformance.diagnosis.attention_matrix import FREEDOM, Pattern
+from conformance.diagnosis.attention_matrix import FREEDOM, WeightPattern
 from conformance.spec.problem import Array
 
 # Maximum relative distance to a number with a name for which that number is tried.
@@ -18,21 +18,21 @@ NEAR = 1e-3
 MAX_FACTOR = 1e3
 
 
-def wrong_proportions(pattern: Pattern) -> list[str]:
+def wrong_proportions(pattern: WeightPattern) -> list[str]:
     """Facts about wrong proportions, as phrases that follow "the weights"; empty if no rule gives every weight."""
     if pattern.follows(np.zeros(pattern.expected.shape)):
         return []
     return next((found for rule in RULES if (found := list(rule(pattern)))), [])
 
 
-def _multiplied(pattern: Pattern) -> Iterator[str]:
+def _multiplied(pattern: WeightPattern) -> Iterator[str]:
     """The logits, the logits without the bias, or the bias are multiplied by one number everywhere."""
     for what, values in _added(pattern):
         if (times := _times(pattern, values)) is not None:
             yield f"look as if {what} were multiplied by {times}" if times != "0" else f"look as if {what} were all 0"
 
 
-def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
+def _multiplied_somewhere(pattern: WeightPattern) -> Iterator[str]:
     """The logits at named positions are multiplied by one number, or those of each block by a growing power."""
     (_, values), *_ = _added(pattern)
     for names, positions in _distinct_positions(pattern):
@@ -41,7 +41,7 @@ def _multiplied_somewhere(pattern: Pattern) -> Iterator[str]:
     yield from _multiplied_by_block(pattern)
 
 
-def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
+def _multiplied_by_block(pattern: WeightPattern) -> Iterator[str]:
     """The logits of each block of keys are multiplied once more than those of the preceding block."""
     (_, logits), *_ = _added(pattern)
     keys = np.arange(logits.shape[-1])
@@ -57,7 +57,7 @@ def _multiplied_by_block(pattern: Pattern) -> Iterator[str]:
                 break
 
 
-def _counted(pattern: Pattern) -> Iterator[str]:
+def _counted(pattern: WeightPattern) -> Iterator[str]:
     """Named positions count several times in the softmax."""
     for names, positions in _distinct_positions(pattern):
         value = np.where(positions, 1.0, 0.0)
@@ -69,7 +69,7 @@ def _counted(pattern: Pattern) -> Iterator[str]:
         yield from (f"look as if {name} counted {times} times" for name in names if times)
 
 
-def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
+def _added(pattern: WeightPattern) -> Iterator[tuple[str, Array]]:
     """The parts of the logits, with finite values: all, then without the bias, then the bias."""
     logits = np.where(np.isfinite(pattern.logits), pattern.logits, 0.0)
     yield "the logits", logits
@@ -79,7 +79,7 @@ def _added(pattern: Pattern) -> Iterator[tuple[str, Array]]:
         yield "the bias", bias
 
 
-def _times(pattern: Pattern, values: Array) -> str | None:
+def _times(pattern: WeightPattern, values: Array) -> str | None:
     """The factor, in words, of this part of the logits that gives every weight; None if there is none."""
     slope = pattern.slope(values)
     if slope is None or not abs(slope) < MAX_FACTOR:
@@ -90,7 +90,7 @@ def _times(pattern: Pattern, values: Array) -> str | None:
     return None
 
 
-def _known(pattern: Pattern) -> dict[float, str]:
+def _known(pattern: WeightPattern) -> dict[float, str]:
     """Factors that implementations plausibly apply once too often."""
     scale = pattern.problem.applied_scale
     names = {scale: "the scale", 1.0 / scale if scale else 0.0: "one over the scale"}
@@ -110,7 +110,7 @@ def _near(number: float, names: dict[float, str]) -> Iterator[tuple[str, float]]
     yield f"{number:.3g}", number
 
 
-def _distinct_positions(pattern: Pattern) -> Iterable[tuple[list[str], Array]]:
+def _distinct_positions(pattern: WeightPattern) -> Iterable[tuple[list[str], Array]]:
     """Named positions with all their names; each distinct set of informative positions once."""
     attended = pattern.expected > 0.0
     seen: dict[bytes, tuple[list[str], Array]] = {}
@@ -121,7 +121,7 @@ def _distinct_positions(pattern: Pattern) -> Iterable[tuple[list[str], Array]]:
     return seen.values()
 
 
-def _some_features(pattern: Pattern) -> Iterator[str]:
+def _some_features(pattern: WeightPattern) -> Iterator[str]:
     """The product of query and key uses only some of the features."""
     query, key = pattern.state.query, pattern.state.key[..., : pattern.expected.shape[-1], :]
     if pattern.problem.softcap is not None or not (np.isfinite(query).all() and np.isfinite(key).all()):
@@ -151,7 +151,7 @@ def _features(counts: Array) -> str:
     return f"look as if {missing} of {total} features of query and key were ignored"
 
 
-def _within_blocks(pattern: Pattern) -> Iterator[str]:
+def _within_blocks(pattern: WeightPattern) -> Iterator[str]:
     """The proportions are right within each block of keys and wrong between blocks."""
     keys = pattern.expected.shape[-1]
     for block in sorted((each for each in BLOCKS if each < keys), reverse=True):
@@ -167,7 +167,7 @@ def _within_blocks(pattern: Pattern) -> Iterator[str]:
             yield f"are in the right proportion within each block of {block} keys, but not between blocks"
 
 
-Rule = Callable[[Pattern], Iterator[str]]
+Rule = Callable[[WeightPattern], Iterator[str]]
 # The rules in the order in which they are tried.
 RULES: tuple[Rule, ...] = (
     _multiplied,

@@ -30,7 +30,7 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class Case(_Record):
+class LoggedCase(_Record):
     """One expanded case."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class Case(_Record):
     features: tuple[str, ...] = ()
 
 
-class Subject(_Record):
+class LoggedSubject(_Record):
     """One judged subject: adapter x variant x device x environment."""
 
     name: str = ""
@@ -85,8 +85,8 @@ class Header(_Record):
 
     run: str
     started: str
-    cases: Mapping[str, Case]
-    subjects: Mapping[str, Subject]
+    cases: Mapping[str, LoggedCase]
+    subjects: Mapping[str, LoggedSubject]
     environments: Mapping[str, Interpreter] = {}
     command: tuple[str, ...] = ()
     device: str = ""
@@ -150,14 +150,14 @@ class Routed(_Record):
     element: str
 
 
-class Pattern(_Record):
+class LoggedPattern(_Record):
     """How many of the effective weights are beyond their bound, if they were read."""
 
     beyond: Annotated[StrictInt, Field(ge=0)] = 0
     elements: Annotated[StrictInt, Field(ge=1)] = 1
 
 
-class Explanation(_Record):
+class LoggedExplanation(_Record):
     """The semantic decision that explains a failure, in words, and what to change."""
 
     decision: str
@@ -166,7 +166,7 @@ class Explanation(_Record):
     remedy: str = ""
 
 
-class Deviation(_Record):
+class LoggedDeviation(_Record):
     """One declared non-canonical decision with the link that documents it."""
 
     decision: str
@@ -174,7 +174,7 @@ class Deviation(_Record):
     source: str = ""
 
 
-class Known(_Record):
+class LoggedKnown(_Record):
     """The known deviation that accepts a verdict; decisions: those that it names, as `decision=name`."""
 
     reason: str
@@ -191,14 +191,14 @@ class Failure(_Record):
     traceback: str = ""
 
 
-class Relation(_Record):
+class LoggedRelation(_Record):
     """A relation between this reply and the reply to a changed call, and whether it holds."""
 
     name: str
     found: str
 
 
-class Cell(_Record):
+class LoggedCell(_Record):
     """
     The verdict of one case x subject.
 
@@ -214,10 +214,10 @@ class Cell(_Record):
     budget: Number | None = None
     reason: str = ""
     outputs: tuple[Output, ...] = ()
-    explanation: Explanation | None = None
+    explanation: LoggedExplanation | None = None
     ties: tuple[str, ...] = ()
-    dialect: Annotated[tuple[Deviation, ...], Field(validation_alias=AliasPath("declared", "dialect"))] = ()
-    known: Known | None = None
+    dialect: Annotated[tuple[LoggedDeviation, ...], Field(validation_alias=AliasPath("declared", "dialect"))] = ()
+    known: LoggedKnown | None = None
     since: Annotated[Mapping[str, str], Field(validation_alias=AliasPath("known", "versions"))] = {}
     error: Failure | None = None
     uncalibrated: StrictBool = False
@@ -225,12 +225,12 @@ class Cell(_Record):
     mistake: refusals.Name | None = None
     repeated: Annotated[str, Field(validation_alias=AliasPath("repeats", "reason"))] = ""
     dropped_outputs: tuple[str, ...] = ()
-    invariants: tuple[Relation, ...] | None = None
+    invariants: tuple[LoggedRelation, ...] | None = None
     digests: Mapping[str, str] = {}
     seconds: Mapping[str, Number] = {}
     route: tuple[Routed, ...] = ()
     covered_by: Mapping[str, str] = {}
-    pattern: Pattern = Pattern()
+    pattern: LoggedPattern = LoggedPattern()
     odd_weights: Annotated[tuple[str, ...] | None, Field(validation_alias=AliasPath("pattern", "odd"))] = None
     tensors: str = ""
     rerun: str = ""
@@ -251,7 +251,7 @@ class Tie(_Record):
     separated_by: str = ""
 
 
-class Cause(_Record):
+class LoggedCause(_Record):
     """
     A cause that explains several verdicts of one subject together.
 
@@ -276,7 +276,7 @@ class Lost(_Record):
     condition: str = ""
 
 
-class Diagnosis(_Record):
+class LoggedDiagnosis(_Record):
     """
     Why one subject fails, over all its verdicts.
 
@@ -285,25 +285,25 @@ class Diagnosis(_Record):
     """
 
     subject: str
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[LoggedCause, ...] = ()
     unexplained: tuple[str, ...] = ()
     unexplained_where: str = ""
     errors: tuple[Lost, ...] = ()
 
 
-class KnownList(_Record):
+class LoggedKnownList(_Record):
     """Known deviations that are no longer needed (dead) or accept too much (too_wide)."""
 
     dead: tuple[str, ...] = ()
     too_wide: tuple[str, ...] = ()
 
 
-class Gate(_Record):
+class LoggedGate(_Record):
     """The gate's decision over the whole run."""
 
     conforms: StrictBool
     rejected: frozenset[Key] = frozenset()
-    known: KnownList = KnownList()
+    known: LoggedKnownList = LoggedKnownList()
     incomplete: tuple[str, ...] = ()
     not_working: Mapping[str, str] = {}
     problems: tuple[str, ...] = ()
@@ -316,6 +316,6 @@ class Footer(_Record):
     exit_code: StrictInt
     complete: StrictBool
     counts: Mapping[str, StrictInt] = {}
-    gate: Gate
+    gate: LoggedGate
     timing: Mapping[str, Number] = {}
     replies: Mapping[str, StrictInt] = {}

@@ -12,7 +12,7 @@ from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
 
 
-class Evidence(BaseModel):
+class AdapterEvidence(BaseModel):
     """
     The keys of evidence that this package reads; evidence may have other keys with any JSON value.
 
@@ -33,7 +33,7 @@ class Evidence(BaseModel):
 
 def evidence_fault(evidence: Mapping[str, Any]) -> str:
     """What is wrong with evidence, in words; "" if it is valid."""
-    fault = model_fault(Evidence, evidence)
+    fault = model_fault(AdapterEvidence, evidence)
     return f"invalid evidence: {fault}" if fault else ""
 
 

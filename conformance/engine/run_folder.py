@@ -15,7 +15,16 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from conformance.engine.records import Case, Cell, Diagnosis, Footer, Header, Key, Subject, Worker
+from conformance.engine.records import (
+    Footer,
+    Header,
+    Key,
+    LoggedCase,
+    LoggedCell,
+    LoggedDiagnosis,
+    LoggedSubject,
+    Worker,
+)
 from conformance.engine.runlog import LOG, Record, RunLogError, read_log
 from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
@@ -31,9 +40,9 @@ class Run:
     folder: Path
     header: Header
     workers: tuple[Worker, ...]
-    cells: Mapping[Key, Cell]
+    cells: Mapping[Key, LoggedCell]
     footer: Footer | None
-    diagnoses: Mapping[str, Diagnosis] = field(default_factory=dict)
+    diagnoses: Mapping[str, LoggedDiagnosis] = field(default_factory=dict)
     repeated: frozenset[Key] = frozenset()
 
     @property
@@ -52,7 +61,7 @@ class Run:
         red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
         return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
-    def cases_of(self, subject: Subject) -> tuple[Case, ...]:
+    def cases_of(self, subject: LoggedSubject) -> tuple[LoggedCase, ...]:
         """The cases of the subject's operators, in the order of the header."""
         return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
 
@@ -103,8 +112,8 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
 
 def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]]) -> Run:
     workers: list[Worker] = []
-    cells: dict[Key, Cell] = {}
-    diagnoses: dict[str, Diagnosis] = {}
+    cells: dict[Key, LoggedCell] = {}
+    diagnoses: dict[str, LoggedDiagnosis] = {}
     named: list[tuple[str, str, Key]] = []
     repeated: set[Key] = set()
     footer: Footer | None = None
@@ -114,13 +123,13 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
             case "worker":
                 workers.append(_read(Worker, where, record))
             case "cell":
-                cell = _named(_read(Cell, where, {**record, "record": record}), header, where)
+                cell = _named(_read(LoggedCell, where, {**record, "record": record}), header, where)
                 if cell.key in cells:
                     repeated.add(cell.key)
                 if cell.key not in cells or graver(cells[cell.key].record, record):
                     cells[cell.key] = cell
             case "diagnosis":
-                diagnosis = _read(Diagnosis, where, record)
+                diagnosis = _read(LoggedDiagnosis, where, record)
                 diagnoses[diagnosis.subject] = diagnosis
                 named += [(where, "diagnosis", (case, diagnosis.subject)) for case in _described(diagnosis)]
             case _:
@@ -134,7 +143,7 @@ def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]
     return Run(folder, header, tuple(workers), cells, footer, diagnoses, frozenset(repeated))
 
 
-def _described(diagnosis: Diagnosis) -> Iterator[str]:
+def _described(diagnosis: LoggedDiagnosis) -> Iterator[str]:
     """The ids of all cases that a diagnosis names."""
     yield from diagnosis.unexplained
     yield from (case for cause in diagnosis.causes for case in cause.cells)
@@ -156,7 +165,7 @@ def graver_cells(records: Iterable[Record]) -> tuple[dict[Key, Record], int]:
     return found, len(repeated)
 
 
-def _named(cell: Cell, header: Header, where: str) -> Cell:
+def _named(cell: LoggedCell, header: Header, where: str) -> LoggedCell:
     if cell.case not in header.cases:
         raise RunLogError(f"{where}: the header does not name the case {quoted(cell.case)}")
     if cell.subject not in header.subjects:

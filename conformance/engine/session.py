@@ -29,7 +29,7 @@ from conformance.engine.verdict_writer import Review, VerdictWriter, accepts_not
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
 from conformance.spec.case import Case
-from conformance.verdicts.published_numbers import Finding, published_findings
+from conformance.verdicts.published_numbers import PublishedFinding, published_findings
 from conformance.verdicts.verdict import LOST
 
 Key = tuple[str, str]
@@ -68,7 +68,7 @@ class Session:
     failures: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     calls: PlannedCalls = field(default_factory=PlannedCalls)
-    published: tuple[Finding, ...] = ()
+    published: tuple[PublishedFinding, ...] = ()
 
     def __post_init__(self) -> None:
         self.suite = cache(self.suite)

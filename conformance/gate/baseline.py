@@ -31,7 +31,7 @@ class CellKey(BaseModel):
     judge: str
 
 
-class Entry(BaseModel):
+class BaselineEntry(BaseModel):
     """One cell, see `Observed`; keys that do not apply are absent. environment: if it is not the subject's."""
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
@@ -49,14 +49,14 @@ class Entry(BaseModel):
     environment: str = ""
 
 
-class Subject(BaseModel):
+class BaselineSubject(BaseModel):
     """The cells of one subject, by case."""
 
     model_config = ConfigDict(extra="forbid")
 
     environment: str
     adapter: str
-    cells: dict[str, Entry]
+    cells: dict[str, BaselineEntry]
 
 
 class BaselineFile(BaseModel):
@@ -68,7 +68,7 @@ class BaselineFile(BaseModel):
     schema_: Annotated[Literal[1], Field(alias="schema")]
     environments: dict[str, CellKey]
     cases: dict[str, str]
-    subjects: dict[str, Subject]
+    subjects: dict[str, BaselineSubject]
 
 
 class BaselineError(ValueError):
@@ -161,7 +161,7 @@ def _circumstances(environment: CellKey, adapter: str) -> Circumstances:
     return Circumstances(environment.versions, environment.machine, adapter)
 
 
-def _observed(entry: Entry, problem: str, judge: str, where: Circumstances | None) -> Observed:
+def _observed(entry: BaselineEntry, problem: str, judge: str, where: Circumstances | None) -> Observed:
     return Observed(
         verdict=entry.verdict,
         budget=None if entry.budget is None else float(entry.budget),

@@ -18,7 +18,7 @@ from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.engine.judging import Judged
-from conformance.gate.known_file import Accept, Entry
+from conformance.gate.known_file import Accept, KnownEntry
 from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
 from conformance.spec.texts import counted
@@ -33,7 +33,7 @@ Expecting: TypeAlias = Callable[[str, Problem, Dialect, Profile], Expectation]
 class Tally:
     """The results of one entry in a run."""
 
-    entry: Entry
+    entry: KnownEntry
     origin: str
     covered: int = 0
     matched: int = 0
@@ -60,7 +60,7 @@ class Known:
     """The entries of a run and their results, counted as cells are judged."""
 
     def __init__(
-        self, entries: Sequence[tuple[Entry, str]], today: dt.date, expectation: Expecting | None = None
+        self, entries: Sequence[tuple[KnownEntry, str]], today: dt.date, expectation: Expecting | None = None
     ) -> None:
         """
         Take the entries with their origins (`known.yaml:12`), and the date for expiry.
@@ -178,7 +178,7 @@ def versions_hold(conditions: Mapping[str, str], versions: Mapping[str, str]) ->
     )
 
 
-def _applies(entry: Entry, cell: Judged) -> bool:
+def _applies(entry: KnownEntry, cell: Judged) -> bool:
     return (
         entry.concerns(cell.subject, cell.case)
         and matches(entry.platform, cell.platform)
@@ -192,7 +192,7 @@ def _evaluate(_: str, problem: Problem, dialect: Dialect, profile: Profile) -> E
     return expect(problem, dialect, profile)
 
 
-def _outcome(entry: Entry, cell: Judged, expectation: Expecting) -> str:
+def _outcome(entry: KnownEntry, cell: Judged, expectation: Expecting) -> str:
     """The outcome: `not covered`, `conforms` (without the entry), `matched`, or `other` (fails in another way)."""
     if entry.accept is not None:
         return _accepted(entry.accept, cell)

@@ -123,7 +123,7 @@ class MachineCondition(BaseModel):
         )
 
 
-class Entry(BaseModel):
+class KnownEntry(BaseModel):
     """One known deviation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -171,7 +171,7 @@ class KnownFile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal[1]
-    deviations: list[Entry]
+    deviations: list[KnownEntry]
 
 
 # The known deviations of today's frameworks, shipped with the package.
@@ -179,21 +179,21 @@ PACKAGED = Path(__file__).with_name("known.yaml")
 
 _KEYS = {
     0: tuple(KnownFile.model_fields),
-    2: tuple(Entry.model_fields),
+    2: tuple(KnownEntry.model_fields),
     "when": tuple(Condition.model_fields),
     "delta": tuple(Delta.model_fields),
     "accept": tuple(Accept.model_fields),
 }
 
 
-def read_known(paths: Iterable[Path]) -> list[tuple[Entry, str]]:
+def read_known(paths: Iterable[Path]) -> list[tuple[KnownEntry, str]]:
     """
     Read the entries of all files in order, each with its origin (`known.yaml:12`).
 
     Raises:
         CaseFileErrors: contains every mistake of every file.
     """
-    entries: list[tuple[Entry, str]] = []
+    entries: list[tuple[KnownEntry, str]] = []
     mistakes: list[Mistake] = []
     for path in paths:
         name = shown_entry(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from conformance.engine.records import Cell, Diagnosis, Key, Subject, native
+from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, LoggedSubject, native
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import LOG
 from conformance.verdicts.verdict import CONFORMING, gist, root
@@ -161,7 +161,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> C
     )
 
 
-def _plain_names(subjects: Mapping[str, Subject], side: str) -> dict[str, str]:
+def _plain_names(subjects: Mapping[str, LoggedSubject], side: str) -> dict[str, str]:
     """Names without environments, so that `x@cpu:base` and `x@cpu:candidate` are the same subject."""
     plain = {}
     for name, about in subjects.items():
@@ -199,7 +199,7 @@ def _circumstances(run: Run, names: Mapping[str, str]) -> dict[str, Circumstance
 
 
 def observed(
-    cell: Cell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
+    cell: LoggedCell, folder: Path, judge: str, joint: Mapping[Key, tuple[str, str]] = MappingProxyType({})
 ) -> Observed:
     """
     Convert a cell of a run log.
@@ -233,7 +233,7 @@ def observed(
     )
 
 
-def _joint(diagnoses: Iterable[Diagnosis]) -> dict[Key, tuple[str, str]]:
+def _joint(diagnoses: Iterable[LoggedDiagnosis]) -> dict[Key, tuple[str, str]]:
     """The way (`decision=name & decision=name`) and condition of each cell, from the subjects' joint diagnoses."""
     found = {}
     for diagnosis in diagnoses:
@@ -245,7 +245,7 @@ def _joint(diagnoses: Iterable[Diagnosis]) -> dict[Key, tuple[str, str]]:
     return found
 
 
-def _ways(cell: Cell) -> tuple[str, ...]:
+def _ways(cell: LoggedCell) -> tuple[str, ...]:
     if cell.fail_class == INVARIANT:
         return tuple(f"{INVARIANT}={each.name}" for each in cell.invariants or () if each.found == "broken")
     if cell.explanation:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.engine.records import Cell, Known, Subject
+from conformance.engine.records import LoggedCell, LoggedKnown, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import verdict_counts
 from conformance.spec.texts import are, counted
@@ -15,8 +15,8 @@ from conformance.verdicts.verdict import CONFORMING
 class KnownGroup:
     """The verdicts that one known deviation accepts."""
 
-    known: Known
-    cells: tuple[Cell, ...]
+    known: LoggedKnown
+    cells: tuple[LoggedCell, ...]
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ class KnownGroup:
 
 def known_groups(run: Run) -> list[KnownGroup]:
     """The accepted verdicts, grouped by the known deviation that accepts them; largest group first."""
-    groups: dict[Known, list[Cell]] = {}
+    groups: dict[LoggedKnown, list[LoggedCell]] = {}
     for cell in run.cells.values():
         if cell.known is not None:
             groups.setdefault(cell.known, []).append(cell)
@@ -42,7 +42,7 @@ UNJUDGED = ("unsupported", "inconclusive")
 class SubjectLine:
     """The verdict counts of one subject; `share` is the fraction of its operators' cases that were judged."""
 
-    subject: Subject
+    subject: LoggedSubject
     counts: Mapping[str, int]
     rejected: int
     missing: int
@@ -143,7 +143,7 @@ def _objections(run: Run) -> list[tuple[str, str]]:
 
 def subject_lines(run: Run) -> list[SubjectLine]:
     """One line per subject that has or owes a verdict, in the order of the header."""
-    cells: dict[str, list[Cell]] = {name: [] for name in run.header.subjects}
+    cells: dict[str, list[LoggedCell]] = {name: [] for name in run.header.subjects}
     for cell in run.cells.values():
         cells[cell.subject].append(cell)
     missing = Counter(subject for _, subject in run.missing)
@@ -154,7 +154,7 @@ def subject_lines(run: Run) -> list[SubjectLine]:
     return lines
 
 
-def _line(run: Run, subject: Subject, cells: list[Cell], missing: int) -> SubjectLine:
+def _line(run: Run, subject: LoggedSubject, cells: list[LoggedCell], missing: int) -> SubjectLine:
     cases = len(run.cases_of(subject)) if subject.counted else len(cells)
     judged = sum(cell.verdict not in UNJUDGED for cell in cells)
     budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from math import isfinite
 
-from conformance.engine.records import Cell
+from conformance.engine.records import LoggedCell
 from conformance.verdicts.verdict import GRAVITY, LOST, gist
 
 # Smaller budgets would be printed as 0.00.
@@ -40,12 +40,12 @@ KNOWN = "known"
 COUNTED = (*(verdict for verdict in GRAVITY if verdict not in (*LOST, "fail")), KNOWN, "fail", *LOST)
 
 
-def kind_of(cell: Cell) -> str:
+def kind_of(cell: LoggedCell) -> str:
     """The verdict; for a fail also its class."""
     return f"{cell.verdict}, {cell.fail_class}" if cell.fail_class else cell.verdict
 
 
-def what_happened(cell: Cell) -> str:
+def what_happened(cell: LoggedCell) -> str:
     """One line about a cell: the exception, else the reason, else the verdict."""
     if cell.error is not None and cell.verdict in LOST:
         return f"{cell.error.kind}: {gist(cell.error.message)}"
@@ -57,7 +57,7 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def verdict_counts(cells: Iterable[Cell]) -> dict[str, int]:
+def verdict_counts(cells: Iterable[LoggedCell]) -> dict[str, int]:
     """The number of cells per verdict that occurs, known deviations counted separately; least grave first."""
     tally = Counter(cell.verdict if cell.known is None else KNOWN for cell in cells)
     return {kind: tally[kind] for kind in COUNTED if tally[kind]}

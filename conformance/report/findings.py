@@ -9,7 +9,7 @@ from types import MappingProxyType
 from conformance.deviations.catalogue import find
 from conformance.diagnosis.cell_cause import fewest
 from conformance.diagnosis.explanation import NON_REPRODUCIBLE
-from conformance.engine.records import Cell, Diagnosis, Key, Tie, native
+from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, Tie, native
 from conformance.engine.run_folder import Run
 from conformance.report.counts import first_line, kind_of, what_happened
 from conformance.spec.refusals import REFUSALS
@@ -144,7 +144,7 @@ def finding_of(run: Run) -> dict[Key, Finding]:
     return {key: finding for finding in findings(run) for key in finding.cells}
 
 
-def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
+def _diagnosed(run: Run, diagnosis: LoggedDiagnosis) -> Iterator[Finding]:
     for cause in diagnosis.causes:
         found = (key for case in cause.cells if (key := (case, diagnosis.subject)) in run.rejected)
         if keys := tuple(sorted(found, key=lambda key: not _is_wrong_itself(run.cells[key]))):
@@ -159,7 +159,7 @@ def _diagnosed(run: Run, diagnosis: Diagnosis) -> Iterator[Finding]:
             )
 
 
-def _is_wrong_itself(cell: Cell) -> bool:
+def _is_wrong_itself(cell: LoggedCell) -> bool:
     """Whether an output of the call itself is wrong, which makes a better example than a broken relation."""
     return any(output.verdict == "fail" for output in cell.outputs)
 
@@ -176,7 +176,7 @@ def _ambiguity(tie: Tie) -> str:
     return f"or it {conditioned(tie.sentence, tie.condition)}{fix}; {case}"
 
 
-def _reported(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
+def _reported(diagnoses: Iterable[LoggedDiagnosis]) -> Mapping[str, Mapping[str, tuple[str, str]]]:
     """Subject -> `decision=name` -> sentence and remedy, for each cause of its diagnosis that is a single decision."""
     return {
         each.subject: {
@@ -189,7 +189,7 @@ def _reported(diagnoses: Iterable[Diagnosis]) -> Mapping[str, Mapping[str, tuple
     }
 
 
-def _undiagnosed(cells: list[Cell], reported: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Finding]:
+def _undiagnosed(cells: list[LoggedCell], reported: Mapping[str, Mapping[str, tuple[str, str]]]) -> list[Finding]:
     """
     Findings for cells that no diagnosis mentions, as few causes as possible.
 
@@ -202,7 +202,7 @@ def _undiagnosed(cells: list[Cell], reported: Mapping[str, Mapping[str, tuple[st
         known = [cause for cause in alone if cause in reported.get(cell.subject, ())]
         by_subject.setdefault(cell.subject, {})[cell.key] = known or alone
     causes = {key: cause for some in by_subject.values() for key, cause in fewest(some).items()}
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[LoggedCell]] = {}
     for cell in cells:
         if cell.key in causes:
             groups.setdefault((cell.subject, causes[cell.key]), []).append(cell)
@@ -212,7 +212,7 @@ def _undiagnosed(cells: list[Cell], reported: Mapping[str, Mapping[str, tuple[st
     return explained + _unexplained([cell for cell in cells if cell.key not in causes])
 
 
-def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
+def _non_reproducible(cells: list[LoggedCell]) -> Iterator[Finding]:
     """
     Findings for causes found by repeating calls: one for each subject and class.
 
@@ -220,7 +220,7 @@ def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
     order-dependent ones count as nondeterministic too.
     """
     count = Counter((cell.subject, cell.fail_class) for cell in cells)
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[LoggedCell]] = {}
     for cell in cells:
         random = (cell.subject, "nondeterministic")
         own = (cell.subject, cell.fail_class)
@@ -239,15 +239,15 @@ def _non_reproducible(cells: list[Cell]) -> Iterator[Finding]:
         )
 
 
-def _unexplained(cells: list[Cell], where: Mapping[Key, str] = MappingProxyType({})) -> list[Finding]:
+def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProxyType({})) -> list[Finding]:
     """Findings for cells without a cause: those that failed in the same way, with what they have in common."""
-    groups: dict[tuple[str, str, str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str, str, str], list[LoggedCell]] = {}
     for cell in cells:
         groups.setdefault((cell.subject, *_cause(cell)), []).append(cell)
     return [_described(_finding(some, ""), where, some) for some in groups.values()]
 
 
-def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) -> Finding:
+def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
     """Add to the sentence: where the failures are, what the weights are, and what would explain each cell alone."""
     phrase, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
     weights = f"its weights, read in {counted(calls, 'call')}, {phrase}" if phrase else ""
@@ -256,7 +256,7 @@ def _described(finding: Finding, where: Mapping[Key, str], cells: list[Cell]) ->
     return replace(finding, sentence=f"{context}: {finding.sentence}") if context else finding
 
 
-def _contradicted_cause(cells: list[Cell]) -> str:
+def _contradicted_cause(cells: list[LoggedCell]) -> str:
     """A cause that would explain every one of these cells but that other calls contradict; "" if there is none."""
     common = [cause for cause in _explained_by(cells[0]) if all(cause in _explained_by(cell) for cell in cells)]
     if not common:
@@ -264,14 +264,14 @@ def _contradicted_cause(cells: list[Cell]) -> str:
     return f"these calls alone suggest that it {_sentence(cells, common[0])[0]}, but other calls contradict this"
 
 
-def _explained_by(cell: Cell) -> list[str]:
+def _explained_by(cell: LoggedCell) -> list[str]:
     """Every cause that explains a cell, as `decision=name`, the preferred one first."""
     if cell.explanation is None:
         return []
     return [f"{cell.explanation.decision}={cell.explanation.name}", *cell.ties]
 
 
-def _sentence(cells: list[Cell], cause: str) -> tuple[str, str]:
+def _sentence(cells: list[LoggedCell], cause: str) -> tuple[str, str]:
     """Sentence and remedy of a cause: from a cell whose preferred cause it is, else from the catalogue."""
     for cell in cells:
         if cell.explanation is not None and _explained_by(cell)[0] == cause:
@@ -284,12 +284,12 @@ def _sentence(cells: list[Cell], cause: str) -> tuple[str, str]:
     return row.sentence, row.remedy
 
 
-def rejected_cells(run: Run) -> list[Cell]:
+def rejected_cells(run: Run) -> list[LoggedCell]:
     """The rejected cells in the order of the log."""
     return [cell for key, cell in run.cells.items() if key in run.rejected]
 
 
-def _cause(cell: Cell) -> tuple[str, str, str]:
+def _cause(cell: LoggedCell) -> tuple[str, str, str]:
     if cell.error is not None and cell.verdict in LOST:
         return (cell.verdict, "", root(cell.error.message))
     if cell.verdict == "fail":
@@ -297,7 +297,7 @@ def _cause(cell: Cell) -> tuple[str, str, str]:
     return (cell.verdict, "", re.sub(r"\d+", "#", first_line(cell.reason)))
 
 
-def _finding(cells: list[Cell], cause: str, reported: tuple[str, str] | None = None) -> Finding:
+def _finding(cells: list[LoggedCell], cause: str, reported: tuple[str, str] | None = None) -> Finding:
     """
     One finding for a cause, or for none ("").
 
@@ -315,7 +315,7 @@ def _finding(cells: list[Cell], cause: str, reported: tuple[str, str] | None = N
     )
 
 
-def _without_cause(cell: Cell) -> tuple[str, str]:
+def _without_cause(cell: LoggedCell) -> tuple[str, str]:
     """Sentence and remedy if no decision is the cause; for a call that must be refused, those of its mistake."""
     if cell.fail_class == NOT_REFUSED and cell.mistake is not None:
         refusal = REFUSALS[cell.mistake]

@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from conformance.disk import write_whole
-from conformance.engine.records import Case, Cell, Key, Subject
+from conformance.engine.records import Key, LoggedCase, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
 from conformance.report.counts import kind_of, what_happened
@@ -70,7 +70,7 @@ def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings)
     count(suite)
 
 
-def _environment(run: Run, subject: Subject) -> dict[str, str]:
+def _environment(run: Run, subject: LoggedSubject) -> dict[str, str]:
     """Versions (those of the subject's worker override those of the coordinator), device, environment and platform."""
     found = {**run.header.versions, "device": subject.device, "environment": subject.environment}
     found |= {name: str(run.header.platform[name]) for name in ("system", "machine") if name in run.header.platform}
@@ -93,7 +93,7 @@ def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) ->
     return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.3f}")
 
 
-def _add_cell(suite: ET.Element, run: Run, case: Case, cell: Cell, found: Findings) -> None:
+def _add_cell(suite: ET.Element, run: Run, case: LoggedCase, cell: LoggedCell, found: Findings) -> None:
     seconds = sum(each for each in cell.seconds.values() if 0 <= each < math.inf)
     test = case_of(suite, case.name, cell.subject, seconds)
     if cell.key in run.rejected:
@@ -116,13 +116,13 @@ def say(test: ET.Element, tag: str, kind: str, message: str, story: str = "") ->
     element.text = legal(story) or None
 
 
-def _message(cell: Cell, finding: Finding | None) -> str:
+def _message(cell: LoggedCell, finding: Finding | None) -> str:
     if finding is not None and finding.explained:
         return f"{kind_of(cell)}: {finding_text(finding)}"
     return f"{kind_of(cell)}: {what_happened(cell)}"
 
 
-def _story(cell: Cell, finding: Finding | None = None) -> str:
+def _story(cell: LoggedCell, finding: Finding | None = None) -> str:
     error = cell.error.traceback or cell.error.message if cell.error else ""
     ties = [f"ambiguous: {other}" for other in finding.ambiguous] if finding else []
     outputs = [each.message for each in cell.outputs if each.message and each.message not in cell.reason]

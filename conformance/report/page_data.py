@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conformance.bridge.strict_json import plain_data
-from conformance.engine.records import Case, Cell, Key, Subject
+from conformance.engine.records import Key, LoggedCase, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import budget_text, first_line, kind_of, what_happened
 from conformance.verdicts.verdict import CONFORMING, GRAVITY
@@ -159,7 +159,7 @@ class Blobs:
     left_out: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
-    def add(self, name: str, run: Run, cell: Cell) -> None:
+    def add(self, name: str, run: Run, cell: LoggedCell) -> None:
         """Pack the tensors of `cell` if the page has room."""
         path = (run.folder / cell.tensors).resolve()
         if not path.is_relative_to(run.folder.resolve()):
@@ -198,7 +198,7 @@ def index(run: Run) -> dict[str, Any]:
     }
 
 
-def _subject(subject: Subject) -> dict[str, Any]:
+def _subject(subject: LoggedSubject) -> dict[str, Any]:
     return {
         "name": subject.name,
         "framework": subject.framework,
@@ -207,7 +207,7 @@ def _subject(subject: Subject) -> dict[str, Any]:
     }
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: LoggedCase) -> dict[str, Any]:
     return {
         "name": case.name,
         "suite": case.suite,
@@ -227,7 +227,7 @@ def _rows(run: Run, texts: Texts) -> Mapping[str, list[list[Any]]]:
     return rows
 
 
-def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
+def _cell(cell: LoggedCell, run: Run, texts: Texts) -> list[Any]:
     marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
     text = "" if cell.verdict == "pass" else _text(cell)
     return [
@@ -240,11 +240,11 @@ def _cell(cell: Cell, run: Run, texts: Texts) -> list[Any]:
     ]
 
 
-def _text(cell: Cell) -> str:
+def _text(cell: LoggedCell) -> str:
     return cell.explanation.sentence if cell.explanation else what_happened(cell)
 
 
-def _way(cell: Cell) -> str:
+def _way(cell: LoggedCell) -> str:
     """How a cell fails, as a text that is equal for equal disagreements; "" if it conforms."""
     if cell.verdict in CONFORMING:
         return ""
@@ -269,7 +269,7 @@ def blobs(run: Run) -> Blobs:
     return result
 
 
-def _rank(run: Run) -> Callable[[Cell], int]:
+def _rank(run: Run) -> Callable[[LoggedCell], int]:
     """The sort key of cells: rejected ones, then the first of each known deviation and subject, then the others."""
     first: dict[tuple[str, str], Key] = {}
     for cell in run.cells.values():
@@ -277,7 +277,7 @@ def _rank(run: Run) -> Callable[[Cell], int]:
             first.setdefault((cell.known.reason, cell.subject), cell.key)
     shown = frozenset(first.values())
 
-    def rank(cell: Cell) -> int:
+    def rank(cell: LoggedCell) -> int:
         return 0 if cell.key in run.rejected else 1 if cell.key in shown else 2
 
     return rank
@@ -319,6 +319,6 @@ def joined(parts: Mapping[str, str]) -> tuple[str, dict[str, list[int]]]:
     return "".join(parts.values()), positions
 
 
-def _chunk(case: Case, cells: Mapping[int, Any]) -> dict[str, Any]:
+def _chunk(case: LoggedCase, cells: Mapping[int, Any]) -> dict[str, Any]:
     about = {"yaml": case.yaml, "source": case.source, "digest": case.digest, "tags": list(case.tags)}
     return {"case": about, "cells": cells}

@@ -80,7 +80,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class PortRefusal:
     """Cases with a reply on the old side only, all for one reason; `case` is the one with the fewest elements."""
 
     verdict: str
@@ -99,7 +99,7 @@ class Port:
     differences: tuple[Difference, ...]
     lost: Mapping[str, tuple[str, ...]]
     gained: Mapping[str, tuple[str, ...]]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PortRefusal, ...]
 
     @property
     def shared(self) -> int:
@@ -207,7 +207,7 @@ def _observed(here: PortedSubject, there: PortedSubject, old: str, new: str) -> 
     return found
 
 
-def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[Refusal]:
+def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[PortRefusal]:
     """The cases that have a reply on the old side and none on the new side, by reason."""
     answered = {case: reading for case, reading in here.readings.items() if case not in there.readings}
     by_reason: dict[tuple[str, str], list[str]] = {}
@@ -217,4 +217,4 @@ def _refusals(here: PortedSubject, there: PortedSubject) -> Iterator[Refusal]:
             reason = str(record.get("reason", "")).splitlines()[0] if record.get("reason") else ""
             by_reason.setdefault((record["verdict"], reason), []).append(case)
     for (verdict, reason), cases in by_reason.items():
-        yield Refusal(verdict, reason, cases[0], len(cases))
+        yield PortRefusal(verdict, reason, cases[0], len(cases))

@@ -13,7 +13,7 @@ from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.slots import Slot
 from conformance.report.call_site_advice import argument_changes
 from conformance.report.port_code import NoCodeError, before_and_after
-from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, Refusal
+from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, PortRefusal
 from conformance.report.summary import code, words
 
 # The topics of an entry point, in the order of the report; functions have no constructor and no parameters.
@@ -244,7 +244,7 @@ def _without_harness(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str,
     return {name: tuple(value for value in values if value not in HARNESS_CAPABILITIES) for name, values in has.items()}
 
 
-def _refusal(found: Port, refusal: Refusal) -> str:
+def _refusal(found: Port, refusal: PortRefusal) -> str:
     calls = "1 probe case" if refusal.count == 1 else f"{refusal.count} probe cases"
     reason = re.sub(r"\ba verbatim (int\b)?", lambda found: "an int" if found[1] else "a ", refusal.reason)
     return f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {reason}"

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from conformance import __version__
 from conformance.bridge.strict_json import strict_json
 from conformance.disk import write_whole
-from conformance.engine.records import Cell, Key
+from conformance.engine.records import Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, probe_report
@@ -66,7 +66,7 @@ def coverage(run: Run) -> tuple[Row, ...]:
     return tuple(Row(feature, reach) for feature, reach in found.items())
 
 
-def _count(reach: Reach, cell: Cell, feature: str) -> None:
+def _count(reach: Reach, cell: LoggedCell, feature: str) -> None:
     """Count one cell; an output that the subject does not have counts as declined, whatever the verdict is."""
     kind, _, name = feature.partition(" ")
     if cell.verdict == "unsupported" or (kind == "output" and name in cell.dropped_outputs):
@@ -222,7 +222,7 @@ def picture(run: Run, finding: Finding) -> Key | None:
     return best if shares[best] else None
 
 
-def _beyond(cell: Cell) -> float:
+def _beyond(cell: LoggedCell) -> float:
     """The share of weights beyond the bound in the effective pattern; 0 if it was not read."""
     return cell.pattern.beyond / cell.pattern.elements
 

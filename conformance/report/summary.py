@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from conformance.disk import write_whole
-from conformance.engine.records import Cell
+from conformance.engine.records import LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import (
     SubjectLine,
@@ -137,7 +137,7 @@ def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
     yield ""
 
 
-def _rejected(cells: list[Cell], found: list[Finding]) -> Iterator[str]:
+def _rejected(cells: list[LoggedCell], found: list[Finding]) -> Iterator[str]:
     if not cells:
         return
     sentences = {key: finding.sentence for finding in found if finding.explained for key in finding.cells}

@@ -35,7 +35,7 @@ def averages(name: str, size: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class OutputComparison:
     """
     The result of comparing one output with the oracle.
 
@@ -52,7 +52,7 @@ class Comparison:
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
-def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_gate: bool) -> Comparison:
+def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_gate: bool) -> OutputComparison:
     """Compare the output `name` with the oracle; rms_gate: whether the RMS gate applies to the declared profile."""
     if actual.shape != expected.values.shape:
         return _broken(name, f"shape {actual.shape}, expected {expected.values.shape}")
@@ -64,8 +64,8 @@ def compare(name: str, expected: Expected, actual: Tensor, bound: Bound, *, rms_
     return _values(name, expected.values, values, bound, rms_gate=rms_gate)
 
 
-def _broken(name: str, message: str, **numbers: Any) -> Comparison:
-    return Comparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {message}", numbers=numbers)
+def _broken(name: str, message: str, **numbers: Any) -> OutputComparison:
+    return OutputComparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {message}", numbers=numbers)
 
 
 def _kind(values: Array) -> Array:
@@ -75,7 +75,7 @@ def _kind(values: Array) -> Array:
     return np.select([np.isnan(values), values == np.inf, values == -np.inf], [1, 2, 3], 0)
 
 
-def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> Comparison | None:
+def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputComparison | None:
     """Check that non-finite values are exactly where the oracle has them; elements that are not judged are skipped."""
     wrong = (_kind(expected) != _kind(actual)) & bound.judged
     if not wrong.any():
@@ -136,7 +136,7 @@ def root_mean_square(error: Array, bound: Bound) -> float:
         return float(np.sqrt(np.mean(error[counted] ** 2 / variance[counted])))
 
 
-def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate: bool) -> Comparison:
+def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate: bool) -> OutputComparison:
     finite = np.isfinite(expected) & np.isfinite(actual) & bound.judged
     error = np.where(finite, np.abs(np.where(finite, actual, 0.0) - np.where(finite, expected, 0.0)), 0.0)
     tolerance = bound.tolerance
@@ -164,7 +164,7 @@ def _values(name: str, expected: Array, actual: Array, bound: Bound, *, rms_gate
         "beyond_worst": impossible,
     }
     verdict, message = _decide(name, numbers, budget, largest, coverage)
-    return Comparison(name, verdict, budget, impossible and verdict == "fail", message, numbers)
+    return OutputComparison(name, verdict, budget, impossible and verdict == "fail", message, numbers)
 
 
 def _worst_position(used: Array, error: Array) -> tuple[int, ...]:

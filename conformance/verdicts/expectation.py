@@ -12,7 +12,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Problem
-from conformance.verdicts.compare import Comparison, compare, differs, has_rms_gate
+from conformance.verdicts.compare import OutputComparison, compare, differs, has_rms_gate
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,9 @@ def largest_tolerance(bound: Bound) -> float:
     return float(np.max(bound.tolerance, initial=0.0, where=np.isfinite(bound.tolerance)))
 
 
-def compare_all(expectation: Expectation, actual: Mapping[str, Tensor], profile: Profile) -> tuple[Comparison, ...]:
+def compare_all(
+    expectation: Expectation, actual: Mapping[str, Tensor], profile: Profile
+) -> tuple[OutputComparison, ...]:
     """
     Compare every requested output with one expectation.
 

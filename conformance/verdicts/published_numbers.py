@@ -19,7 +19,7 @@ from conformance.verdicts.expectation import Expectation, expect
 
 
 @dataclass(frozen=True)
-class Finding:
+class PublishedFinding:
     """
     The result of comparing the published numbers of a case with the oracle.
 
@@ -32,7 +32,7 @@ class Finding:
     problem: str
 
 
-def published_finding(case: Case, problem: Problem) -> Finding | None:
+def published_finding(case: Case, problem: Problem) -> PublishedFinding | None:
     """Compare the published numbers of a case with the canonical oracle; None if it has none."""
     published = case.published
     if published is None:
@@ -43,7 +43,7 @@ def published_finding(case: Case, problem: Problem) -> Finding | None:
     budget, difference = max(
         (_compare(name, array, expected, published) for name, array in numbers.items()), key=lambda pair: pair[0]
     )
-    return Finding(case.id, budget, _problem(case, published, budget, difference))
+    return PublishedFinding(case.id, budget, _problem(case, published, budget, difference))
 
 
 def _stepwise(dtype: str) -> Profile:
@@ -72,7 +72,7 @@ def _problem(case: Case, published: Published, budget: float, difference: str) -
     return f"{case.id}: the published numbers ({published.source}) disagree with the oracle: {difference}"
 
 
-def published_findings(cases: Iterable[Case], problem_of: Callable[[Case], Problem]) -> tuple[Finding, ...]:
+def published_findings(cases: Iterable[Case], problem_of: Callable[[Case], Problem]) -> tuple[PublishedFinding, ...]:
     """The findings for all cases that have published numbers."""
     found = (published_finding(case, problem_of(case)) for case in cases if case.published is not None)
     return tuple(finding for finding in found if finding is not None)

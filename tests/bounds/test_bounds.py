@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import Answer, evaluate
+from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, smallest_normal
 
@@ -33,7 +33,7 @@ def random_problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
     return Problem("sdpa", dtype, 3, 3, 7, 13, q, k, v, **({"outputs": outputs} | more))
 
 
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, dict[str, Bound]]:
+def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
     answer = evaluate(case, dialect, profile.score)
     return answer, bound_reply(answer, profile)
 

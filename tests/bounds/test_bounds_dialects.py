@@ -7,7 +7,7 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.evaluate import Answer, evaluate, evaluate_deviations
+from conformance.deviations.evaluate import OracleAnswer, evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
 from conformance.deviations.tiles import BLOCKS
@@ -41,7 +41,7 @@ def fully_masked_rows() -> Array:
     return allowed
 
 
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, dict[str, Bound]]:
+def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
     answer = evaluate(case, dialect, profile.score)
     return answer, bound_reply(answer, profile)
 

@@ -11,7 +11,7 @@ from conformance.bounds.operands import projection_error
 from conformance.bounds.outputs import bound_reply
 from conformance.bounds.roundings import roundings
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import Answer, evaluate
+from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, smallest_normal
 
@@ -43,7 +43,7 @@ def problem(seed: int, dtype: str = "float32", *, biases: bool = True, **more: A
     return Problem("mha", dtype, HEADS, HEADS, DIM, VALUE_DIM, query, key, value, **fields)
 
 
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[Answer, dict[str, Bound]]:
+def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
     answer = evaluate(case, dialect, profile.score)
     return answer, bound_reply(answer, profile)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking.function_check import Checked, Request, check
+from conformance.checking.function_check import Checked, CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.engine.job import RunListener
 
@@ -20,6 +20,6 @@ def checked(tmp_path: Path) -> Callable[..., Checked]:
         target = parse_target(given if ".py:" in given else str(HERE / given.replace(":", ".py:")))
         folder = tmp_path / "out"
         folder.mkdir()
-        return check(Request(target, globs=globs, **options), folder, RunListener())  # type: ignore[arg-type]
+        return check(CheckRequest(target, globs=globs, **options), folder, RunListener())  # type: ignore[arg-type]
 
     return run

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking.check_report import Outcome, outcomes
+from conformance.checking.check_report import CaseOutcome, outcomes
 from conformance.report import load_run
 
 from ..report.build_run import RunBuilder
@@ -21,7 +21,7 @@ def builder(tmp_path: Path) -> RunBuilder:
     return made
 
 
-def told(builder: RunBuilder) -> Outcome:
+def told(builder: RunBuilder) -> CaseOutcome:
     return outcomes(load_run(builder.write()), lambda case: f"check -k {case}")["a/b"]
 
 
@@ -40,19 +40,19 @@ def test_a_form_that_is_declined_does_not_count_beside_one_that_is_judged(
     builder.cell("a/b", FORMS[0], native)
     if dense is not None:
         builder.cell("a/b", FORMS[1], dense)
-    assert told(builder) == Outcome(verdict, accepted=True)
+    assert told(builder) == CaseOutcome(verdict, accepted=True)
 
 
 def test_what_is_declined_says_why(builder: RunBuilder) -> None:
     builder.cell("a/b", FORMS[0], "unsupported", reason="does not support: scale")
-    assert told(builder) == Outcome("unsupported", accepted=True, text="does not support: scale")
+    assert told(builder) == CaseOutcome("unsupported", accepted=True, text="does not support: scale")
 
 
 def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: RunBuilder) -> None:
     builder.cell("a/b", FORMS[0])
     why = {"decision": "scale", "name": "none", "sentence": "does not scale the logits", "remedy": "scale them"}
     builder.cell("a/b", FORMS[1], "fail", class_="semantic", explanation=why, rejected=True)
-    assert told(builder) == Outcome(
+    assert told(builder) == CaseOutcome(
         "fail", accepted=False, text="it does not scale the logits (1 case)\nfix: scale them\nagain: check -k a/b"
     )
 

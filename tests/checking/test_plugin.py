@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking.check_report import Outcome, judged_share
+from conformance.checking.check_report import CaseOutcome, judged_share
 from conformance.checking.function_check import load_cases
 
 pytest_plugins = ("pytester",)
@@ -32,7 +32,7 @@ import functools, json, os, pathlib
 import conformance.checking.api as api
 from conformance.checking.api import Result
 from conformance.checking.target import CheckError
-from conformance.checking.check_report import Outcome
+from conformance.checking.check_report import CaseOutcome
 
 OUTCOMES = {outcomes}
 
@@ -42,7 +42,7 @@ def check(function, *, cases, out, **options):
         print(json.dumps([function.__qualname__, list(cases), options]), file=log)
     if OUTCOMES is None:
         raise CheckError("it returns None")
-    found = {{case: Outcome(*OUTCOMES.get(case, ("pass", True, ""))) for case in cases}}
+    found = {{case: CaseOutcome(*OUTCOMES.get(case, ("pass", True, ""))) for case in cases}}
     return Result(True, (), (), 0, out, "", found)
 
 api.check = check
@@ -215,12 +215,15 @@ def test_what_cannot_be_checked_fails_every_case(project: pytest.Pytester) -> No
     assert done.outlines.count("it returns None") == len(OFFSET)
 
 
-PASSED, DECLINED = Outcome("pass", accepted=True), Outcome("unsupported", accepted=True, text="no mask over q, 5")
+PASSED, DECLINED = (
+    CaseOutcome("pass", accepted=True),
+    CaseOutcome("unsupported", accepted=True, text="no mask over q, 5"),
+)
 
 
 def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
     reasons = [f"reason {number}" for number in (1, 1, 1, 2, 2, 3, 3, 4, 4, 5)]
-    found = [PASSED, DECLINED, *(Outcome("unsupported", accepted=True, text=each) for each in reasons)]
+    found = [PASSED, DECLINED, *(CaseOutcome("unsupported", accepted=True, text=each) for each in reasons)]
     first, *left_out, fix = judged_share(
         "attention", dict(zip("abcdefghijkl", found, strict=True)), 0.5
     ).text.splitlines()
@@ -250,13 +253,13 @@ def test_a_case_in_several_dtypes_counts_once() -> None:
     [
         ([PASSED, DECLINED], 0.5, True),
         ([PASSED, DECLINED], 0.51, False),
-        ([Outcome("fail", accepted=False), DECLINED], 0.5, True),
-        ([Outcome("inconclusive", accepted=True), Outcome("missing", accepted=False)], 0.5, False),
+        ([CaseOutcome("fail", accepted=False), DECLINED], 0.5, True),
+        ([CaseOutcome("inconclusive", accepted=True), CaseOutcome("missing", accepted=False)], 0.5, False),
         ([DECLINED], 0.0, False),
         ([], 0.0, False),
     ],
 )
-def test_a_share_counts_what_was_judged(found: list[Outcome], least: float, accepted: bool) -> None:  # noqa: FBT001
+def test_a_share_counts_what_was_judged(found: list[CaseOutcome], least: float, accepted: bool) -> None:  # noqa: FBT001
     named = {f"case_{number}": each for number, each in enumerate(found)}
     assert judged_share("attention", named, least).accepted is accepted
 

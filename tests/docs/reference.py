@@ -14,7 +14,7 @@ from typing import Any
 import conformance
 import conformance.pytest
 from conformance import bridge
-from conformance.checking.check_report import Outcome
+from conformance.checking.check_report import CaseOutcome
 from conformance.cli.parser import build_parser
 from conformance.deviations.catalogue import TABLE
 from conformance.deviations.mask_arguments import slot_deviations
@@ -161,7 +161,7 @@ def _python() -> Iterator[str]:
     yield "For your own tests. [Check a function](../check.md#in-your-own-tests) shows examples.\n"
     yield from _callable("conformance.check", conformance.check)
     yield from _class("conformance.Result", conformance.Result)
-    yield from _class("Outcome", Outcome)
+    yield from _class("Outcome", CaseOutcome)
     yield "## conformance.pytest\n\nThe plug-in for pytest. [In pytest](../pytest.md) shows examples.\n"
     yield from _callable("conformance.pytest.cases", conformance.pytest.cases)
     yield "## conformance.bridge\n\nWhat an adapter imports. [Adapters](../adapters.md) describes the contract.\n"

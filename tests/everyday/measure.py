@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.checking.function_check import Request, check
+from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.diagnosis.cost import of_change
 from conformance.engine.job import RunListener
@@ -89,7 +89,7 @@ def tried(trial: Trial) -> Outcome:
         file = folder / "mine.py"
         file.write_text(written(trial.operator, trial.arguments, trial.mistake.lines), encoding="utf-8")
         (folder / "run").mkdir()
-        request = Request(parse_target(f"{file}:attention"), declare=trial.mistake.declare)
+        request = CheckRequest(parse_target(f"{file}:attention"), declare=trial.mistake.declare)
         started = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             done = check(request, folder / "run", RunListener())

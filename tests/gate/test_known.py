@@ -15,7 +15,7 @@ from conformance.diagnosis.judgement import judge
 from conformance.engine.environments import Machine
 from conformance.engine.judging import Judged
 from conformance.gate.known import Known
-from conformance.gate.known_file import Entry
+from conformance.gate.known_file import KnownEntry
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
@@ -48,17 +48,17 @@ def cell(behaviour: Dialect, *, dead: bool = True, **fields: Any) -> Judged:
     return Judged(facts=facts, problem=asked, declared=found.expectation, profile=FLOAT32, judgement=found, **settings)
 
 
-def entry(**fields: Any) -> Entry:
+def entry(**fields: Any) -> KnownEntry:
     settings: dict[str, Any] = {
         "subject": "torch.mha*",
         "delta": {"decisions": NAN},
         "reason": "documented nowhere, seen today",
         "link": "https://example.org/1",
     }
-    return Entry.model_validate(settings | fields)
+    return KnownEntry.model_validate(settings | fields)
 
 
-def known(*entries: Entry) -> Known:
+def known(*entries: KnownEntry) -> Known:
     return Known([(each, f"known.yaml:{line}") for line, each in enumerate(entries, 3)], TODAY)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.engine.records import Cell
+from conformance.engine.records import LoggedCell
 from conformance.engine.run_folder import load_run
 from conformance.gate.observations import AmbiguousRunError, ComparedRun, observed, side_of
 
@@ -43,7 +43,7 @@ def log(*names: str, **about: Any) -> tuple[dict[str, Any], ...]:
 
 
 def read(record: dict[str, Any]) -> Any:
-    cell = Cell.model_validate({"case": "a", "subject": "x", "verdict": "fail", **record})
+    cell = LoggedCell.model_validate({"case": "a", "subject": "x", "verdict": "fail", **record})
     return observed(cell, Path("run"), "sha256:j")
 
 

@@ -16,7 +16,7 @@ import pytest
 from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.verdicts.published_numbers import Finding, published_findings
+from conformance.verdicts.published_numbers import PublishedFinding, published_findings
 
 from ..running import cells as judged
 from ..running import conformance
@@ -48,7 +48,7 @@ def cases(said: list[str], folder: Path) -> Mapping[str, Case]:
     return {case.name: case for case in load([folder], folder)}
 
 
-def findings(cases: Mapping[str, Case]) -> Mapping[str, Finding]:
+def findings(cases: Mapping[str, Case]) -> Mapping[str, PublishedFinding]:
     return {found.case.partition("/")[2]: found for found in published_findings(cases.values(), materialise)}
 
 

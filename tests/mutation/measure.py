@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from conformance import places
 from conformance.checking.adapter_text import ADAPTER
-from conformance.checking.function_check import Request, check
+from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.cli.main import main as conformance
 from conformance.diagnosis.conditions import Condition, always
@@ -135,7 +135,7 @@ def judged_bug(bug: Bug) -> Row:
     """What `conformance check` says of a bug, scored."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        request = Request(parse_target(bug.given), declare=bug.declare)
+        request = CheckRequest(parse_target(bug.given), declare=bug.declare)
         done = quietly(lambda: check(request, folder, RunListener()))
         said = said_of(done.run)
         alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.diagnosis.conditions import Condition
-from conformance.engine.records import Cell
+from conformance.engine.records import LoggedCell
 from conformance.engine.runlog import LOG
 from conformance.report import Run
 from conformance.report.findings import rejected_cells
@@ -128,7 +128,7 @@ def said_of(run: Run) -> Said:
     return Said(run.conforms, tuple(_named(cause, subject) for subject, cause in causes), kinds)
 
 
-def _of_cell(cell: Cell) -> dict[str, Any]:
+def _of_cell(cell: LoggedCell) -> dict[str, Any]:
     """The cause of one cell, in the form of a diagnosis; empty where nothing explains it."""
     if cell.explanation is None:
         return {}
@@ -147,6 +147,6 @@ def _option(cause: Mapping[str, Any]) -> Option:
     return Option(frozenset(keys or {cause["arithmetic"]}), Condition(**cause["when"]))
 
 
-def _kinds(cell: Cell) -> tuple[str, ...]:
+def _kinds(cell: LoggedCell) -> tuple[str, ...]:
     """Verdict, class, and where it was told by repetition, how."""
     return tuple(kind for kind in (cell.verdict, cell.fail_class) if kind)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking.function_check import Request, check
+from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.diagnosis.conditions import always
 from conformance.engine.job import RunListener
@@ -33,7 +33,7 @@ PLAIN = (
 
 def of_bug(name: str, cases: tuple[str, ...], folder: Path) -> Run:
     bug = BUGS[name]
-    request = Request(parse_target(bug.given), declare=bug.declare, globs=(*cases, *PLAIN))
+    request = CheckRequest(parse_target(bug.given), declare=bug.declare, globs=(*cases, *PLAIN))
     return quietly(lambda: check(request, folder, RunListener())).run
 
 

@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
-from conformance.engine.records import Case, Cell, Header, Subject
+from conformance.engine.records import Header, LoggedCase, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.run_page import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
 
 CASES = {
-    "one": Case(
+    "one": LoggedCase(
         suite="s", operator="sdpa", dtype="float32", features=("dtype float32", "output output", "output weights")
     ),
-    "two": Case(suite="s", operator="sdpa", dtype="float64", features=("dtype float64", "output output")),
+    "two": LoggedCase(suite="s", operator="sdpa", dtype="float64", features=("dtype float64", "output output")),
 }
 
 
-def run(*cells: Cell) -> Run:
+def run(*cells: LoggedCell) -> Run:
     counted = {"a": True, "b": True, "a[dense]": False}
-    subjects = {name: Subject(operators=("sdpa",), counted=each) for name, each in counted.items()}
+    subjects = {name: LoggedSubject(operators=("sdpa",), counted=each) for name, each in counted.items()}
     header = Header(run="run", started="now", cases=CASES, subjects=subjects)
     return Run(Path(), header, (), {cell.key: cell for cell in cells}, None)
 
@@ -27,10 +27,10 @@ def texts(read: Run) -> dict[str, dict[str, str]]:
 
 def test_judged_declined_and_not_reached_are_told_apart() -> None:
     read = run(
-        Cell(case="one", subject="a", verdict="fail", dropped_outputs=("weights",)),
-        Cell(case="two", subject="a", verdict="unsupported"),
-        Cell(case="two", subject="b", verdict="pass"),
-        Cell(case="one", subject="a[dense]", verdict="pass"),
+        LoggedCell(case="one", subject="a", verdict="fail", dropped_outputs=("weights",)),
+        LoggedCell(case="two", subject="a", verdict="unsupported"),
+        LoggedCell(case="two", subject="b", verdict="pass"),
+        LoggedCell(case="one", subject="a[dense]", verdict="pass"),
     )
     assert counted_subjects(read) == ("a", "b")
     assert texts(read) == {
@@ -43,7 +43,10 @@ def test_judged_declined_and_not_reached_are_told_apart() -> None:
 
 def test_what_is_declined_is_counted_beside_what_is_judged() -> None:
     read = coverage(
-        run(Cell(case="one", subject="a", verdict="pass"), Cell(case="two", subject="a", verdict="unsupported"))
+        run(
+            LoggedCell(case="one", subject="a", verdict="pass"),
+            LoggedCell(case="two", subject="a", verdict="unsupported"),
+        )
     )
     output = next(row for row in read if row.feature == "output output")
     assert output.reach["a"] == Reach(judged=1, declined=1)

@@ -9,7 +9,7 @@ from conformance.bounds.bound import Bound
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Expected
 from conformance.spec.problem import Array
-from conformance.verdicts.compare import Comparison, compare, differs
+from conformance.verdicts.compare import OutputComparison, compare, differs
 
 
 def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: float = 4.0) -> Bound:
@@ -19,7 +19,9 @@ def bound(shape: tuple[int, ...], hard: float = 1.0, sigma: float = 0.0, worst: 
     return Bound(full(hard), full(sigma), full(worst), np.ones(shape, dtype=bool), full(1000.0), full(0.0))
 
 
-def judged(expected: Array, actual: Array, limit: Bound, dtype: str = "float64", *, rms: bool = False) -> Comparison:
+def judged(
+    expected: Array, actual: Array, limit: Bound, dtype: str = "float64", *, rms: bool = False
+) -> OutputComparison:
     return compare("output", Expected(expected, dtype), Tensor.of(actual), limit, rms_gate=rms)
 
 
