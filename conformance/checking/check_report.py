@@ -226,7 +226,7 @@ def report_text(cause: CheckCause, again: str, noun: str = "verdict") -> list[st
     """Return the lines about one cause; noun: what `cause.count` counts."""
     fix = [f"fix: {cause.remedy}"] if cause.remedy else []
     ties = [f"ambiguous: {other}" for other in cause.ambiguous[:MAX_TIES]]
-    return [f"{cause} ({counted(cause.count, noun)})", *fix, f"again: {again}", *ties]
+    return [f"{cause} ({counted(cause.count, noun)})", *fix, f"rerun: {again}", *ties]
 
 
 DECLINED = "unsupported"

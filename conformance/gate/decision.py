@@ -102,5 +102,5 @@ def decide(
 
 def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:
     what = "verdict" if len(rejected) == 1 else "verdicts"
-    found = [f"{len(rejected)} {what} the gate does not accept"] if rejected else []
+    found = [f"the gate does not accept {len(rejected)} {what}"] if rejected else []
     return (*found, *known_problems)

@@ -388,7 +388,7 @@ def test_causes_that_differ_in_a_number_of_their_condition_are_two() -> None:
     assert [each.sentence for each in causes(said)] == ["does so, only in float16", "does so, only in float64"]
     ambiguous = causes([replace(said[0], ambiguous=("or it does so; b would tell",))])
     assert cause_lines(ambiguous, {"a": "rerun a"})[-2:] == [
-        "   again: rerun a",
+        "   rerun: rerun a",
         "   ambiguous: or it does so; b would tell",
     ]
 

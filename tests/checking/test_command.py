@@ -68,7 +68,7 @@ def test_the_example_is_written_once_and_its_mistake_is_named(ended: Callable[[s
     assert first.startswith(f"{shlex.split(command)[-1]} does not conform: 1 cause in ")
     assert cause_line.startswith(f"1. it {cause} (")
     assert fix.startswith("   fix: ")
-    assert again.startswith(f"   again: {command} -k ")
+    assert again.startswith(f"   rerun: {command} -k ")
     assert done.stdout.count(cause) == 1
     assert (folder / "reports" / "latest" / "index.html").is_file()
     assert done.stdout.splitlines()[-1].startswith("Report: reports/")

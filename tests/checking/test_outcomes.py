@@ -53,7 +53,7 @@ def test_what_fails_in_one_form_fails_with_its_cause_and_the_command(builder: Ru
     why = {"decision": "scale", "name": "none", "sentence": "does not scale the logits", "remedy": "scale them"}
     builder.cell("a/b", FORMS[1], "fail", class_="semantic", explanation=why, rejected=True)
     assert told(builder) == CaseOutcome(
-        "fail", accepted=False, text="it does not scale the logits (1 case)\nfix: scale them\nagain: check -k a/b"
+        "fail", accepted=False, text="it does not scale the logits (1 case)\nfix: scale them\nrerun: check -k a/b"
     )
 
 
@@ -62,8 +62,8 @@ def test_what_no_cause_explains_says_what_happened_in_this_case(builder: RunBuil
     builder.cell("a/b", FORMS[0], "fail", class_="precision", reason="output: 7 elements", rejected=True)
     found = outcomes(load_run(builder.write()), lambda case: f"check -k {case}")
     first = "no cause found (fail, precision): output: 1 element (2 cases)"
-    assert found["a/a"].text.splitlines() == [first, "again: check -k a/a"]
-    assert found["a/b"].text.splitlines() == [first, "here: output: 7 elements", "again: check -k a/b"]
+    assert found["a/a"].text.splitlines() == [first, "rerun: check -k a/a"]
+    assert found["a/b"].text.splitlines() == [first, "here: output: 7 elements", "rerun: check -k a/b"]
 
 
 def test_what_has_no_verdict_is_not_accepted(builder: RunBuilder) -> None:

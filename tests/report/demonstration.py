@@ -71,7 +71,7 @@ def fill(builder: Any) -> None:
     builder.gate = {
         "known": {"live": 2, "dead": ["known.yaml:31 jax.nn.dot_product_attention"], "too_wide": [], "not_reached": []},
         "incomplete": ["onnx.torch_sdpa: 1 verdict missing"],
-        "problems": [f"{len(builder.rejected)} verdicts the gate does not accept"],
+        "problems": [f"the gate does not accept {len(builder.rejected)} verdicts"],
     }
 
 
