@@ -9,6 +9,7 @@ from typing import Any
 from conformance.checking.arithmetic import ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
+from conformance.diagnosis.explanation import sentence
 from conformance.engine.records import Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
@@ -110,9 +111,11 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     if signature.mask is None:
         notes.append("it takes no mask, so cases that need one are left out")
     named = settled.read.items()
-    notes += [f"arithmetic: {dtype} is judged as {name}" for dtype, name in named if name != ordinary(dtype)]
+    notes += [
+        f"arithmetic: {dtype} is judged with the profile {name}" for dtype, name in named if name != ordinary(dtype)
+    ]
     for decision, name in observed.dialect.items():
-        notes.append(f"observed: {decision}={name} (accepted; use --declare {decision}={name} to require it)")
+        notes.append(f"observed: it {sentence(decision, name)} (accepted; --declare {decision}={name} requires it)")
     return tuple(notes)
 
 

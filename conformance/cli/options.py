@@ -119,7 +119,12 @@ def add_showing(parser: Parser) -> None:
         help="print no progress and no line for each subject",
     )
     levels.add_argument(
-        "-v", "--verbose", dest="level", action="store_const", const=VERBOSE, help="print every cell as it is judged"
+        "-v",
+        "--verbose",
+        dest="level",
+        action="store_const",
+        const=VERBOSE,
+        help="print every verdict as soon as it is known",
     )
     parser.add_argument("--durations", type=at_least_zero, metavar="N", help="also print the N slowest calls (0: all)")
     parser.add_argument("--open", action="store_true", help="open the report in the browser")
@@ -136,7 +141,10 @@ def add_choosing(parser: Parser, last_failed: str) -> None:
 
 def add_thorough(parser: Parser) -> None:
     """Add --thorough."""
-    help_text = "ask every case and every dense form; by default, a run without -k leaves out those that add little"
+    help_text = (
+        "judge every case, and every subject also with all masks merged into one argument; by default, a run "
+        "without -k leaves out what adds little"
+    )
     parser.add_argument("--thorough", action="store_true", help=help_text)
 
 

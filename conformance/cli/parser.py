@@ -185,13 +185,13 @@ def add_check(commands: Commands) -> None:
     parser.add_argument(
         "--profile",
         metavar="P",
-        help="the arithmetic of the function, such as tf32 (default: calibrated on plain cases)",
+        help="the arithmetic of the function, such as tf32 (default: measured on simple cases)",
     )
     options.add_repeated(
         parser,
         "--declare",
         metavar="DECISION=NAME",
-        help_text="a decision that is intended, such as fully_masked_row=nan; may be repeated",
+        help_text="a deviation that is intended, such as fully_masked_row=nan; may be repeated",
     )
     parser.add_argument(
         "--example",
@@ -268,7 +268,7 @@ def add_validate(commands: Commands) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="also refuse duplicate cases, cases that detect nothing, and calls to refuse without a valid twin",
+        help="also refuse duplicate cases, cases that detect nothing, and invalid calls without a valid counterpart",
     )
     parser.set_defaults(command="read_only_commands:validate")
 
@@ -278,7 +278,7 @@ def add_audit(commands: Commands) -> None:
     parser = command(commands, "audit", "show which deviations the cases detect", "audit cases")
     options.add_paths(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, with every case and its distance")
-    help_text = "check instead whether the default cases detect everything that all cases detect, for each subject"
+    help_text = "check instead, for each subject, that the default cases detect everything that all cases detect"
     parser.add_argument("--tiers", action="store_true", help=help_text)
     parser.set_defaults(command="command_audit:audit")
 
@@ -286,7 +286,7 @@ def add_audit(commands: Commands) -> None:
 def add_explain(commands: Commands) -> None:
     """Add `explain`."""
     example = "explain 'masks/key_padding/trailing[operator=sdpa]'"
-    parser = command(commands, "explain", "show what one case asks, and which subjects it asks", example)
+    parser = command(commands, "explain", "show the call of one case, and which subjects can make it", example)
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob that only it matches")
     options.add_case_files(parser)
     options.add_subjects(parser, "only these subjects: a name, a glob, or the path of an adapter file; may be repeated")

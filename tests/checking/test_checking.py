@@ -63,7 +63,7 @@ NAMED = {
     "plain_sdpa:softmax_over_heads": "it normalises over the heads",
     "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a large masked logit still gets weight",
     "plain_sdpa:mask_ignored": "it ignores mask",
-    "plain_mha:heads_interleaved": "it assigns every num_heads-th column of the projections to head h",
+    "plain_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",
 }
 
@@ -179,17 +179,21 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "seen"),
+    ("given", "seen", "said"),
     [
-        ("plain_sdpa:nan_in_dead_rows", "fully_masked_row=nan"),
-        ("plain_sdpa:mean_of_dead_rows", "fully_masked_row=uniform"),
-        ("plain_sdpa:causal_at_the_end", "causal_alignment=bottom_right"),
+        ("plain_sdpa:nan_in_dead_rows", "fully_masked_row=nan", "returns NaN for a fully masked row"),
+        (
+            "plain_sdpa:mean_of_dead_rows",
+            "fully_masked_row=uniform",
+            "returns the mean of all values for a fully masked row",
+        ),
+        ("plain_sdpa:causal_at_the_end", "causal_alignment=bottom_right", "aligns the causal mask to the last key"),
     ],
 )
-def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str) -> None:
+def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str, said: str) -> None:
     done = checked(given, "degenerate/*", "causal/*")
     assert done.decision.conforms, done.lines()
-    assert f"observed: {seen} (accepted; use --declare {seen} to require it)" in done.notes
+    assert f"observed: it {said} (accepted; --declare {seen} requires it)" in done.notes
 
 
 @pytest.mark.parametrize(
@@ -210,8 +214,8 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
-    leak = "nonfinite_value=leaks"
-    assert f"observed: {leak} (accepted; use --declare {leak} to require it)" in done.notes
+    leak = "lets a non-finite value at a masked position reach the output"
+    assert f"observed: it {leak} (accepted; --declare nonfinite_value=leaks requires it)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
 
@@ -305,7 +309,10 @@ def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
 
 
 def test_float64_that_is_computed_in_float32_is_told(checked: Check) -> None:
-    assert "arithmetic: float64 is judged as float32" in checked("plain_sdpa:float32_inside", "numerics/*").notes
+    assert (
+        "arithmetic: float64 is judged with the profile float32"
+        in checked("plain_sdpa:float32_inside", "numerics/*").notes
+    )
 
 
 def test_an_exception_is_an_error_with_its_text(checked: Check) -> None:

@@ -18,7 +18,7 @@ EXAMPLES = {
     "sdpa": ("conformance check my_attention.py:attention", "reads True in mask as: ignore this key"),
     "mha": (
         "conformance check my_multi_head_attention.py:multi_head_attention",
-        "assigns every num_heads-th column of the projections to head h",
+        "assigns columns h, h + num_heads, ... of the projections to head h",
     ),
 }
 
