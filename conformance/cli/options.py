@@ -53,7 +53,7 @@ def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
 
 def add_skip_budget(parser: Parser) -> None:
     """Add --skip-budget."""
-    help_text = "number of cells that may become unsupported (default: 0)"
+    help_text = "cells (one case on one subject) that were judged before and may be unsupported now (default: 0)"
     parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 
@@ -143,7 +143,7 @@ def add_thorough(parser: Parser) -> None:
     """Add --thorough."""
     help_text = (
         "judge every case, and every subject also with all masks merged into one argument; by default, a run "
-        "without -k leaves out what adds little"
+        "without -k leaves out cases that detect no further deviation, and some variants"
     )
     parser.add_argument("--thorough", action="store_true", help=help_text)
 
@@ -177,7 +177,8 @@ def add_provisioning(parser: Parser) -> None:
     parser.add_argument(
         "--python",
         metavar="PYTHON",
-        help="the interpreter that creates the environments and has the installed versions (default: this one)",
+        help="the interpreter that creates the environments; versions that you do not give are those installed in it "
+        "(default: this one)",
     )
     add_workers(parser)
 
