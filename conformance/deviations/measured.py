@@ -115,7 +115,12 @@ def _shifted(number: float) -> Words:
     by = int(number)
     more = "more" if by > 0 else "fewer"
     many = f"one {more} key" if abs(by) == 1 else f"{abs(by)} {more} keys"
-    return Words("common", f"lets each query attend {many} than the causal mask allows", "pass the mask", number)
+    return Words(
+        "common",
+        f"lets each query attend {many} than the causal mask allows",
+        "pass the causal mask as an attention mask",
+        number,
+    )
 
 
 def _masked(problem: Problem) -> bool:

@@ -169,8 +169,8 @@ def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
     code, lines = ran(adapter(tmp_path), command)
     assert code == decision.REJECTED
     assert (
-        "1 cause explains 1 verdict of mine.attention: aligns the causal mask to the last key; fix: pass the mask"
-        in lines
+        "1 cause explains 1 verdict of mine.attention: aligns the causal mask to the last key; "
+        "fix: pass the causal mask as an attention mask" in lines
     )
 
 
