@@ -115,7 +115,7 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
         f"arithmetic: {dtype} is judged with the profile {name}" for dtype, name in named if name != ordinary(dtype)
     ]
     for decision, name in observed.dialect.items():
-        notes.append(f"observed: it {sentence(decision, name)} (accepted; --declare {decision}={name} requires it)")
+        notes.append(f"observed: it {sentence(decision, name)} (accepted; to require it: --declare {decision}={name})")
     return tuple(notes)
 
 

@@ -105,7 +105,9 @@ def _own_slot(
     if operand.attached:
         raise Declined(f"no tensor carries an attached mask of kind {kinds} and this shape")
     if operand.verbatim:
-        raise Declined(f"no argument documents a verbatim {operand.element} mask of kind {kinds} and this shape")
+        raise Declined(
+            f"no argument is documented to take a verbatim {operand.element} mask of kind {kinds} and this shape"
+        )
     return None
 
 

@@ -20,6 +20,13 @@ ObservedDifference = list[tuple[str, tuple[Way, Way]]]
 # Verdicts of calls that have a reply.
 WITH_REPLY = ("pass", "dialect", "fail", "inconclusive")
 
+# How a circumstance names the tensors of a call -> how advice names them.
+TENSORS = {
+    "three tensors": "three tensors as query, key and value",
+    "key is value": "one tensor as key and value",
+    "one tensor": "one tensor as query, key and value",
+}
+
 FACTS = ("outputs", "dtypes", "capabilities")
 
 
@@ -182,7 +189,12 @@ def _changes(shown: ObservedDifference, there: PortedSubject, to: Destination) -
         by_text.setdefault(texts[part[0].probe.case], []).append(words)
     for text, circumstances in by_text.items():
         if text:
-            yield f"{'; '.join(circumstances)}: {text}" if len(by_text) > 1 else text
+            yield f"{', or '.join(map(_in_words, circumstances))}: {text}" if len(by_text) > 1 else text
+
+
+def _in_words(circumstance: str) -> str:
+    """A circumstance as the reader of advice needs it: which tensors are one."""
+    return ", ".join(TENSORS.get(each, each) for each in circumstance.split(", "))
 
 
 def _counterpart(decision: str, names: Mapping[str, str]) -> str | None:

@@ -15,6 +15,7 @@ from conformance.report.call_site_advice import argument_changes
 from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, PortRefusal
 from conformance.report.summary import code, words
+from conformance.spec.problem import AXES
 
 # The topics of an entry point, in the order of the report; functions have no constructor and no parameters.
 CALL_TOPICS = ("constructor", "call", "weights", "dropout", "gradients", "parameters")
@@ -87,6 +88,14 @@ MEANINGS = {
 HARNESS_CAPABILITIES = frozenset({"layout"})
 
 HARNESS_REASONS = frozenset(f"does not support: {name}" for name in HARNESS_CAPABILITIES)
+
+# Output or capability -> what it means, where the name does not say it to somebody who writes the call.
+EXPLAINED = {
+    "weights_mean": "attention weights averaged over the heads",
+    "bias_kv": "a learned key and value are appended",
+    "zero_key": "a key and a value of zeros are appended",
+    "mistaken_heads": "refuses a num_heads that does not divide the width",
+}
 
 # Printed for a side that has no text.
 NO_TEXT = "-"
@@ -207,7 +216,7 @@ def described(slot: Slot | None) -> str:
         }
         about = [forms[slot.role], hint]
     else:
-        about = [MEANINGS.get(element, f"{element[0]} is undocumented") for element in slot.elements]
+        about = [MEANINGS.get(element, f"{element[0]} masks are not documented") for element in slot.elements]
     return f"{slot.name} ({', '.join(filter(None, about))})"
 
 
@@ -220,7 +229,7 @@ def _notes(found: Port) -> Iterator[str]:
             if not names:
                 yield f"Only {side.name} has: {values}"
             else:
-                yield f"{', '.join([side.name, *names[:-1]])} and {names[-1]} have, but {other.name} does not: {values}"
+                yield f"{other.name} lacks what {', '.join([side.name, *names[:-1]])} and {names[-1]} have: {values}"
         if has is found.lost and "weights_mean" in has["outputs"] and "weights" in found.there.subject.outputs:
             yield f"    change: average the weights of {found.there.name} over axis 1, the heads"
 
@@ -233,10 +242,15 @@ def _by_variant(missing: Mapping[str, tuple[str, ...]], variants: Sequence[Subje
             names = tuple(each.name for each in variants if value in getattr(each, fact))
             groups.setdefault(names, {}).setdefault(fact, []).append(value)
     return {
-        "; ".join(f"{fact} {', '.join(values)}" for fact, values in facts.items()): names
+        "; ".join(f"{fact} {', '.join(map(_explained, values))}" for fact, values in facts.items()): names
         for names, facts in groups.items()
         if facts
     }
+
+
+def _explained(value: str) -> str:
+    """An output or a capability, with its meaning if the name does not say it."""
+    return f"{value} ({EXPLAINED[value]})" if value in EXPLAINED else value
 
 
 def _without_harness(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -247,7 +261,12 @@ def _without_harness(has: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str,
 def _refusal(found: Port, refusal: PortRefusal) -> str:
     calls = "1 probe case" if refusal.count == 1 else f"{refusal.count} probe cases"
     reason = re.sub(r"\ba verbatim (int\b)?", lambda found: "an int" if found[1] else "a ", refusal.reason)
+    reason = re.sub(r"\bover ([bhqk](?: [bhqk])*),", lambda found: f"with axes ({_axes(found[1])}),", reason)
     return f"{found.there.name} {VERBS.get(refusal.verdict, refusal.verdict)} ({calls}): {reason}"
+
+
+def _axes(letters: str) -> str:
+    return ", ".join(AXES[letter] for letter in letters.split())
 
 
 def command(found: Port, case: str) -> str:

@@ -193,7 +193,7 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
 def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str, said: str) -> None:
     done = checked(given, "degenerate/*", "causal/*")
     assert done.decision.conforms, done.lines()
-    assert f"observed: it {said} (accepted; --declare {seen} requires it)" in done.notes
+    assert f"observed: it {said} (accepted; to require it: --declare {seen})" in done.notes
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
     leak = "lets a non-finite value at a masked position reach the output"
-    assert f"observed: it {leak} (accepted; --declare nonfinite_value=leaks requires it)" in done.notes
+    assert f"observed: it {leak} (accepted; to require it: --declare nonfinite_value=leaks)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
 

@@ -31,8 +31,11 @@ SAID = {
         ],
         "nonfinite_key": ["nothing"],
         "fully_masked_row": [
-            f"without weights, three tensors: {BIAS}",
-            "with weights, three tensors; without weights, one tensor: nothing",
+            f"without weights, three tensors as query, key and value: {BIAS}",
+            (
+                "with weights, three tensors as query, key and value, "
+                "or without weights, one tensor as query, key and value: nothing"
+            ),
         ],
     },
     "from keras": {
@@ -41,9 +44,9 @@ SAID = {
         "float_mask[attention_mask]": ["pass attention_mask == 0 as a boolean attn_mask"],
         "nonfinite_key": ["overwrite keys at masked positions with finite numbers, such as 0, before the call"],
         "fully_masked_row": [
-            f"without weights, three tensors: {WERE_MEAN.format('zero')}",
-            f"with weights, three tensors: {BIAS}",
-            f"without weights, one tensor: {WERE_MEAN.format('NaN')}",
+            f"without weights, three tensors as query, key and value: {WERE_MEAN.format('zero')}",
+            f"with weights, three tensors as query, key and value: {BIAS}",
+            f"without weights, one tensor as query, key and value: {WERE_MEAN.format('NaN')}",
         ],
     },
 }
@@ -145,7 +148,7 @@ MORE = {
         "float_mask[attn_mask]": (
             "if attn_mask holds only 0 and -inf, pass attn_mask == 0 as mask; no argument accepts other numbers"
         ),
-        "fully_masked_row": f"without weights, three tensors: {BIAS}",
+        "fully_masked_row": f"without weights, three tensors as query, key and value: {BIAS}",
     },
     ("torch.sdpa", "onnx.attention"): {"scale": "negate the query and the scale"},
 }

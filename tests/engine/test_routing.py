@@ -214,7 +214,7 @@ def test_an_undocumented_element_is_handed_over_and_expected_canonical() -> None
     routed = route(problem(mask), slots("keras"))
     assert routed.dialect == {}
     assert routed.masks[0].element == "float"
-    with pytest.raises(Declined, match="no argument documents a verbatim float mask"):
+    with pytest.raises(Declined, match="no argument is documented to take a verbatim float mask"):
         route(problem(mask), slots("jax"))
 
 

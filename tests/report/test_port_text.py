@@ -22,7 +22,7 @@ def notes(here: str, there: str) -> list[str]:
 def test_what_another_variant_has_is_not_only_on_one_side(turned: bool) -> None:  # noqa: FBT001 - a parameter of the test
     pair = ("torch.mha[eval]", "keras.mha[jax]")
     said = notes(*(reversed(pair) if turned else pair))
-    assert "keras.mha[jax] and torch.mha[train] have, but torch.mha[eval] does not: outputs gradients" in said
+    assert "torch.mha[eval] lacks what keras.mha[jax] and torch.mha[train] have: outputs gradients" in said
     (only,) = [line for line in said if line.startswith("Only keras.mha[jax] has: ")]
     assert "gradients" not in only
     assert "value_dim" in only
