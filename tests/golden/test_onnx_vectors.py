@@ -163,4 +163,4 @@ def test_an_interpreter_without_onnx_is_named(tmp_path: Path) -> None:
     done = conformance("import", "onnx", str(tmp_path / "new"), "--python", str(bare))
     assert done.returncode == 4
     assert "cannot read the vectors: ModuleNotFoundError" in done.stderr
-    assert "--python names one that has onnx" in done.stderr
+    assert "give --python an interpreter that has onnx" in done.stderr
