@@ -100,6 +100,7 @@ class Session:
         Raises:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
+        self._writer.watch = self.watch  # a caller may set it after the session was made
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, self._problems.problem)
         for plan in pool.plans:

@@ -111,7 +111,7 @@ def test_what_was_rejected_is_asked_again(project: Path, capsys: pytest.CaptureF
 @pytest.mark.usefixtures("project")
 def test_asking_again_needs_something_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     _, err = told(capsys, *WRONG, "--last-failed", code=4)
-    assert "--last-failed needs the run in reports/latest: reports/latest/run.jsonl: no run log" in err[-1]
+    assert "--last-failed needs the run in reports/latest: reports/latest/run.jsonl: there is no run log" in err[-1]
     told(capsys, "run", "cases", "-a", f"{LIAR}[honest]")
     _, err = told(capsys, *WRONG, "--last-failed", code=4)
     assert err[-1] == "conformance: --last-failed: reports/latest rejected nothing: leave the option out"

@@ -136,8 +136,8 @@ def test_a_side_that_has_no_reply_to_any_call_is_told_first(variables: dict[str,
 def test_a_version_that_pip_does_not_find_is_wrong_usage(variables: dict[str, str], tmp_path: Path) -> None:
     code, said = upgrade(variables, tmp_path, "1.0", "9.9")
     assert code == 4
-    newest = "the newest are 3.0, 2.2, 2.1"
-    assert said == [f"conformance: candidate: there is no fakeframe 9.9 that pip can install here; {newest}"]
+    newest = "the newest releases are 3.0, 2.2, 2.1"
+    assert said == [f"conformance: candidate: pip finds no fakeframe 9.9 that it can install here; {newest}"]
     assert not (tmp_path / "out").exists()
 
 
@@ -146,12 +146,12 @@ def test_all_versions_are_asked_for_before_anything_is_installed(
 ) -> None:
     monkeypatch.setattr("conformance.cli.command_upgrade.provision", None)
     code, said = upgrade(variables, tmp_path, "1.4", "2.3", "--both", "fakebase==7")
-    newest = "the newest are 3.0, 2.2, 2.1"
+    newest = "the newest releases are 3.0, 2.2, 2.1"
     assert code == 4
     assert said == [
-        f"conformance: base: there is no fakeframe 1.4 that pip can install here; {newest}; near it are 1.3, 2.0, 1.2",
-        f"  candidate: there is no fakeframe 2.3 that pip can install here; {newest}",
-        "  --both: there is no fakebase 7 that pip can install here; the newest are 2, 1",
+        f"conformance: base: pip finds no fakeframe 1.4 that it can install here; {newest}; the nearest are 1.3, 2.0, 1.2",
+        f"  candidate: pip finds no fakeframe 2.3 that it can install here; {newest}",
+        "  --both: pip finds no fakebase 7 that it can install here; the newest releases are 2, 1",
     ]
     code, said = upgrade(variables, tmp_path, "1.0", "2.0", "--both", "fakebse==1")
     assert code == 4
@@ -269,7 +269,12 @@ def test_a_release_that_does_not_start_is_skipped(variables: dict[str, str], tmp
         ("2.0", "3.0", 4, "fakeframe 2.0 is not good; swap --good and --bad"),
         ("1.0", "3.0", 4, "fakeframe 3.0 is not bad: it behaves like 1.0"),
         ("1.0", "1.2", 7, "fakeframe 1.2 cannot be judged: "),
-        ("1.0", "9.9", 4, "--bad: there is no fakeframe 9.9 that pip can install here; the newest are 3.0, 2.2"),
+        (
+            "1.0",
+            "9.9",
+            4,
+            "--bad: pip finds no fakeframe 9.9 that it can install here; the newest releases are 3.0, 2.2",
+        ),
         ("1.0", "1.0", 4, "fakeframe is 1.0 on both sides"),
     ],
 )
