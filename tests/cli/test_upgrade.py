@@ -149,7 +149,8 @@ def test_all_versions_are_asked_for_before_anything_is_installed(
     newest = "the newest releases are 3.0, 2.2, 2.1"
     assert code == 4
     assert said == [
-        f"conformance: base: pip finds no fakeframe 1.4 that it can install here; {newest}; the nearest are 1.3, 2.0, 1.2",
+        f"conformance: base: pip finds no fakeframe 1.4 that it can install here; {newest}; "
+        "the nearest are 1.3, 2.0, 1.2",
         f"  candidate: pip finds no fakeframe 2.3 that it can install here; {newest}",
         "  --both: pip finds no fakebase 7 that it can install here; the newest releases are 2, 1",
     ]
