@@ -108,8 +108,9 @@ def minimums(session: nox.Session) -> None:
     session.install("--no-deps", "-e", ".")
     tests = ("tests/spec", "tests/bridge", "tests/gate", "tests/golden/test_by_hand.py", "tests/report/test_run.py")
     session.run("python", "-m", "pytest", *tests, *session.posargs)
-    out = str(Path(session.create_tmp()) / "run")
-    session.run("conformance", "run", "-a", "numpy.*", "-k", "masks/*", "--out", out)
+    out = Path(session.create_tmp()) / "run"
+    shutil.rmtree(out, ignore_errors=True)  # a run is never written over another
+    session.run("conformance", "run", "-a", "numpy.*", "-k", "masks/*", "--out", str(out))
 
 
 @nox.session
