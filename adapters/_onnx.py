@@ -77,12 +77,15 @@ def _kept(key: str, make: Callable[[], bytes]) -> bytes:
     if not folder:
         return make()
     file = Path(folder) / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        unfinished.write_bytes(make())
-        unfinished.replace(file)
-    return file.read_bytes()
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        model = make()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_bytes(model)
+    unfinished.replace(file)
+    return model
 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:

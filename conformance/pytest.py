@@ -104,7 +104,7 @@ def _read_arguments(
         CollectError: an argument is wrong, or the function cannot be checked.
     """
     from conformance.checking.api import cases_of, check  # noqa: PLC0415 - heavy, and only here is it used
-    from conformance.checking.target import CheckError, target_of  # noqa: PLC0415
+    from conformance.checking.target import CheckError, target_of  # noqa: PLC0415 - as above
 
     known = {*inspect.signature(check).parameters} - {"function", "out"}
     if unknown := [name for name in options if name not in known]:

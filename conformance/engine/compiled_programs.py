@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 from collections.abc import Iterable
 from functools import cache
@@ -35,12 +36,17 @@ def kept_folder(python: str, distributions: Iterable[str]) -> str:
 
     It is named after everything that is installed and after the CPU, so that nothing compiled for another release or
     another instruction set is ever read. An environment with an editable install has no name: its code may change while
-    its versions stay.
+    its versions stay. A folder that cannot be written is not used: the run then keeps nothing, and loses nothing.
     """
     if COMPILERS.isdisjoint(distributions) or not (installed := fingerprint_of(python)):
         return ""
     name = hashlib.sha256(json.dumps([installed, cpu()]).encode()).hexdigest()[:16]
-    return str(places.cache() / FOLDER / name)
+    folder = places.cache() / FOLDER / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return ""
+    return str(folder) if os.access(folder, os.W_OK) else ""
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -36,6 +36,17 @@ def test_nothing_is_kept_of_editable_installs_or_of_what_does_not_compile(
     assert kept_folder(python, distributions) == ""
 
 
+def test_a_folder_that_cannot_be_made_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path / "file"))
+    assert kept_folder("one", ["jax"]) == ""
+
+
+def test_a_folder_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    assert kept_folder("one", ["jax"]) == ""
+
+
 def plan(compiled: str = "") -> WorkerPlan:
     return WorkerPlan("a", Path("a.py"), ("a",), sys.executable, compiled=compiled)
 
