@@ -50,7 +50,7 @@ def kept_folder(python: str, distributions: Iterable[str]) -> str:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """What a worker is told: the folder for exported models, and JAX's own cache of compiled programs in it."""
+    """Variables of a worker: the folder for exported models, and the cache of compiled programs of JAX in it."""
     return {"CONFORMANCE_CACHE": str(folder), JAX_FOLDER: str(folder / "jax"), **JAX_SETTINGS}
 
 

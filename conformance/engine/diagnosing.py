@@ -1,4 +1,4 @@
-"""Diagnosis of a run: the judged cells of each subject are kept until its failures are explained together."""
+"""Diagnosis of a run: failing cells of a subject are kept until they are explained together."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,12 +20,12 @@ from conformance.verdicts.expectation import expect
 from conformance.verdicts.verdict import CONFORMING, LOST, root
 
 Record = dict[str, Any]
-# The class of a cell that conforms, while the reply to a changed call does not go with it.
+# The class of a cell that conforms, while its reply and the reply to a changed call contradict each other.
 OF_CHANGED_CALLS = "invariant"
-# Among so many of the smallest cases that were not asked one is looked for that tells two causes apart.
+# Number of the smallest cases that were not run among which a case is searched that distinguishes two causes.
 SEPARATING = 100
 
-# Every case that there is, also those that were not chosen: looked at only where two causes are alike.
+# Returns every case, also those that were not chosen. Called only if two causes are alike.
 Cases = Callable[[], Iterable[Case]]
 
 
@@ -48,14 +48,14 @@ class AnsweredCall:
 
 class SubjectDiagnosis:
     """
-    What the cells of a run say, subject by subject.
+    The failing cells of a run, by subject.
 
-    A failure that a known deviation accepts is explained by it, and is neither searched nor evidence. What conforms is
-    not kept: it is evidence only if the subject fails in other calls, and is recalled from its record then.
+    A failure that a known deviation accepts is explained by it: it is neither searched nor used as evidence. Conforming
+    cells are not kept. They are evidence only if the subject fails in other calls, and are then recalled from the log.
     """
 
     def __init__(self, cases: Cases, problem: Callable[[Case], Problem] = materialise) -> None:
-        """Begin with nothing seen; problem: the arrays of a case, made once."""
+        """Start empty. problem: returns the arrays of a case."""
         self._cases = cases
         self._problem = problem
         self._shared: Shared = {}
@@ -99,10 +99,10 @@ class SubjectDiagnosis:
 
     def records(self, subjects: Mapping[str, Subject], names: Collection[str]) -> Iterator[Record]:
         """
-        One record for each of the named subjects with failures or exceptions; what was kept of them is dropped.
+        One record for each named subject with failures or exceptions. What was kept of the subjects is dropped.
 
-        What is found of a subject is told of its dense form: the causes are suspected first there, and what has none
-        makes chance of some.
+        The causes of a subject are tried first on its dense form. Failures of the subject without a cause count against
+        causes of the dense form that may be coincidence.
         """
         forms: dict[str, Diagnosis] = {}
         known = [name for name in self._asked if name in names]
@@ -130,7 +130,7 @@ class SubjectDiagnosis:
             yield {"type": "diagnosis", "subject": name, "failures": failing, **found, "seconds": seconds}
 
     def _errors(self, name: str) -> Iterator[dict[str, Any]]:
-        """The exceptions of a subject by their root, with the condition that such calls meet and no others."""
+        """The exceptions of a subject by their root, with the condition that only these calls meet."""
         roots: dict[str, list[Judged]] = {}
         for judged in self._lost.get(name, ()):
             roots.setdefault(root(judged.message), []).append(judged)
@@ -140,7 +140,7 @@ class SubjectDiagnosis:
             yield {"cells": [each.case for each in lost]} | ({"condition": condition} if condition else {})
 
     def _others(self, subject: Subject, cells: Iterable[Evidence]) -> Iterator[Evidence]:
-        """What the subject could be asked besides, the smallest first, as it declares for calls that are alike."""
+        """Calls that were not made, the smallest first, with what the subject declares for similar calls."""
         asked = self._asked[subject.name]
         declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
         left = [case for case in self._cases() if case.id not in asked and (case.operator, case.dtype) in declared]
@@ -154,7 +154,7 @@ class SubjectDiagnosis:
 
 
 def _evidence(judged: Judged) -> Evidence | None:
-    """What a judged cell says; None where it says nothing of the subject's numbers."""
+    """The evidence in a judged cell, or None if it says nothing about the subject's numbers."""
     found, declared, profile = judged.judgement, judged.declared, judged.profile
     if found is None or declared is None or profile is None:
         return None

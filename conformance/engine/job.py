@@ -17,8 +17,8 @@ class Job:
     """
     One call for one worker.
 
-    cell: case id and subject name. limit: how many bytes of outputs the reply may have. signature: what a
-    framework compiles for; its first call in a process has a limit of its own. fresh: alone in a process of its own.
+    cell: case id and subject name. limit: maximum size of the reply in bytes. signature: what a framework compiles for;
+    its first call in a process has a time limit of its own. fresh: the call runs alone in a new process.
     """
 
     number: int
@@ -36,7 +36,7 @@ class Outcome:
     What became of a job.
 
     status: reply, unsupported, error (the adapter or the framework raised), crash (the process died), timeout, or
-    not_run (its worker was given up before). reason: in one sentence, for all but a reply. error: type, message,
+    not_run (its worker was given up). reason: one sentence, for everything but a reply. error: type, message,
     traceback and, of an exception, the stage (declare, adapter, framework); of a crash or a timeout the end of stderr
     stands for the traceback. seconds: wall ("call") and cpu of the operator function. cached: the call was made in an
     earlier run.
@@ -69,12 +69,12 @@ class Outcome:
 @dataclass(frozen=True)
 class Limits:
     """
-    How long what may take, in seconds, and how much is borne.
+    Time limits in seconds, and how many failures are accepted.
 
     start: from the start of a process to its readiness. first: the first call of a signature in a process. call: any
-    other. close: from the end of its work to its exit. deaths: how often the processes of one plan may die in a row,
-    without an answer in between. starts: how often one may die before it is ready. window: how many requests are on
-    their way at once.
+    other. close: from the end of its work to its exit. deaths: how often the processes of one plan may die in a row
+    without an answer in between. starts: how often a process may die before it is ready. window: number of requests
+    that are sent ahead.
     """
 
     start: float = 180.0
@@ -91,8 +91,8 @@ class Started:
     """
     A worker that is ready, or that was given up (status failed, with a reason and the end of its stderr).
 
-    hello: what a ready one said of itself: digest, python, versions, device, evidence, cpu, peak. seconds: wall time
-    from its start. cached: it said so in an earlier run, and no process was started so far.
+    hello: the greeting of a ready worker: digest, python, versions, device, evidence, cpu, peak. seconds: wall time
+    from its start. cached: the greeting is from an earlier run, and no process was started so far.
     """
 
     plan: WorkerPlan
@@ -137,7 +137,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of a plan: its processes, and why it was given up if it was."""
+    """The result of a plan: its processes, and the reason if it was given up."""
 
     plan: WorkerPlan
     usage: tuple[Usage, ...]
@@ -154,10 +154,10 @@ class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error
 @dataclass(frozen=True)
 class RunListener:
     """
-    What a session tells while it goes on.
+    What a session calls while it runs.
 
-    cell: every record. worker: every worker that is ready or given up. stop: whether a record ends the run. total: how
-    many cells there are, told before the first.
+    cell: called with every record. worker: called with every worker that is ready or given up. stop: returns whether a
+    record ends the run. total: called once with the number of cells, before the first.
     """
 
     cell: Callable[[Record], None] = lambda _: None

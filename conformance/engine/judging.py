@@ -1,4 +1,4 @@
-"""Judging what came back: the verdict of one cell, work that subjects share, and the record for the run log."""
+"""Judging outcomes: the verdict of one cell, expectations that subjects share, and the record for the run log."""
 
 import hashlib
 import platform

@@ -1,4 +1,4 @@
-"""What a run has found so far: its records in the log and in memory, and what a resumed run recalls of them."""
+"""The records of a run, in the log and in memory, and the evidence that is recalled from them."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -27,10 +27,10 @@ Record = dict[str, Any]
 @dataclass
 class Ledger:
     """
-    The log of a run with what was written into it.
+    The log of a run, and the records that were written to it.
 
-    folder: of the run. rerun: makes the command that reruns one cell. tensors: how many files of tensors there are.
-    cells: the records of cells in the order of verdicts. diagnoses: the records of subjects.
+    folder: the run folder. rerun: returns the command that reruns one cell. tensors: number of tensor files.
+    cells: records of cells in the order of verdicts. diagnoses: records of subjects.
     """
 
     log: RunLog
@@ -42,9 +42,9 @@ class Ledger:
 
     def write_cell(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> Record:
         """
-        Log a cell; the record as it was logged.
+        Log a cell, and return the record as it was logged.
 
-        key: case id and subject name. archive: its tensors, if it has any (npz).
+        key: case id and subject name. archive: its tensors (npz), or nothing.
         """
         record: Record = {"type": "cell", "case": key[0], "subject": key[1], **about}
         if archive:
@@ -56,7 +56,7 @@ class Ledger:
         return record
 
     def write_diagnosis(self, record: Mapping[str, Any]) -> None:
-        """Log what explains the failures of a subject."""
+        """Log the diagnosis of a subject."""
         self.diagnoses.append(self.log.append(record))
 
     def of(self, subjects: Collection[str]) -> tuple[list[Record], list[Record]]:
@@ -76,9 +76,9 @@ class Ledger:
 
 def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) -> Evidence | None:
     """
-    The evidence of a cell that was judged before the run was cut; None where it says nothing of the numbers.
+    The evidence in the record of a cell, or None if it says nothing about the numbers.
 
-    folder: of the run, with the reply of a failing cell.
+    folder: the run folder, which holds the reply of a failing cell.
     """
     klass = record.get("class")
     conforms = record["verdict"] in CONFORMING or klass == OF_CHANGED_CALLS
@@ -99,7 +99,7 @@ def recalled(cell: Cell, record: Mapping[str, Any], judge: Judge, folder: Path) 
 
 
 def _reply(record: Mapping[str, Any], folder: Path) -> dict[str, Tensor]:
-    """What came back, in the dtypes in which it came."""
+    """The reply in its original dtypes."""
     with np.load(folder / record["tensors"]) as arrays:
         return {
             each["output"]: to_tensor(arrays[f"{each['output']}.actual"], each["dtype"]) for each in record["outputs"]

@@ -1,4 +1,4 @@
-"""A judged cell whose record waits for the second look, and what the second look makes of it."""
+"""A judged cell whose record waits for the second look, and the record after it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,12 +32,12 @@ Accepts = Callable[[Judged], Mapping[str, Any]]
 @dataclass(eq=False)
 class PendingCell:
     """
-    A cell, what came back, its verdict and its record so far.
+    A cell, its outcome, its verdict and its record so far.
 
-    problem: not routed. red: the gate does not accept it. again, alone: replies to the same call, in the same worker
-    and in a fresh one. related: to changed calls. read: to the pieces of the pattern; not_read: why there are none.
-    changed: the reply to a changed call that is wrong by itself, of a cell that conforms but for it. elsewhere: what
-    repetition found of another cell of the subject, if that was unsteady.
+    problem: before routing. red: the gate does not accept the cell. again, alone: outcomes of the same call, in the
+    same worker and in a new one. related: outcomes of changed calls. read: outcomes of the calls that read the
+    attention matrix; not_read: why there are none. changed: a wrong reply to a changed call, of a cell that conforms
+    itself. elsewhere: the class of another cell of the subject, if that one is non-reproducible.
     """
 
     cell: Cell
@@ -61,27 +61,27 @@ class PendingCell:
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What is likely to have one cause: verdict, class, explanation."""
+        """Verdict, class and explanation: cells that agree in these probably have one cause."""
         explained = self.record.get("explanation", {})
         said = (explained.get("decision"), explained.get("name"))
         return tuple(str(each or "") for each in (self.judged.verdict, self.record.get("class"), *said))
 
     @property
     def theme(self) -> str:
-        """The first word of the suite where a mask is given, else "": themes of masks."""
+        """The first word of the suite if the case has a mask, else ""."""
         return self.cell.case.suite.partition("/")[0] if self.cell.case.masks else ""
 
     def relates(self, invariant: Invariant, cell: Cell) -> Callable[[Outcome], None]:
-        """Takes the reply to a changed call."""
+        """Return a function that takes the outcome of a changed call."""
         return lambda outcome: self.related.append((invariant, cell, outcome))
 
     def reads(self, piece: attention_matrix.Piece, cell: Cell) -> Callable[[Outcome], None]:
-        """Takes the reply to a piece of the pattern."""
+        """Return a function that takes the outcome of a call that reads part of the attention matrix."""
         return lambda outcome: self.read.append((piece, cell, outcome))
 
     @property
     def repetition(self) -> Repetition | None:
-        """What the replies to the same call say; None where it was not asked again."""
+        """The comparison of all replies to the same call, or None if the call was not repeated."""
         again, alone = (
             [_reply(each) for each in some if each.status != "not_run"] for some in (self.again, self.alone)
         )
@@ -91,17 +91,17 @@ class PendingCell:
 
     @property
     def non_reproducible(self) -> str:
-        """The class of a call that had another reply when it was asked again, else ""."""
+        """The class of the cell if a repeated call had another reply, else ""."""
         found = self.repetition
         return found.found if found is not None and found.found in CLASSES else ""
 
     @property
     def is_non_reproducible(self) -> bool:
-        """Whether the same call had another reply."""
+        """Whether a repeated call had another reply."""
         return bool(self.non_reproducible)
 
     def settle(self, judge: Judge, accepts: Accepts) -> tuple[Record, dict[str, Array]]:
-        """The record with all that the second look found, and the arrays to show."""
+        """Return the record with everything that the second look found, and the arrays to show."""
         arrays = self.judged.arrays
         if (found := self.repetition) is not None:
             self.record["repeats"] = found.record()
@@ -122,11 +122,11 @@ class PendingCell:
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether numbers are wrong that no single decision explains."""
+        """Whether the numbers are wrong and no single deviation explains them."""
         return self.record.get("class") in OF_NUMBERS and "explanation" not in self.record
 
     def _odd(self, arrays: Mapping[str, Array]) -> tuple[str, ...] | None:
-        """What is odd about the effective weights, or those that were returned where they alone are wrong, if known."""
+        """Facts about the effective weights, or about the returned ones if only these are wrong; None if unknown."""
         if self.is_non_reproducible or not self.is_unexplained or self.judged.declared is None:
             return None
         wrong = {each["output"] for each in self.record["outputs"] if each["verdict"] == "fail"}
@@ -140,14 +140,14 @@ class PendingCell:
         return weight_facts(problem, expected, actual, tolerance, dialect, output)
 
     def _wrong_output(self) -> tuple[Array, Array] | None:
-        """The output as it was returned, and its tolerance; None where it has another shape, or is not finite."""
+        """The returned output and its tolerance, or None if it has another shape or is not finite."""
         declared = self.judged.declared
-        assert declared is not None  # noqa: S101 - the caller has seen to it
+        assert declared is not None  # noqa: S101 - the caller has checked it
         actual, tolerance = self.judged.actual["output"].float64(), declared.bounds["output"].tolerance
         return (actual, tolerance) if actual.shape == tolerance.shape and np.isfinite(actual).all() else None
 
     def _settle_non_reproducible(self, found: Repetition) -> None:
-        """Such cells fail, and nothing is concluded from what they returned this time."""
+        """Let the cell fail without an explanation: nothing follows from one of several replies."""
         for name in ("explanation", "ties", "searched"):
             self.record.pop(name, None)
         if self.judged.verdict != "error":
@@ -155,7 +155,7 @@ class PendingCell:
         self.record["reason"] = f"{found.reason}; {self.record.get('reason', '')}".removesuffix("; ")
 
     def _fitting(self, changed: Judgement | None, judge: Judge) -> list[Explanation]:
-        """What explains the reply to a changed call, of that what the unchanged call's reply fits as well."""
+        """The explanations of the reply to a changed call that the reply to the unchanged call fits, too."""
         declared, profile = self.judged.declared, self.judged.profile
         if changed is None or changed.explanation is None or declared is None or profile is None:
             return []
@@ -172,9 +172,9 @@ class PendingCell:
         return found
 
     def _settle_broken(self, broken: list[tuple[Relation, Judged | None]], judge: Judge) -> None:
-        """A cell has the gravest verdict of its outputs and invariants; what explains a changed call explains it."""
+        """Let the cell fail with the broken invariants, and with the explanation of the changed call if any."""
         said = "; ".join(f"{each.name}: it {each.sentence}: {each.where}" for each, _ in broken)
-        if self.elsewhere:  # where the very same call has two replies, two calls say nothing of each other
+        if self.elsewhere:  # if one call has two replies, replies to two calls cannot be compared
             self.record |= {"verdict": "fail", "class": self.elsewhere, "reason": said}
             return
         self.record |= {"verdict": "fail", "class": "invariant", "reason": said}
@@ -187,14 +187,14 @@ class PendingCell:
         self.changed = next((replace(each, case=self.judged.case) for each in (*explained, *wrong)), None)
 
     def _relations(self, judge: Judge, accepts: Accepts) -> Iterator[tuple[Relation, Judged | None]]:
-        """How each relation stood, with the judged reply to the changed call where it is broken."""
+        """Every relation, with the judged reply to the changed call if the relation is broken."""
         for invariant, cell, outcome in self.related:
             if outcome.status in (
                 "not_run",
                 "unsupported",
                 "crash",
                 "timeout",
-            ):  # a lost process says nothing of a reply
+            ):  # a lost process says nothing about a reply
                 continue
             if outcome.declaration is None or outcome.status != "reply":
                 yield Relation(invariant.name, "broken", invariant.sentence, f"no reply: {outcome.reason}"), None
@@ -211,7 +211,7 @@ class PendingCell:
     def _relation(
         self, judge: Judge, invariant: Invariant, cell: Cell, declaration: Declaration, actual: Mapping[str, Tensor]
     ) -> Relation | None:
-        """How a relation stands between the two replies; None where what is declared cannot be judged."""
+        """The relation between the two replies, or None if the declaration cannot be judged."""
         if self.judged.declared is None:
             return None
         try:
@@ -222,7 +222,7 @@ class PendingCell:
         return relate(invariant, first, RelatedReply(cell.route.problem, expected, actual))
 
     def _pattern(self, judge: Judge) -> dict[str, Array]:
-        """Expected and effective pattern with their tolerance; empty where it is not read, or a piece has no reply."""
+        """Expected and effective attention matrix with tolerance; empty if not read, or if a part has no reply."""
         if not self.read:
             return {}
         sides: dict[str, list[tuple[attention_matrix.Piece, Array]]] = {"expected": [], "actual": [], "tolerance": []}

@@ -1,4 +1,4 @@
-"""All workers of a run: one queue of jobs for each plan, at most so many processes alive, none left behind."""
+"""All workers of a run: one queue of jobs for each plan, a limit on living processes, and no process left behind."""
 
 import asyncio
 import re
@@ -21,13 +21,13 @@ from conformance.engine.worker_plan import WorkerPlan
 @dataclass(frozen=True)
 class Hooks:
     """
-    What a run does on the way.
+    The functions that a pool calls.
 
-    jobs: the calls for a plan, asked for once when its worker is ready and made one by one as they are needed.
-    judged: takes each outcome, and may return further jobs for the same plan (with `fresh`: alone in a new process).
-    started: told once of every process that is ready, and of a plan that is given up.
-    recalled: what the worker of a plan said of itself in an earlier run; then a process is started only when a job is
-    left for it.
+    jobs: returns the calls for a plan. It is called once, when the worker is ready, and consumed lazily.
+    judged: takes each outcome, and may return further jobs for the same plan (`fresh` jobs run alone in a new process).
+    started: called once for every process that is ready, and for a plan that is given up.
+    recalled: returns the greeting of a plan's worker from an earlier run. If there is one, a process is started only
+    when a job is left for it.
     """
 
     jobs: Callable[[WorkerPlan, Started], Iterable[Job]]
@@ -46,27 +46,27 @@ class Backlog:
 
     @property
     def opened(self) -> bool:
-        """Whether it has been told where its jobs come from."""
+        """Whether it has a source of jobs."""
         return self._source is not None
 
     def open(self, jobs: Iterable[Job]) -> None:
-        """Take jobs from here from now on."""
+        """Set the source of jobs."""
         self._source = iter(jobs)
 
     def add(self, jobs: Iterable[Job]) -> None:
-        """Do these next, in this order; those that want a fresh process at the end."""
+        """Put these jobs first, in this order; jobs that need a fresh process go last."""
         given = list(jobs)
         self._next.extendleft(job for job in reversed(given) if not job.fresh)
         self._fresh.extend(job for job in given if job.fresh)
 
     def give_back(self, jobs: Iterable[Job]) -> None:
-        """Do these again, before all others of their kind."""
+        """Return jobs that were taken; they come before all others of their kind."""
         given = list(jobs)
         self._next.extendleft(job for job in reversed(given) if not job.fresh)
         self._fresh.extendleft(job for job in reversed(given) if job.fresh)
 
     def take(self) -> Job | None:
-        """The next job that does not want a fresh process."""
+        """The next job that needs no fresh process."""
         if self._next:
             return self._next.popleft()
         for job in self._source or ():
@@ -76,7 +76,7 @@ class Backlog:
         return None
 
     def take_fresh(self) -> Job | None:
-        """The next job that does."""
+        """The next job that needs a fresh process."""
         return self._fresh.popleft() if self._fresh else None
 
     def has_more(self) -> bool:
@@ -87,7 +87,7 @@ class Backlog:
 
 
 class WorkerQueue:
-    """Serves one plan; `launch` starts a process for it, `process` is one that was started before."""
+    """Serves one plan. `launch` starts a process for it; `process` is one that was started in advance."""
 
     def __init__(self, plan: WorkerPlan, limits: Limits, launch: Callable[[WorkerPlan], Process]) -> None:
         self.plan = plan
@@ -101,7 +101,7 @@ class WorkerQueue:
         self._stderr = ""
 
     async def run(self, hooks: Hooks) -> Report:
-        """Serve until nothing is left, or until the plan is given up."""
+        """Serve until no job is left, or until the plan is given up."""
         if self._is_done(hooks):
             return Report(self.plan, ())
         failure = ""
@@ -122,7 +122,7 @@ class WorkerQueue:
         return Report(self.plan, tuple(self._usage), failure)
 
     def _is_done(self, hooks: Hooks) -> bool:
-        """Whether everything is known from an earlier run, so that no process is needed."""
+        """Whether every reply is known from an earlier run, so no process is needed."""
         recalled = hooks.recalled(self.plan) if self.process is None else None
         if recalled is None:
             return False
@@ -131,7 +131,7 @@ class WorkerQueue:
         return not self._backlog.has_more()
 
     async def _one_process(self, hooks: Hooks) -> "Death | bool | None":
-        """Serve with one process: how it died, True where another one is wanted, None where all is done."""
+        """Serve with one process: how it died, True if another process is needed, None if all jobs are done."""
         process, self.process = self.process, None
         if process is None:
             try:
@@ -167,7 +167,7 @@ class WorkerQueue:
             self._backlog.open(hooks.jobs(self.plan, started))
 
     def _takes(self) -> Callable[[], Job | None]:
-        """Where the jobs of the next process come from: all ordinary ones, or one that wants it for itself alone."""
+        """The source of jobs for the next process: all ordinary jobs, or one job that needs a process for itself."""
         first = self._backlog.take()
         if first is None:
             alone = iter([self._backlog.take_fresh()])
@@ -181,22 +181,22 @@ class WorkerQueue:
         self._backlog.add(hooks.judged(job, outcome) or ())
 
     def _give_up(self, hooks: Hooks, failure: str) -> None:
-        """Say so once, and that what is left will not be done."""
+        """Report the failure once, and report every job that is left as not run."""
         hooks.started(Started(self.plan, "failed", reason=failure, stderr=self._stderr))
         while (job := self._backlog.take() or self._backlog.take_fresh()) is not None:
             hooks.judged(job, Outcome("not_run", reason=f"its worker {failure}"))
 
 
 def _where(stderr: str) -> str:
-    """What was being imported when a process died, as Python's fault handler tells it, and what to do about it."""
+    """Name the module that was being imported when a process died, as Python's fault handler reports it."""
     imported = re.search(r'File "([^"]+)", line \d+ in <module>', stderr)
     if imported is None:
         return ""
-    return f", while it imported {imported[1]}: what is installed there is broken or does not fit together"
+    return f", while it imported {imported[1]}: the installed package is broken, or its versions do not fit together"
 
 
 class Pool:
-    """The plans are served in their order, so the slowest should stand first."""
+    """Serves plans in the given order, so the slowest plan should come first."""
 
     def __init__(
         self,
@@ -206,10 +206,10 @@ class Pool:
         *,
         waits: Callable[[WorkerPlan], bool] = lambda _: False,
     ) -> None:
-        """Take the plans; waits: whether a plan's process is started only when a call is left for it."""
+        """Take the plans. waits: whether the process of a plan is started only when a call is left for it."""
         self._workers = workers
         self._waits = waits
-        self._lanes = [WorkerQueue(plan, limits or Limits(), self._launch) for plan in plans]
+        self._queues = [WorkerQueue(plan, limits or Limits(), self._launch) for plan in plans]
         self._folder = scratch()
         self._home = Path(self._folder.name) / "home"
         self._launched: list[Process] = []
@@ -221,39 +221,39 @@ class Pool:
 
     @property
     def plans(self) -> list[WorkerPlan]:
-        """What the workers are to serve."""
-        return [lane.plan for lane in self._lanes]
+        """The plans that the workers serve."""
+        return [queue.plan for queue in self._queues]
 
     def start(self) -> None:
-        """Start as many processes as may live at once, and do not wait for them."""
+        """Start as many processes as may live at once, without waiting for them."""
         self._home.mkdir()
         copy_bridge(Path(self._folder.name) / "bridge")
-        for folder in {Path(lane.plan.compiled).parent for lane in self._lanes if lane.plan.compiled}:
+        for folder in {Path(queue.plan.compiled).parent for queue in self._queues if queue.plan.compiled}:
             prune(folder)
-        for lane in [lane for lane in self._lanes if not self._waits(lane.plan)][: self._workers]:
+        for queue in [queue for queue in self._queues if not self._waits(queue.plan)][: self._workers]:
             try:
-                lane.process = self._launch(lane.plan)
+                queue.process = self._launch(queue.plan)
             except OSError:
-                continue  # the lane will try again, and report what is wrong
+                continue  # the queue will try again, and report what is wrong
 
     def run(self, hooks: Hooks) -> list[Report]:
         """
         Serve all plans.
 
         Raises:
-            KeyboardInterrupt: every process is gone before it leaves here.
-            Exception: whatever a hook raises, likewise.
+            KeyboardInterrupt: after every process has ended.
+            Exception: whatever a hook raises, after every process has ended.
         """
         return asyncio.run(self._serve(hooks))
 
     async def _serve(self, hooks: Hooks) -> list[Report]:
         slots = asyncio.Semaphore(self._workers)
 
-        async def in_turn(lane: WorkerQueue) -> Report:
+        async def in_turn(queue: WorkerQueue) -> Report:
             async with slots:
-                return await lane.run(hooks)
+                return await queue.run(hooks)
 
-        tasks = [asyncio.create_task(in_turn(lane)) for lane in self._lanes]
+        tasks = [asyncio.create_task(in_turn(queue)) for queue in self._queues]
         try:
             return await asyncio.gather(*tasks)
         finally:
@@ -262,7 +262,7 @@ class Pool:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def close(self) -> None:
-        """Kill what still lives, and remove the bridge's copy."""
+        """Kill the processes that are still alive, and remove the copy of the bridge."""
         for process in self._launched:
             process.abandon()
         self._folder.cleanup()

@@ -1,4 +1,4 @@
-"""Replies that the result cache knows, one call or a whole worker at a time: what did not change is not run again."""
+"""Replies of earlier runs, for one call or for a whole worker: calls that did not change are not made again."""
 
 import hashlib
 import json
@@ -22,25 +22,26 @@ from conformance.engine.result_cache import ResultCache
 from conformance.engine.worker_plan import WorkerPlan, settings
 from conformance.verdicts.repetition import CLASSES
 
-# Of the entries: another format is another key.
+# Version of the entry format. It is part of every key.
 FORMAT = 1
 
-# Exceptions that may be gone the next time.
+# Exceptions that may not occur the next time.
 PASSING = ("MemoryError", "SystemError", "OSError", "BlockingIOError", "TimeoutError", "ConnectionError")
 
 
 class ReplyCache:
     """
-    What earlier runs know of the calls of one run; without a cache nothing is.
+    Replies of earlier runs to the calls of one run. Without a cache there are none.
 
-    cache: where they are kept. known: how many calls were known so far. made: how many a worker made.
+    cache: where replies are kept. known: number of calls answered from the cache. made: number of calls that a worker
+    made.
     """
 
     def __init__(self, cache: ResultCache | None = None, adapters: Path | None = None) -> None:
         """
         Begin a run.
 
-        adapters: only workers of adapters in this folder are remembered: of others it is not known what they import.
+        adapters: only replies of adapters in this folder are kept. What other adapters import is not known.
         """
         self.cache = cache
         self._adapters = adapters
@@ -51,23 +52,23 @@ class ReplyCache:
         self.made = 0
 
     def recalled(self, plan: WorkerPlan) -> Started | None:
-        """A worker as it was when it last said that it is ready, or None where it has to be started."""
+        """The greeting of a worker from an earlier run, or None if the worker must be started."""
         stored = self._get(_key("hello", self.worker(plan)))
         if stored is None:
             return None
         return Started(plan, "ready", json.loads(stored), cached=True)
 
     def knows(self, plan: WorkerPlan) -> bool:
-        """Whether a worker said in an earlier run that it is ready."""
+        """Whether an earlier run kept the greeting of this worker."""
         return self.recalled(plan) is not None
 
     def greet(self, started: Started) -> None:
-        """Remember what a worker said of itself."""
+        """Keep the greeting of a worker."""
         if started.status == "ready" and not started.cached:
             self._put(_key("hello", self.worker(started.plan)), json.dumps(plain_data(dict(started.hello))).encode())
 
     def recall(self, plan: WorkerPlan, job: Job) -> Outcome | None:
-        """What a call came to before, or None where it has to be made."""
+        """The outcome of the same call in an earlier run, or None if the call must be made."""
         if not (worker := self.worker(plan)):
             return None
         request = hashlib.sha256()
@@ -81,7 +82,7 @@ class ReplyCache:
         return outcome
 
     def keep(self, job: Job, outcome: Outcome) -> None:
-        """Remember what a call came to."""
+        """Keep the outcome of a call."""
         self.made += outcome.status != "not_run"
         key = self._keys.pop(job.number, "")
         if key and outcome.status in ANSWERS and (outcome.error or {}).get("type") not in PASSING:
@@ -95,7 +96,7 @@ class ReplyCache:
             self.cache.put(key, value)
 
     def worker(self, plan: WorkerPlan) -> str:
-        """The digest of all that the replies of a worker depend on; "" where it cannot be told."""
+        """A digest of everything that the replies of a worker depend on; "" if it cannot be determined."""
         if plan.name not in self._workers:
             self._workers[plan.name] = self._digest(plan)
         return self._workers[plan.name]
@@ -111,9 +112,9 @@ class ReplyCache:
 
 def _interpreter(python: str) -> list[Any]:
     """
-    What is started: the file that a link of a virtual environment leads to, with its size and time.
+    The interpreter file, with its size and modification time. Links of virtual environments are followed.
 
-    A script that starts another interpreter is a file of its own.
+    A wrapper script that starts another interpreter counts as a file of its own.
     """
     file = Path(python).resolve()
     status = file.stat()
@@ -121,7 +122,7 @@ def _interpreter(python: str) -> list[Any]:
 
 
 def _key(kind: str, about: Any) -> str:
-    """A key in the cache; "" of nothing."""
+    """A key in the cache; "" if `about` is empty."""
     if not about:
         return ""
     return hashlib.sha256(json.dumps([FORMAT, kind, about, _here()], sort_keys=True).encode()).hexdigest()
@@ -129,7 +130,7 @@ def _key(kind: str, about: Any) -> str:
 
 @cache
 def _here() -> Mapping[str, Any]:
-    """The machine, and the bridge that every worker gets a copy of."""
+    """The machine, and a digest of the bridge, which is copied to every worker."""
     code = hashlib.sha256()
     for path in sorted(Path(bridge.__file__).parent.glob("*.py")):
         code.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -158,7 +159,7 @@ def _written(outcome: Outcome) -> bytes:
 
 
 def _read(stored: bytes | None) -> Outcome | None:
-    """The outcome of a stored frame; None of one that is none."""
+    """The outcome in a stored frame, or None if it is not a valid frame."""
     if stored is None:
         return None
     try:
@@ -172,16 +173,16 @@ def _read(stored: bytes | None) -> Outcome | None:
 
 Record = dict[str, Any]
 
-# Verdicts that may be others the next time.
+# Verdicts that may differ the next time.
 LOST = ("crash", "timeout")
 
 
 @dataclass(frozen=True)
 class WorkerResult:
     """
-    What a run said of the subjects of one worker.
+    The records of the subjects of one worker.
 
-    cells, diagnoses: their records. tensors: the bytes of the archives that cells name.
+    cells, diagnoses: log records. tensors: the archives that the cells name, as bytes by name.
     """
 
     cells: tuple[Record, ...]
@@ -190,21 +191,21 @@ class WorkerResult:
 
 
 class WorkerResults:
-    """What earlier runs know of whole workers; without a cache nothing is."""
+    """Records of whole workers from earlier runs. Without a cache there are none."""
 
     def __init__(self, cache: ResultCache | None = None, replies: ReplyCache | None = None, about: Any = None) -> None:
         """
         Begin a run.
 
-        replies: tells what the replies of a worker depend on. about: JSON values, everything that records depend on
-        beside the replies.
+        replies: knows what the replies of a worker depend on. about: everything else that records depend on, as JSON
+        values.
         """
         self._cache = cache
         self._replies = replies
         self._about = hashlib.sha256(json.dumps([_code(), plain_data(about)], sort_keys=True).encode()).hexdigest()
 
     def recall(self, plan: WorkerPlan) -> WorkerResult | None:
-        """The records of a worker, or None where one of its calls may be another one now."""
+        """The records of a worker, or None if any of its calls may have changed."""
         if self._cache is None or not (key := self._key(plan)) or (stored := self._cache.get(key)) is None:
             return None
         known = json.loads(stored)
@@ -215,7 +216,7 @@ class WorkerResults:
         return WorkerResult(tuple(known["cells"]), tuple(known["diagnoses"]), whole)
 
     def keep(self, plan: WorkerPlan, cells: Sequence[Record], diagnoses: Iterable[Record], folder: Path) -> None:
-        """Remember the records of a worker that answered every call; folder: of the run, with the tensors."""
+        """Keep the records of a worker that answered every call. folder: the run folder, which holds the tensors."""
         if self._cache is None or not (key := self._key(plan)) or not cells or any(map(_may_change, cells)):
             return
         names = [record["tensors"] for record in cells if "tensors" in record]
@@ -239,7 +240,7 @@ def _part(key: str, name: str) -> str:
 
 @cache
 def _code() -> str:
-    """sha256 of all of our code: any of it may change what a record says."""
+    """SHA-256 of all code of this package: any of it may change a record."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):

@@ -1,8 +1,8 @@
 """
-The result cache: bytes by key in one SQLite file, which several runs may use at once.
+The result cache: bytes by key in one SQLite file, which several runs may use at the same time.
 
-A fault of the file costs time and nothing else: an entry whose checksum is wrong is a miss, a file that SQLite cannot
-read is put aside, and where the file cannot be written the run goes on without it and says so once.
+A fault of the file costs only time. An entry with a wrong checksum is a miss. A file that SQLite cannot read is
+renamed. If the file cannot be written, the run continues without it and says so once.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Self
 
 FILE = "results.sqlite"
-# The largest size of the file in bytes; beyond it the entries that were not used for longest are removed.
+# Maximum size of the file in bytes. Beyond it, the entries that were used longest ago are removed.
 LIMIT = 1 << 30
 
-# The part of the limit that stays when entries are removed.
+# Share of the limit that is left after entries are removed.
 KEPT = 0.8
 
 # Seconds to wait while another run writes.
 PATIENCE = 10.0
 
-# So many entries are written together.
+# Number of entries that are written together.
 BATCH = 256
 
 # Bytes of SHA-256 before each value.
@@ -37,16 +37,16 @@ _TABLE = (
 
 class ResultCache:
     """
-    Use it as a context manager, or `close` it: what was put last is written then.
+    A cache of bytes. Use it as a context manager, or call `close`, which writes the last entries.
 
-    fault: why it is not used any more, in a sentence; "" while all is well.
+    fault: a sentence that says why the cache is not used any more; "" if it is in use.
     """
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
         """
-        Open the cache in `folder`, which is made if need be.
+        Open the cache in `folder`, which is created if it does not exist.
 
-        limit: the largest size of the file in bytes.
+        limit: maximum size of the file in bytes.
         """
         self._path = folder / FILE
         self._limit = limit
@@ -62,7 +62,7 @@ class ResultCache:
                 return _connect(self._path)
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError:  # damaged, or no database: all that was in it can be computed again
+            except sqlite3.DatabaseError:  # damaged, or not a database: its content can be computed again
                 self._path.replace(self._path.with_suffix(".damaged"))
                 return _connect(self._path)
         except (OSError, sqlite3.Error) as error:
@@ -74,7 +74,7 @@ class ResultCache:
         self._file = None
 
     def get(self, key: str) -> bytes | None:
-        """What was put under this key; None where there is nothing, or something that is damaged."""
+        """The value of a key, or None if there is none or it is damaged."""
         if key in self._new:
             return self._new[key]
         if self._file is None:
@@ -90,7 +90,7 @@ class ResultCache:
         return value
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep this under the key."""
+        """Store a value."""
         if self._file is None:
             return
         self._new[key] = value
@@ -113,7 +113,7 @@ class ResultCache:
             self._give_up(error)
 
     def close(self) -> None:
-        """Write what is left, remember what was used, and keep the file within its limit."""
+        """Write the last entries, note which entries were used, and keep the file within its limit."""
         self._write()
         now = int(time.time())
         self._execute("UPDATE entries SET used = ? WHERE key = ?", [(now, key) for key in self._used])
@@ -126,7 +126,7 @@ class ResultCache:
             self._give_up(error)
 
     def _trim(self, file: sqlite3.Connection) -> None:
-        """Remove the entries that were not used for longest, until the file is well below its limit."""
+        """Remove the entries that were used longest ago, until the file is well below its limit."""
         size = _number(file, "PRAGMA page_count") * _number(file, "PRAGMA page_size")
         if size <= self._limit:
             return

@@ -1,8 +1,8 @@
 """
-The second look of a worker: what is asked again after its calls, about cells that did not pass and a few others.
+The second look of a worker: further calls after its ordinary ones, about cells that did not pass and a few others.
 
-It comes last, in the same process and mostly with shapes that were called before, so that little is compiled for it and
-what it costs is bounded by `Closeness`, however many cells fail.
+It runs last, in the same process, and mostly with shapes that were called before, so little is compiled for it.
+`Closeness` bounds its cost, however many cells fail.
 """
 
 from collections import Counter
@@ -20,33 +20,33 @@ from conformance.verdicts.invariants import INVARIANTS
 from conformance.verdicts.problem_changes import is_changeable
 from conformance.verdicts.repetition import CLASSES, IN_A_ROW, ORDER_DEPENDENT
 
-# Verdicts that are asked again; a crash takes the worker with it, and a timeout would take the time once more.
+# Verdicts of calls that are repeated. A crash would end the worker, and a timeout would take the time once more.
 REPEATED = ("fail", "error", "inconclusive")
 
-# The dtype in which passing cells are looked at.
+# The dtype of the passing cells that get a second look.
 BASIS = "float32"
 
-# Of a kind of rejected cells that nothing explains, the patterns of so many are read, each of another suite.
+# Maximum number of unexplained cells of one kind whose attention matrix is read, each from another suite.
 UNEXPLAINED = 3
 
-# What is wrong from block to block shows with more queries or keys than this.
+# Mistakes that depend on blocks show only with more queries or keys than this.
 BLOCK = 8
 
-# So many more times a call is repeated that was the same where another was not: dropout may spare a few weights.
+# How many more times a call is repeated that was reproducible while another was not: dropout may keep all weights once.
 MORE = 4
 
-# Half precision says little of weights.
+# Dtypes in which weights can be read well. Half precision is too coarse.
 SHARP = ("float32", "float64")
 
 
 @dataclass(frozen=True)
 class Closeness:
     """
-    How closely a run looks again, for each subject.
+    How much a second look does for each subject.
 
-    failures: of how many kinds of rejected cells the smallest one is. alone: how many of them are asked in a fresh
-    process, too. subset: how many passing cells are asked for invariants. reshape: also with shapes that were not
-    called before. left_out: invariants that are not asked.
+    failures: for how many kinds of rejected cells the smallest cell is repeated. alone: how many of these are also
+    repeated in a fresh process. subset: for how many passing cells invariants are checked. reshape: whether shapes that
+    were not called before are allowed. left_out: invariants that are not checked.
     """
 
     failures: int = 6
@@ -58,7 +58,7 @@ class Closeness:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """One further call and its purpose; `take` is told what came of it. fresh: alone in a process of its own."""
+    """A further call and its purpose. take: receives the outcome. fresh: the call runs alone in a new process."""
 
     purpose: str
     cell: Cell
@@ -67,7 +67,7 @@ class Question:
 
 
 def subset_of(cases: Sequence[Case], number: int) -> frozenset[str]:
-    """So many cases of each operator, the smallest of every suite first: those that are looked at though they pass."""
+    """Ids of `number` cases of each operator that get a second look if they pass: the smallest of every suite."""
     chosen: list[str] = []
     for operator in ("sdpa", "mha"):
         suites: dict[str, list[Case]] = {}
@@ -81,13 +81,13 @@ def subset_of(cases: Sequence[Case], number: int) -> frozenset[str]:
 
 class SecondLook:
     """
-    The held cells of one worker, and the questions about them in three waves.
+    The pending cells of one worker, and the questions about them in three waves.
 
-    waiting: how many calls have not come back. exhausted: whether all ordinary ones have been asked.
+    waiting: number of calls without an answer yet. exhausted: whether all ordinary calls have been made.
     """
 
     def __init__(self, closeness: Closeness, called: Callable[[str], Collection[str]]) -> None:
-        """Begin; called: the signatures that a subject has been called with, by its name."""
+        """Start. called: returns the signatures that a subject, given by name, has been called with."""
         self.waiting = 0
         self.exhausted = False
         self.pending: list[PendingCell] = []
@@ -96,14 +96,14 @@ class SecondLook:
         self._waves = iter((self._first_wave, self._second_wave, self._third_wave))
 
     def next_questions(self) -> list[Question]:
-        """The questions of the next wave that has any; empty after the last."""
+        """The questions of the next wave that has any; empty after the last wave."""
         for wave in self._waves:
             if questions := list(wave()):
                 return questions
         return []
 
     def _first_wave(self) -> Iterator[Question]:
-        """Repeat the chosen failures, relate and read them and the passing cells."""
+        """Repeat the chosen failures; check invariants and read attention matrices of these and of passing cells."""
         by_subject: dict[str, list[PendingCell]] = {}
         for pending in sorted(self.pending, key=lambda each: each.size):
             by_subject.setdefault(pending.cell.subject.name, []).append(pending)
@@ -121,7 +121,7 @@ class SecondLook:
                     yield from self._pieces(pending)
 
     def _second_wave(self) -> Iterator[Question]:
-        """Where one failure of a subject was not the same when repeated, none may be; the graver class counts."""
+        """If one failure of a subject was not reproducible, repeat its other failures; the graver class counts."""
         by_class = sorted(
             (pending for pending in self.pending if pending.non_reproducible),
             key=lambda pending: -CLASSES.index(pending.non_reproducible),
@@ -133,7 +133,7 @@ class SecondLook:
                 yield from _repeats(pending, alone=False)
 
     def _third_wave(self) -> Iterator[Question]:
-        """What was the same in such a subject may be so by chance, or may be what an earlier call left each time."""
+        """Repeat the reproducible failures of such a subject: they may agree by chance, or because of earlier calls."""
         asked: Counter[str] = Counter()
         for pending in sorted(self.pending, key=lambda each: each.size):
             subject = pending.cell.subject.name
@@ -145,7 +145,7 @@ class SecondLook:
                     yield from _repeats(pending, alone=alone)
 
     def _kinds(self, cells: Sequence[PendingCell]) -> list[list[PendingCell]]:
-        """The rejected cells by kind, the most frequent kinds, smallest cells first."""
+        """The rejected cells of the most frequent kinds, the smallest cells first."""
         kinds: dict[tuple[str, ...], list[PendingCell]] = {}
         for pending in cells:
             if pending.red:
@@ -177,7 +177,7 @@ class SecondLook:
             yield Question("patterns", cell, pending.reads(piece, cell))
 
     def _changed(self, pending: PendingCell, problem: Problem | None, name: str) -> Cell | None:
-        """The changed call, or None where there is none, nothing has changed, or it would have to be compiled."""
+        """The changed call, or None if there is none, if it equals the old one, or if it would have to be compiled."""
         if problem is None:
             return None
         case = replace(pending.cell.case, id=f"{pending.cell.case.id} {name}")
@@ -189,7 +189,7 @@ class SecondLook:
 
 
 def _to_read(same: Sequence[PendingCell]) -> list[PendingCell]:
-    """Of rejected cells of one kind, the smallest first: the most legible one, of unexplained ones a few."""
+    """The most legible of the rejected cells of one kind, or a few if they are unexplained; smallest first."""
     ranked = sorted(same, key=_legibility, reverse=True)
     if not ranked[0].is_unexplained:
         return ranked[:1]
@@ -200,7 +200,7 @@ def _to_read(same: Sequence[PendingCell]) -> list[PendingCell]:
 
 
 def _legibility(pending: PendingCell) -> tuple[int, bool]:
-    """How well a pattern can be seen: not at all, in one row or column, as a picture, with blocks; and how sharp."""
+    """How well an attention matrix can be read: not at all, one row or column, a picture, with blocks."""
     problem = pending.judged.problem
     if isinstance(attention_matrix.pieces(problem), str):
         return 0, False

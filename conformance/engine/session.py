@@ -8,7 +8,7 @@ that it does not accept, and of a few others, wait for the second look that a wo
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,16 +76,6 @@ class Session:
         self._uses = CaseUses()
         self._diagnosing = SubjectDiagnosis(self.suite, self._problems.problem)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
-        self._writer = VerdictWriter(
-            self.judge,
-            self.review,
-            self.accepts,
-            self.watch,
-            self.ledger,
-            self._diagnosing,
-            self._problems,
-            subset_of(self.cases, self.closeness.subset),
-        )
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []
         self._by_number: dict[int, WorkerRun] = {}
@@ -100,7 +90,6 @@ class Session:
         Raises:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
-        self._writer.watch = self.watch  # a caller may set it after the session was made
         self.records.extend(self.done.values())
         self.published = published_findings(self.cases, self._problems.problem)
         for plan in pool.plans:
@@ -120,6 +109,20 @@ class Session:
         self._settle_all()
         self._diagnose(self._by_name)
         self._remember()
+
+    @cached_property
+    def _writer(self) -> VerdictWriter:
+        """Made when the run begins: until then a caller may set `watch`."""
+        return VerdictWriter(
+            self.judge,
+            self.review,
+            self.accepts,
+            self.watch,
+            self.ledger,
+            self._diagnosing,
+            self._problems,
+            subset_of(self.cases, self.closeness.subset),
+        )
 
     @property
     def records(self) -> list[Record]:

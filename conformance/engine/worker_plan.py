@@ -11,7 +11,7 @@ from conformance.engine.adapters import Subject
 from conformance.engine.compiled_programs import JAX_FOLDER, JAX_SETTINGS, kept_folder
 from conformance.engine.environments import Environment, distributions_of
 
-# The variable that says how many threads the math libraries of a worker may use, 1 where it is not set.
+# The variable that sets how many threads the math libraries of a worker may use. The default is 1.
 THREADS = "CONFORMANCE_THREADS"
 
 # Each is 1 by default: with many small problems a second thread costs up to 100 times (NPROC is XLA's).
@@ -33,11 +33,11 @@ WorkerPlace = tuple[Path, str, str]
 @dataclass(frozen=True)
 class WorkerPlan:
     """
-    One worker process to be.
+    The plan of one worker process.
 
-    subjects: what it serves, dense forms included. env: variables on top of ours. distributions: whose versions it
-    tells. part, parts: it is asked every parts-th case, from case number `part` on. compiled: the folder in which
-    compiled programs outlive the run, "" if they live as long as the run.
+    subjects: what it serves, dense forms included. env: variables on top of ours. distributions: packages whose
+    versions it reports. part, parts: it gets every parts-th case, starting with case number `part`. compiled: the
+    folder in which compiled programs outlive the run, "" if they live as long as the run.
     """
 
     name: str
@@ -92,24 +92,24 @@ def _name(members: list[Subject], *, alone: bool) -> str:
     return f"{first.adapter.name}{where}" if alone or not variants else f"{first.adapter.name}[{variants}]{where}"
 
 
-# How variables begin that choose threads, instruction sets, kernels, precision or a backend.
+# Prefixes of variables that choose threads, instruction sets, kernels, precision or a backend.
 _NUMERIC = (
     *("ATEN_", "OMP_", "MKL_", "OPENBLAS_", "ONEDNN_", "DNNL_", "XLA_", "JAX_", "TF_", "TORCH_", "KERAS_"),
     "NVIDIA_TF32",
 )
 
 
-# What names and values of variables say that may load code, or that write or connect somewhere.
+# Words in variables that may load code, write files or open connections.
 _LOADS = re.compile(
     r"PATH|LIBRAR|DIR|HOME|FILE|FOLDER|PLUG|TOOL|DUMP|CACHE|EXTENSION|AUTOLOAD|COMPILE|CONFIG|HOST|SERVER|ADDR"
 )
 
-# Values that name no path.
+# Values that cannot be a path.
 _PLAIN = re.compile(r"[A-Za-z0-9_.,:;=+ -]{0,500}")
 
 
 def harmless(variables: Mapping[str, str]) -> dict[str, str]:
-    """Of the settings that a run log tells, those that choose numbers and nothing else: they may stand in a script."""
+    """The settings in a run log that affect only numbers: these may stand in a script."""
     return {
         name: value
         for name, value in variables.items()
@@ -118,7 +118,7 @@ def harmless(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def settings(plan: WorkerPlan) -> dict[str, str]:
-    """The environment variables of a worker on which its numbers may depend, the user's own included."""
+    """The environment variables of a worker that may affect its numbers, including those of the user."""
     variables = environ(plan, Path())
     ours = {"KERAS_HOME", JAX_FOLDER, *JAX_SETTINGS}
     return {name: variables[name] for name in sorted(variables) if name.startswith(_NUMERIC) and name not in ours}
@@ -126,10 +126,10 @@ def settings(plan: WorkerPlan) -> dict[str, str]:
 
 def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
     """
-    The environment variables of a worker: ours, and no settings of the user's Python or framework.
+    The environment variables of a worker, without settings of the user's Python.
 
-    One thread, unless THREADS says more. home: an empty folder, where frameworks look for configuration files and leave
-    temporary ones.
+    Libraries use one thread unless THREADS says otherwise. home: an empty folder in which frameworks look for
+    configuration files and leave temporary files.
     """
     base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     base |= dict.fromkeys(LIMITS_OF_THREADS, os.environ.get(THREADS, "1"))

@@ -52,7 +52,7 @@ class WorkerRun:
     """
     What one worker was asked and has answered.
 
-    ended: told when the last answer has its verdict. not_run: cells that were not called.
+    ended: called when the last answer has its verdict. not_run: cells that were not called.
     """
 
     plan: WorkerPlan

@@ -120,7 +120,7 @@ def test_a_framework_that_takes_the_process_down_is_told_once_with_the_place(tmp
     assert code == 7
     assert said.count("incomplete: ") == 1
     assert "was killed by SIGSEGV before it was ready, while it imported " in said
-    assert "fakeframe.py: what is installed there is broken or does not fit together" in said
+    assert "fakeframe.py: the installed package is broken, or its versions do not fit together" in said
 
 
 def test_an_environment_without_numpy_is_told_with_what_to_type(tmp_path: Path) -> None:

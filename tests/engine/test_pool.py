@@ -17,7 +17,7 @@ from conformance.engine.process import STDERR_TAIL
 from conformance.engine.worker_plan import WorkerPlan
 
 FAKES = Path(__file__).parents[1] / "fakes"
-BROKEN = "what is installed there is broken or does not fit together"
+BROKEN = "the installed package is broken, or its versions do not fit together"
 
 Plans = Callable[..., WorkerPlan]
 Calls = Callable[..., Call]
