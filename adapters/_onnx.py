@@ -5,18 +5,15 @@ A graph depends on the dtypes and widths of its inputs and on what its adapter a
 are kept in the process, and in the folder that CONFORMANCE_CACHE names, under everything that could change them.
 """
 
-import hashlib
 import importlib.metadata
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from conformance.bridge import Facts, Tensor
-from conformance.bridge.loading import digest
+from conformance.bridge import Facts, Tensor, digest, kept
 
 from ._ort import open_session, run_session
 
@@ -57,7 +54,7 @@ def exported(
     made_by = [*_versions(tuple(origin.packages)), _digest(origin.adapter)]
     key = json.dumps([made_by, origin.exporter, signature, described], sort_keys=True)
     if key not in sessions:
-        sessions[key] = open_session(_kept(key, lambda: export(described)), facts.device, optimised=optimised)
+        sessions[key] = open_session(kept(key, lambda: export(described), ".onnx"), facts.device, optimised=optimised)
     return sessions[key]
 
 
@@ -69,23 +66,6 @@ def _digest(adapter: str) -> str:
 @cache
 def _versions(packages: tuple[str, ...]) -> list[str]:
     return [f"{name} {importlib.metadata.version(name)}" for name in packages]
-
-
-def _kept(key: str, make: Callable[[], bytes]) -> bytes:
-    """The model from the cache folder, if there is one and it has it."""
-    folder = os.environ.get("CONFORMANCE_CACHE")
-    if not folder:
-        return make()
-    file = Path(folder) / f"{hashlib.sha256(key.encode()).hexdigest()}.onnx"
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        model = make()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_suffix(f".{os.getpid()}")
-    unfinished.write_bytes(model)
-    unfinished.replace(file)
-    return model
 
 
 def run(session: Any, inputs: Inputs) -> list[Any]:
