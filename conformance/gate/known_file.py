@@ -161,8 +161,17 @@ class KnownEntry(BaseModel):
         return self.names(subject) and any(matches(glob, case) for glob in self.cases)
 
     def names(self, subject: str) -> bool:
-        """Whether the entry is about this subject."""
-        return any(matches(glob, subject) for glob in self.subject)
+        """Whether the entry is about this subject, in whatever environment it runs."""
+        return any(matches(glob, name) for name in (subject, without_environment(subject)) for glob in self.subject)
+
+
+def without_environment(subject: str) -> str:
+    """The name of a subject in the default environment: `x` for `x@cpu:new`, and `x@cuda` for `x@cuda:new`."""
+    name, _, place = subject.rpartition("@")
+    if not name:
+        return subject
+    device = place.partition(":")[0]
+    return name if device == "cpu" else f"{name}@{device}"
 
 
 class KnownFile(BaseModel):

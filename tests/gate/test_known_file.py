@@ -76,6 +76,18 @@ def test_an_entry_may_be_about_several_subjects_and_cases(tmp_path: Path) -> Non
     assert [second.concerns("keras.mha[jax]", case) for case in ("shapes/a", "masks/one", "masks/two")] == [1, 1, 0]
 
 
+def test_an_entry_holds_in_every_environment_but_not_on_every_device(tmp_path: Path) -> None:
+    path = tmp_path / "known.yaml"
+    path.write_text(
+        GOOD.replace("torch.mha*", '["torch.mha[eval]", "flax.mha@cuda", "ort.mha@cpu:old"]'), encoding="utf-8"
+    )
+    (entry, _), *_ = read_known([path])
+    about = ("torch.mha[eval]", "torch.mha[eval]@cpu:new", "flax.mha@cuda", "flax.mha@cuda:new", "ort.mha@cpu:old")
+    assert all(entry.names(subject) for subject in about)
+    others = ("torch.mha[eval]@cuda", "torch.mha[eval]@cuda:new", "flax.mha@cpu:new", "ort.mha", "ort.mha@cpu:new")
+    assert not any(entry.names(subject) for subject in others)
+
+
 def test_an_entry_about_no_subject_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaseFileErrors):
         read(tmp_path, GOOD.replace("subject: torch.mha*", "subject: []"))
