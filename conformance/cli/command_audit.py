@@ -56,8 +56,9 @@ def _tiers(cases: Sequence[Case], problems: Mapping[str, Problem]) -> int:
         gone = [" and ".join(pair) for pair in pairs if pair not in missing_in_all[operator]]
         only += [f"{operator}: only thorough cases combine {each}" for each in gone]
     print("\n".join(only), end="\n" if only else "")
-    asked = f"{len(default)} of {counted(len(cases), 'case')} by default, {counted(len(found), 'route')} of subjects"
-    print(f"{asked}: thorough cases alone detect {'something' if only else 'nothing'}")
+    default_cases = f"{len(default)} of {counted(len(cases), 'case')} run by default"
+    checked = f"{counted(len(found), 'way')} to pass masks checked"
+    print(f"{default_cases}; {checked}: thorough cases alone detect {'something' if only else 'nothing'}")
     return REJECTED if only else CONFORMS
 
 
@@ -77,11 +78,11 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
     unpinned = found.unpinned
     invisible = sum(1 for key in found.sights if key in INVISIBLE)
     pinned = len(found.sights) - invisible - len(unpinned)
-    yield f"{cases} cases, {pinned} deviations detected, {len(unpinned)} not; {invisible} are canonical by nature"
+    yield f"{cases} cases, {pinned} deviations detected, {len(unpinned)} not; {invisible} cannot change a result"
     if unpinned:
         yield f"not detected: {', '.join(unpinned)}"
     if found.undecided:
-        yield f"decisions of which nothing is detected: {', '.join(found.undecided)}"
+        yield f"decisions without a detected deviation: {', '.join(found.undecided)}"
     if found.powerless:
         yield f"cases that detect nothing: {', '.join(found.powerless)}"
     yield f"conditions that may change the code path ({', '.join(FACETS)}):"
@@ -97,7 +98,7 @@ def _counts(seen: tuple[Detection, ...]) -> tuple[int, ...]:
 
 
 def _remark(key: str) -> str:
-    return f"canonical by nature: {INVISIBLE[key]}" if key in INVISIBLE else "NOT DETECTED"
+    return f"cannot change a result: {INVISIBLE[key]}" if key in INVISIBLE else "NOT DETECTED"
 
 
 def record(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: int) -> dict[str, Any]:

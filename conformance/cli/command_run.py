@@ -215,8 +215,8 @@ def _see_decided(baseline_problems: Sequence[str], decision: Decision, folder: P
     new = [problem for problem in map(harmless, baseline_problems) if problem not in decision.problems]
     if new:
         raise UsageError(
-            f"the run in {folder} was decided without this baseline, which rejects it: {new[0]}; compare the two with "
-            "conformance compare"
+            f"the run in {folder} is finished and did not use this baseline, which rejects it: {new[0]}; compare the "
+            "two with conformance compare"
         )
 
 

@@ -206,12 +206,12 @@ def collect(cases: Sequence[Case], offer: Offer, *, every: bool) -> int:
     for cell in _cells(cases, offer):
         (declined if isinstance(cell, Refused) else calls)[cell.subject.name] += 1
         if every:
-            why = f"declined: {cell.reason}" if isinstance(cell, Refused) else "asked"
+            why = f"declined: {cell.reason}" if isinstance(cell, Refused) else "to call"
             print(f"{cell.case.id} on {cell.subject.name}: {why}")
     width = max((len(subject.name) for subject in offer.subjects), default=0)
     for subject in offer.subjects:
         if calls[subject.name] or declined[subject.name]:
-            print(f"{subject.name.ljust(width)}  {calls[subject.name]:5} asked  {declined[subject.name]:5} declined")
+            print(f"{subject.name.ljust(width)}  {calls[subject.name]:5} to call  {declined[subject.name]:5} declined")
     for sentence in offer.incomplete:
         print(f"incomplete: {sentence}")
     asked = counted(len({*calls, *declined}), "subject")

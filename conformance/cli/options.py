@@ -53,7 +53,7 @@ def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
 
 def add_skip_budget(parser: Parser) -> None:
     """Add --skip-budget."""
-    help_text = "cells (one case on one subject) that were judged before and may be unsupported now (default: 0)"
+    help_text = "how many cells (one case on one subject) may be unsupported now that were judged before (default: 0)"
     parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 

@@ -30,7 +30,7 @@ from conformance.spec.problem_digest import alone, distinct, duplicates
 FIRST = """\
 conformance decides whether attention implementations mean the same thing.
 
-  conformance list adapters              list what can be judged here, and what the rest needs
+  conformance list adapters              list what can be judged here, and what other adapters need
   conformance smoke                      judge a few cases of everything, in about a minute
   conformance check mine.py:attention    judge a function of your own
   conformance run -a 'torch.*'           judge subjects, and write a report
@@ -85,9 +85,9 @@ def validate(arguments: argparse.Namespace) -> int:
     """Check case files; with --strict, also reject equal problems, cases that detect nothing and missing twins."""
     cases = load_cases(arguments.paths, (), None)
     equal = duplicates(cases)
-    print(f"{len(cases)} cases, {distinct(cases)} distinct problems")
+    print(f"{len(cases)} cases, {distinct(cases)} distinct calls")
     for ids in equal:
-        print(f"equal problems: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
+        print(f"equal calls: {', '.join(ids)}", file=sys.stderr if arguments.strict else sys.stdout)
     for case in alone(cases) if arguments.strict else ():
         print(f"{case.source}: {case.id} {TWINLESS}", file=sys.stderr)
     idle = _idle(cases) if arguments.strict else ()

@@ -14,7 +14,7 @@ from conformance.verdicts.verdict import LOST
 KINDS: dict[str, str] = {
     "regressed": "conformed before and does not conform any more",
     "fails_otherwise": "failed before and now fails in another way",
-    "dialect_changed": "takes a decision in another way than before, whatever the verdict",
+    "dialect_changed": "makes a decision differently than before, whatever the verdict",
     "support_lost": "was judged before and is declined now",
     "accepted": "changed as a known deviation describes for these versions",
     "fixed": "did not conform before and conforms now",
@@ -22,7 +22,7 @@ KINDS: dict[str, str] = {
     "drifted": "conforms as before, with different numbers",
     "added": "is new",
     "deleted": "no longer exists",
-    "case_changed": "the same id now names another problem: not compared",
+    "case_changed": "the case with this id now makes another call: not compared",
     "judge_changed": "the verdict differs, but the judging code differs too: not compared",
 }
 

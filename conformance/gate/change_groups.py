@@ -104,7 +104,7 @@ def _ways(change: Change, before: str, now: str) -> ObservedWays:
 DRIFTS = {
     "coarser": f"computes in a narrower dtype (errors over {PRECISION:,.0f} times larger, within the bound)",
     "finer": f"computes in a wider dtype (errors over {PRECISION:,.0f} times smaller)",
-    "budget": "uses a different part of the bound",
+    "budget": "uses a different share of the allowed error",
     "bits": "conforms with different bits",
 }
 
@@ -134,13 +134,13 @@ def _sentence(way: str) -> str:
 def _single(way: str) -> str:
     decision, _, name = way.partition("=")
     if decision == "arithmetic":
-        return f"computes more coarsely than declared ({name})"
+        return f"computes with less precision than declared ({name})"
     if decision == INVARIANT:
         return next((each.sentence for each in INVARIANTS if each.name == name), f"breaks the relation {name}")
     try:
         return sentence(decision, name)
     except KeyError:  # from a version with another table
-        return f"takes {decision} as {name}"
+        return f"has {decision} = {name}"
 
 
 def _happened(observed: Observed) -> str:

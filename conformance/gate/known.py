@@ -148,7 +148,7 @@ class Known:
             where = f"{_cells(len(tally.conforming))} without it, first {case} on {subject}"
             if tally.fixed:
                 remedy = "remove the entry, or state under `machine` or `versions` where it applies"
-                return [*found, f"{tally.origin}: fixed here: nothing that it covers fails ({where}): {remedy}"]
+                return [*found, f"{tally.origin}: fixed here: no cell that it covers fails ({where}): {remedy}"]
             found.append(f"{tally.origin}: too wide: {where}: narrow `when`, `cases` or `versions`")
         if whole and tally.covered and not tally.matched:
             covered = f"it covers {counted(tally.covered, 'cell')}, and none fails in this way"

@@ -280,7 +280,7 @@ def _sentence(cells: list[LoggedCell], cause: str) -> tuple[str, str]:
     try:
         row = find(decision, name)
     except KeyError:
-        return f"takes {decision} as {name}", ""
+        return f"has {decision} = {name}", ""
     return row.sentence, row.remedy
 
 

@@ -35,9 +35,9 @@ def test_audit_lists_what_is_told_apart_and_what_nothing_pins_down(project: Path
     rows = {line.split()[0]: line.split(maxsplit=4)[1:] for line in done.stdout.splitlines() if "=" in line}
     assert rows["scale=none"] == ["1", "0", "1", "small/plain[dtype=float32]"]
     assert rows["fully_masked_row=nan"] == ["0", "0", "0", "NOT DETECTED"]
-    assert rows["polarity[additive]=ignore"][3].startswith("canonical by nature: ")
+    assert rows["polarity[additive]=ignore"][3].startswith("cannot change a result: ")
     assert "2 cases, " in done.stdout
-    assert "decisions of which nothing is detected: " in done.stdout
+    assert "decisions without a detected deviation: " in done.stdout
 
 
 def test_audit_as_json_has_every_case_with_its_distance(project: Path) -> None:

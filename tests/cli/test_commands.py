@@ -274,7 +274,9 @@ def test_a_finished_run_is_not_held_against_another_baseline_by_a_resume(project
     conformance(*once, cwd=project)
     done = conformance(*once, "--baseline", "base.json", "--resume", cwd=project)
     assert done.returncode == 4, done.stderr
-    assert "the run in out was decided without this baseline, which rejects it: against base.json" in done.stderr
+    assert (
+        "the run in out is finished and did not use this baseline, which rejects it: against base.json" in done.stderr
+    )
 
 
 def test_a_log_that_two_processes_wrote_is_resumed_and_told(cut: Path) -> None:
@@ -320,10 +322,10 @@ def test_list_cases_prints_ids_and_validate_counts_problems(project: Path) -> No
     with_suite(project, text)
     lenient = conformance("validate", "cases", cwd=project)
     assert lenient.returncode == 0
-    assert "8 cases, 7 distinct problems" in lenient.stdout
+    assert "8 cases, 7 distinct calls" in lenient.stdout
     strict = conformance("validate", "cases", "--strict", cwd=project)
     assert strict.returncode == 4
-    assert "equal problems: small/plain[batch=1], small/same" in strict.stderr
+    assert "equal calls: small/plain[batch=1], small/same" in strict.stderr
 
 
 def test_list_adapters_says_what_is_missing_and_which_extra_adds_it() -> None:

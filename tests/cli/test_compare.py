@@ -315,7 +315,7 @@ def test_a_fixed_entry_is_red_and_an_update_says_what_to_do_with_it(project: Pat
     done = judge(project, "zero", "--known", "mine.yaml", "--out", "out")
     assert done.returncode == 1
     assert (
-        "mine.yaml:3: fixed here: nothing that it covers fails (1 cell conforms without it, first small/dead on "
+        "mine.yaml:3: fixed here: no cell that it covers fails (1 cell conforms without it, first small/dead on "
         "mine.sdpa): remove the entry" in done.stdout
     )
     assert "To edit the list: conformance known update --from out mine.yaml" in done.stdout

@@ -80,7 +80,7 @@ def test_collecting_starts_nothing(
     out, err = told(capsys, "run", "cases", "-a", f"{LIAR}[honest]", "--collect-only")
     assert err == []
     assert out == [
-        "fake.liar[honest]      3 asked      1 declined",
+        "fake.liar[honest]      3 to call      1 declined",
         "3 calls, and 1 declined without a call, for 4 cases on 1 subject; nothing was started",
     ]
     assert not (project / "reports").exists()

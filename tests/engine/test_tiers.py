@@ -46,7 +46,7 @@ def test_a_deviation_that_only_thorough_cases_detect_is_told_for_each_route(tmp_
 def test_a_case_that_another_stands_for_may_be_left_out(tmp_path: Path) -> None:
     code, said = audited(tmp_path, "few/masked_again")
     assert (code, said.count("only thorough cases detect polarity")) == (0, 0), said
-    assert said.startswith("2 of 3 cases by default")
+    assert said.startswith("2 of 3 cases run by default")
 
 
 def test_dense_forms_and_thorough_variants_are_asked_only_by_name() -> None:

@@ -105,7 +105,7 @@ def test_a_cause_of_two_ways_is_told_with_its_condition() -> None:
         f"onnxruntime 1.24.4: {said} {was} (only in float16): 2 cases"
     ]
     coarse = of({"a": PASS}, {"a": Observed("fail", ways=("arithmetic=tf32",), klass="precision")})
-    told = "it computes more coarsely than declared (tf32); in 1.23.2 it conformed: 1 case"
+    told = "it computes with less precision than declared (tf32); in 1.23.2 it conformed: 1 case"
     assert [group.sentence for group in coarse.groups] == [f"onnxruntime 1.24.4: {told}"]
 
 

@@ -112,7 +112,7 @@ def test_a_fixed_entry_prints_its_removal_and_is_dead() -> None:
     listed.review(cell({}))
     assert listed.problems(whole=True) == [
         (
-            "known.yaml:3: fixed here: nothing that it covers fails (1 cell conforms without it, "
+            "known.yaml:3: fixed here: no cell that it covers fails (1 cell conforms without it, "
             "first a/b on torch.mha[eval]): remove the entry, or state under `machine` or `versions` where it applies"
         )
     ]
