@@ -24,7 +24,7 @@ def facts_of(signature: Signature, name: str, polarity: Mapping[str, str]) -> di
         "REQUIRES": [signature.framework],
         "OUTPUTS": outputs(signature),
         "DTYPES": dtypes(signature),
-        "DEVICES": ["cpu"],
+        "DEVICES": [signature.device],
         "CAPABILITIES": capabilities(signature),
         "SLOTS": slots(signature, polarity),
     }
@@ -127,7 +127,7 @@ from conformance.bridge import {imports}
 from ._array_layouts import ArrayLayouts
 from ._own_function import FUNCTION
 {layer}
-ARRAYS = ArrayLayouts({framework!r}, {layout!r})
+ARRAYS = ArrayLayouts({framework!r}, {layout!r}, {device!r})
 PROFILES = {profiles}
 DIALECT = {dialect}
 
@@ -135,6 +135,9 @@ DIALECT = {dialect}
 def declare(facts: Facts) -> Declaration:
     dialect = tuple(Deviation(*each) for each in DIALECT)
     return Declaration(Profile(**PROFILES[facts.dtype]), dialect, "calibrated on plain cases, or --profile")
+
+
+devices, evidence = ARRAYS.devices, ARRAYS.evidence
 
 
 def {operator}(call: Call) -> dict[str, Any]:
@@ -333,6 +336,7 @@ def adapter_text(
         imports=", ".join([*imports, "framework_call"]),
         framework=signature.framework,
         layout=signature.layout,
+        device=signature.device,
         profiles=_literal({dtype: profiles[dtype].record() for dtype in facts["DTYPES"]}),
         dialect=_literal([list(each) for each in dialect]),
         operator=signature.operator,

@@ -59,6 +59,7 @@ def check(
     operator: str | None = None,
     framework: str | None = None,
     layout: str | None = None,
+    device: str | None = None,
     mapping: Mapping[str, str] | None = None,
     dtypes: Sequence[str] = (),
     cases: Sequence[str] = (),
@@ -69,16 +70,16 @@ def check(
     """
     Judge a function that is defined at the top level of a file (docs/check.md).
 
-    like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator, framework,
-    layout: as the options of the command. mapping: argument -> role, as --map. dtypes, cases: names of dtypes and globs
-    of cases to which the check is limited. timeout: seconds that one call may take. min_judged: minimum share of the
-    cases that must be judged, from 0 to 1. out: the run folder; by default a temporary one, which is kept only if the
-    function does not conform.
+    like: the subject that it replaces, such as "torch.sdpa". declare: decision -> name. profile, operator,
+    framework, layout, device: as the options of the command. mapping: argument -> role, as --map. dtypes, cases:
+    names of dtypes and globs of cases to which the check is limited. timeout: seconds that one call may take.
+    min_judged: minimum share of the cases that must be judged, from 0 to 1. out: the run folder; by default a
+    temporary one, which is kept only if the function does not conform.
 
     Raises:
         CheckError: the function cannot be checked.
     """
-    calling = Calling(operator, framework, layout, dict(mapping or {}))
+    calling = Calling(operator, framework, layout, device, dict(mapping or {}))
     request = CheckRequest(
         target_of(function),
         like,

@@ -17,8 +17,8 @@ AXES = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "sbhd": (2, 0, 1, 3), "thd":
 # Layout -> the same for (batch, seq_len, width), where the order differs.
 MHA_AXES = {"sbhd": (1, 0, 2)}
 
-# Check computes on the CPU only, because no bound was measured elsewhere.
-ON_CPU = "check passes tensors on the CPU"
+# Device -> where check passes tensors, in words.
+PASSED = {"cpu": "check passes tensors on the CPU", "cuda": "check passes tensors on the CUDA device"}
 
 
 class PerBatchElement(list[Any]):
@@ -26,13 +26,21 @@ class PerBatchElement(list[Any]):
 
 
 class ArrayLayouts:
-    """Converts between tensors of the bridge and arrays of `framework` with the axes of `layout`."""
+    """Converts between tensors of the bridge and arrays of `framework` on `device` with the axes of `layout`."""
 
-    def __init__(self, framework: str, layout: str) -> None:
-        self.layout = layout
+    def __init__(self, framework: str, layout: str, device: str = "cpu") -> None:
+        self.layout, self._framework, self._device = layout, framework, device
         self._leading: tuple[int, ...] = ()
         self._is_sdpa = False
-        self._array, self._back = CONVERTERS[framework]()
+        self._array, self._back = CONVERTERS[framework](device)
+
+    def devices(self) -> list[str]:
+        """Return the devices on which the framework can have arrays."""
+        return [each for each in PASSED if not missing_device(self._framework, each)]
+
+    def evidence(self) -> dict[str, Any]:
+        """Return where the function computed; a reply from another device is refused."""
+        return {"ran_on": [self._device]}
 
     def arrays(self, call: Call) -> tuple[Any, Any, Any]:
         """Return query, key and value; if they are one object in the call, they are one array for the function."""
@@ -138,24 +146,27 @@ def _batch_element(value: Any, number: int) -> Any:
     return value[number] if isinstance(value, PerBatchElement) else value
 
 
-def _numpy() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
+Converter = tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]
+
+
+def _numpy(_: str) -> Converter:
     return (lambda _, bits: bits), Tensor.of
 
 
-def _torch() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
+def _torch(device: str) -> Converter:
     import torch  # noqa: PLC0415 - only where the function takes its tensors
 
     def array(tensor: Tensor, bits: Any) -> Any:
         if tensor.dtype == "bfloat16":
-            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(bits)
+            return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).to(device)
+        return torch.from_numpy(bits).to(device)
 
     def back(result: Any) -> Tensor:
         if not isinstance(result, torch.Tensor):
             raise TypeError(f"returned {type(result).__name__}, not a torch tensor")
-        if result.device.type != "cpu":
-            raise TypeError(f"returned a tensor on {result.device}, but {ON_CPU} and expects its reply there")
-        here = result.detach().contiguous()
+        if result.device.type != device:
+            raise TypeError(f"returned a tensor on {result.device}, but {PASSED[device]} and expects its reply there")
+        here = result.detach().cpu().contiguous()
         if here.dtype == torch.bfloat16:
             return Tensor("bfloat16", here.view(torch.int16).numpy().view(np.uint16))
         return Tensor.of(here.numpy())
@@ -163,21 +174,43 @@ def _torch() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
     return array, back
 
 
-def _jax() -> tuple[Callable[[Tensor, Any], Any], Callable[[Any], Tensor]]:
-    import jax.numpy as jnp  # noqa: PLC0415 - only where the function takes its arrays
+def _jax(device: str) -> Converter:
+    import jax  # noqa: PLC0415 - only where the function takes its arrays
+    import jax.numpy as jnp  # noqa: PLC0415 - as above
     import ml_dtypes  # noqa: PLC0415 - comes with JAX
 
     def array(tensor: Tensor, bits: Any) -> Any:
         dense = np.ascontiguousarray(bits)
-        return jnp.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
+        made = jnp.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
+        return made if device == "cpu" else jax.device_put(made, jax.devices(device)[0])
 
     def back(result: Any) -> Tensor:
-        elsewhere = [str(each) for each in getattr(result, "devices", set)() if each.platform != "cpu"]
+        elsewhere = [str(each) for each in getattr(result, "devices", set)() if each.platform != PLATFORMS[device]]
         if elsewhere:
-            raise TypeError(f"computed on {', '.join(elsewhere)}, but check needs the CPU: set JAX_PLATFORMS=cpu")
+            raise TypeError(f"computed on {', '.join(elsewhere)}, but {PASSED[device]}: set JAX_PLATFORMS={device}")
         return Tensor.of(np.asarray(result))
 
     return array, back
+
+
+# Device -> its platform in JAX.
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu"}
+
+
+def missing_device(framework: str, device: str) -> str:
+    """Return why arrays of a framework cannot be on a device, or "" if they can."""
+    if device == "cpu":
+        return ""
+    if framework == "torch":
+        import torch  # noqa: PLC0415 - only where the function takes its tensors
+
+        return "" if torch.cuda.is_available() else "PyTorch sees no CUDA device here"
+    if framework == "jax":
+        import jax  # noqa: PLC0415 - only where the function takes its arrays
+
+        found = {each.platform for each in jax.devices()}
+        return "" if PLATFORMS[device] in found else "JAX sees no CUDA device here"
+    return "NumPy arrays are always on the CPU"
 
 
 # Framework -> two functions: from a tensor of the bridge and its bits to an array, and from a result to a tensor.

@@ -133,7 +133,7 @@ class CheckRequest:
     def command(self) -> list[str]:
         """Return the command that repeats this check."""
         words = ["conformance", "check", self.target.given]
-        calling = {f"--{name}": getattr(self.calling, name) for name in ("operator", "framework", "layout")}
+        calling = {f"--{name}": getattr(self.calling, name) for name in ("operator", "framework", "layout", "device")}
         for option, value in {"--as": self.like, **calling, "--profile": self.profile}.items():
             words += [option, value] if value else []
         words += [word for name, role in self.calling.mapping.items() for word in ("--map", f"{name}={role}")]
@@ -208,7 +208,7 @@ def check(
         raise CheckError(FOLDER_IN_USE.format(folder)) from error
     except RunLogError as error:
         raise CheckError(str(error)) from error
-    log.append(header(folder.name, request.command, "cpu", chosen, subjects, {"default": our_own()}))
+    log.append(header(folder.name, request.command, subjects[0].device, chosen, subjects, {"default": our_own()}))
     alternatives = CoarserProfiles()
     session = Session(
         cases=chosen,
@@ -279,15 +279,21 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
     settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
-    subject = write_adapter(folder, settled.files(request.target))
+    subject = write_adapter(folder, settled.files(request.target), signature.device)
     unsettled = AcceptedFailures(signature, declared)
-    return _Begun(subjects_of([subject.adapter]), chosen, settled_notes(settled), settled.observed.varies, unsettled)
+    return _Begun(
+        subjects_of([subject.adapter], signature.device),
+        chosen,
+        settled_notes(settled),
+        settled.observed.varies,
+        unsettled,
+    )
 
 
 def _begin_drop_in(request: CheckRequest, folder: Path) -> _Begun:
     if request.calling != Calling():
         raise CheckError(
-            "--operator, --framework, --layout and --map cannot be used with --as: the subject defines them"
+            "--operator, --framework, --layout, --device and --map cannot be used with --as: the subject defines them"
         )
     drop_in = find_drop_in(str(request.like))
     cases = _of_dtypes(load_cases(drop_in.operator), request.dtypes)

@@ -11,17 +11,17 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from conformance.checking.array_layouts import ON_CPU
+from conformance.checking.array_layouts import PASSED, missing_device
 from conformance.checking.layer import BUILT_WITH, OF_CONSTRUCTOR, constructed, family, is_biased
 from conformance.checking.signature import LAYOUTS, Parameter, Signature, read_signature
 from conformance.checking.target import CheckError
-from conformance.checking.trial import OF_DEVICES, SEED, SIZES, TAKE_DEVICE, Trial, failure_text, plain_call
+from conformance.checking.trial import OF_DEVICES, SEED, SIZES, Trial, device_hint, failure_text, plain_call
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -51,17 +51,21 @@ def look(request: Mapping[str, Any]) -> Signature:
     function = found
     if inspect.isclass(found):
         built = constructor(request["function"], found)
-        function, layer, biased = instance(found, built, method, request["path"])
+        made = build(found, built, request["path"], request.get("device"))
+        device = _device_of(request["function"], made, request.get("device"))
+        function, layer, biased = instance(made, method, request["path"])
         operator = operator or ("mha" if layer else "sdpa")
-    elif family(found):
-        _refuse_weights(request["function"], found)
+    else:
+        device = _device_of(request["function"], found, request.get("device"))
+        if family(found):
+            _refuse_weights(request["function"], found)
     called = read_signature(request["function"], parameters(forward(function)), operator, mapping, layer=layer)
-    signature = replace(called, built=built, method=method, biased=biased or not layer)
+    signature = replace(called, built=built, method=method, biased=biased or not layer, device=device)
     frameworks = [request["framework"]] if request.get("framework") else wanted(forward(function))
     layouts = [request["layout"]] if request.get("layout") else list(LAYOUTS)
     trial = Trial(request["function"], found if built is not None else function, signature, request["path"])
     own = "torch" if family(found) == "torch" else "jax"
-    return trial.settled([own] if layer else frameworks, layouts)
+    return trial.settled(_usable([own] if layer else frameworks, device), layouts)
 
 
 def forward(function: Any) -> Any:
@@ -76,7 +80,6 @@ def _refuse_weights(called: str, module: Any) -> None:
     Raises:
         CheckError: the instance has weights.
     """
-    _refuse_devices(called, module)
     kind = family(module)
     if kind == "torch" and not any(True for _ in module.parameters()):
         module.eval()
@@ -87,24 +90,40 @@ def _refuse_weights(called: str, module: Any) -> None:
         )
 
 
-def _refuse_devices(called: str, module: Any) -> None:
+def _device_of(called: str, module: Any, stated: str | None) -> str:
     """
-    Check that the parameters and buffers of a PyTorch module are on the CPU.
+    Return the stated device, or that of all parameters and buffers of a PyTorch module, or cpu.
 
     Raises:
-        CheckError: one of them is on another device.
+        CheckError: a parameter or a buffer is on another device.
     """
     if family(module) != "torch":
-        return
+        return stated or "cpu"
     named = [*module.named_parameters(), *module.named_buffers()]
-    elsewhere = [(name, tensor.device) for name, tensor in named if tensor.device.type != "cpu"]
+    found = {tensor.device.type for _, tensor in named}
+    device = stated or ("cuda" if found == {"cuda"} else "cpu")
+    elsewhere = [(name, tensor.device) for name, tensor in named if tensor.device.type != device]
     if elsewhere:
-        name, device = elsewhere[0]
+        name, other = elsewhere[0]
         more = f" and {len(elsewhere) - 1} more" if elsewhere[1:] else ""
         raise CheckError(
-            f"{called} has {name}{more} on {device}, but {ON_CPU}: build the module without a device, or move it with "
-            ".to('cpu')"
+            f"{called} has {name}{more} on {other}, but {PASSED[device]}: build the module without a device, or move "
+            f"it with .to('{device}')"
         )
+    return device
+
+
+def _usable(frameworks: Sequence[str], device: str) -> list[str]:
+    """
+    Return the frameworks whose arrays can be on the device.
+
+    Raises:
+        CheckError: there is none.
+    """
+    usable = [each for each in frameworks if not missing_device(each, device)]
+    if not usable:
+        raise CheckError(f"--device {device}: {missing_device(frameworks[0], device)}")
+    return usable
 
 
 def constructor(called: str, kind: Any) -> dict[str, str]:
@@ -125,28 +144,43 @@ def constructor(called: str, kind: Any) -> dict[str, str]:
     return found
 
 
-def instance(kind: Any, built: Mapping[str, str], method: str, path: str) -> tuple[Any, bool, bool]:
+def build(kind: Any, built: Mapping[str, str], path: str, device: str | None) -> Any:
     """
-    Build an instance for the plain call; return it or its method, whether it has weights, and whether it has biases.
+    Build an instance for the plain call; a PyTorch module is moved to the stated device.
 
     Raises:
-        CheckError: the instance cannot be built, or its projections are not found.
+        CheckError: the instance cannot be built.
+    """
+    try:
+        made = kind(**constructed(built, plain_call("mha", SIZES, {}, SEED).facts))
+        return made.to(device) if device and family(made) == "torch" else made
+    except Exception as error:  # noqa: BLE001 - whatever the user's class raises
+        raise CheckError(f"{kind.__name__} cannot be built: {_with_hint(failure_text(error, path), device)}") from None
+
+
+def instance(made: Any, method: str, path: str) -> tuple[Any, bool, bool]:
+    """
+    Return an instance or its method, whether it has weights, and whether it has biases.
+
+    Raises:
+        CheckError: the projections are not found.
     """
     call = plain_call("mha", SIZES, {}, SEED)
     try:
-        made = kind(**constructed(built, call.facts))
         function = getattr(made, method) if method else made
         required = [each for each in parameters(forward(function)) if each.positional and each.default is None]
         arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
-        _refuse_devices(kind.__name__, made)
         biased = is_biased(made, [each.bits for each in arrays])
     except CheckError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        reason = failure_text(error, path)
-        hint = f"\n  {ON_CPU}: {TAKE_DEVICE}" if OF_DEVICES.search(reason) else ""
-        raise CheckError(f"{kind.__name__} cannot be built: {reason}{hint}") from None
+        name = type(made).__name__
+        raise CheckError(f"{name} cannot be built: {_with_hint(failure_text(error, path), None)}") from None
     return function, biased is not None, bool(biased)
+
+
+def _with_hint(reason: str, device: str | None) -> str:
+    return f"{reason}\n  {device_hint(device or 'cpu')}" if OF_DEVICES.search(reason) else reason
 
 
 def load(request: Mapping[str, Any]) -> tuple[Any, str]:

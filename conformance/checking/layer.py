@@ -138,7 +138,7 @@ Leaves = dict[str, Any]
 def _torch_layer(layer: Any, call: Call, method: str) -> Any:
     torch = sys.modules["torch"]
 
-    layer = layer.to(getattr(torch, call.facts.dtype)).eval()
+    layer = layer.to(call.facts.device, getattr(torch, call.facts.dtype)).eval()
     if call.params:
         given = {name: torch.from_numpy(each) for name, each in _numbers(call).items()}
         with torch.no_grad():

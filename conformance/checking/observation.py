@@ -271,7 +271,7 @@ def settle(
         signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, ObservedDecisions({})
     )
     with scratch() as folder:
-        subject = write_adapter(Path(folder), before.files(target))
+        subject = write_adapter(Path(folder), before.files(target), signature.device)
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
     cause = evident_cause(answers, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
     read = {**calibrated(answers, declared.dialect, cause), **given}
@@ -279,8 +279,8 @@ def settle(
     return SettledFunction(signature, declared, names, read, observe(answers, profiles_named(names), declared, cause))
 
 
-def write_adapter(folder: Path, files: Mapping[str, str]) -> Subject:
+def write_adapter(folder: Path, files: Mapping[str, str], device: str = "cpu") -> Subject:
     """Write the generated files, and read the adapter among them."""
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return Subject(read_adapter(folder / ADAPTER))
+    return Subject(read_adapter(folder / ADAPTER), device=device)

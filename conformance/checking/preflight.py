@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import places
-from conformance.checking.signature import FRAMEWORKS, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DEVICES, FRAMEWORKS, LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError, Target
 from conformance.disk import scratch
 
@@ -24,6 +24,7 @@ class Calling:
     operator: str | None = None
     framework: str | None = None
     layout: str | None = None
+    device: str | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -31,9 +32,13 @@ class Calling:
         Check the names.
 
         Raises:
-            CheckError: there is no such framework or layout.
+            CheckError: there is no such framework, layout or device.
         """
-        for option, value, known in (("framework", self.framework, FRAMEWORKS), ("layout", self.layout, LAYOUTS)):
+        for option, value, known in (
+            ("framework", self.framework, FRAMEWORKS),
+            ("layout", self.layout, LAYOUTS),
+            ("device", self.device, DEVICES),
+        ):
             if value is not None and value not in known:
                 raise CheckError(f"--{option} {value}: expected one of {', '.join(known)}")
 
@@ -72,6 +77,7 @@ def preflight(target: Target, calling: Calling, timeout: float) -> Signature:
         "operator": calling.operator,
         "framework": calling.framework,
         "layout": calling.layout,
+        "device": calling.device,
         "mapping": dict(calling.mapping),
     }
     answer = _inspected(request, timeout)

@@ -77,6 +77,9 @@ LAYOUTS = {
 # The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
+# Devices on which a function can be checked.
+DEVICES = ("cpu", "cuda")
+
 _MIN_SIMILARITY = 0.8
 
 
@@ -126,7 +129,7 @@ class Signature:
     whose arrays it takes. layout: their axis order. returned: "output", or "weights", "weights_mean" or "other" if
     every call returns this together with the output. doubles: whether it takes float64. built: for a class, constructor
     argument -> role. method: the method to call, "" for the instance itself. biased: whether its projections have
-    biases. wide: whether value_dim may differ from head_dim.
+    biases. wide: whether value_dim may differ from head_dim. device: where its arrays are, "cpu" or "cuda".
     """
 
     operator: str
@@ -144,6 +147,7 @@ class Signature:
     method: str = ""
     biased: bool = True
     wide: bool = True
+    device: str = "cpu"
 
     @property
     def is_self_attention(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from conformance.bridge import Call, Facts, Tensor
-from conformance.checking.array_layouts import ON_CPU, ArrayLayouts
+from conformance.checking.array_layouts import PASSED, ArrayLayouts
 from conformance.checking.layer import Layer
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError
@@ -40,8 +40,6 @@ ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"
 # Pattern of exceptions about tensors on several devices.
 OF_DEVICES = re.compile(r"\bdevices?\b|\bcuda\b|\bmeta tensor", re.IGNORECASE)
 
-# The fix for such an exception.
-TAKE_DEVICE = "take the device from the tensors that are given (query.device), or name no device"
 
 # Role -> the value that a plain call passes.
 DEFAULTS: dict[str, Any] = {
@@ -128,7 +126,7 @@ class Trial:
         """Return the converter of a framework and layout, which is stateful: it knows the sizes of the last call."""
         which = signature.framework, signature.layout
         if which not in self._known_layouts:
-            self._known_layouts[which] = ArrayLayouts(*which)
+            self._known_layouts[which] = ArrayLayouts(*which, signature.device)
         return self._known_layouts[which]
 
     def _failure_lines(
@@ -140,7 +138,7 @@ class Trial:
         axes = "(batch, seq_len, width)" if self._signature.operator == "mha" else LAYOUTS[layout]
         lines = [f"{self._called} was called with {ARRAYS[framework]} {axes}, and {failures[framework, layout]}"]
         if framework == "torch" and OF_DEVICES.search(str(failures[framework, layout])):
-            lines.append(f"{ON_CPU}, so everything that it uses must be there: {TAKE_DEVICE}")
+            lines.append(device_hint(self._signature.device))
         if others := [each for each in layouts if each != layout]:
             lines.append(f"other axis orders fail too ({', '.join(others)}); name the right one with --layout")
         if others := [ARRAYS[each] for each in frameworks[1:]]:
@@ -193,7 +191,9 @@ class Trial:
         """
         try:
             layouts = self._layouts(signature)
-            call = plain_call(signature.operator, sizes, given, seed, is_self=signature.is_self_attention)
+            call = plain_call(
+                signature.operator, sizes, given, seed, is_self=signature.is_self_attention, device=signature.device
+            )
             function = self._function
             if signature.built is not None:
                 function = Layer(self._function, signature.built, signature.method).made(call)
@@ -257,6 +257,13 @@ class Trial:
         return same and bool(np.isfinite(outputs[0]).all())
 
 
+def device_hint(device: str) -> str:
+    """Return what to do about an exception about devices, given the device of the check."""
+    fix = "take the device from the tensors that are given (query.device), or name no device"
+    other = "; for a function that needs a GPU, add --device cuda" if device == "cpu" else ""
+    return f"{PASSED[device]}, so everything that it uses must be there: {fix}{other}"
+
+
 def _output_shape(operator: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     if operator == "sdpa":
         return sizes["batch"], sizes["num_heads"], sizes["seq_len_q"], sizes["value_dim"]
@@ -287,12 +294,18 @@ def _values(layouts: ArrayLayouts, signature: Signature, call: Call, given: Mapp
 
 
 def plain_call(
-    operator: str, sizes: Mapping[str, int], given: Mapping[str, Any], seed: int, *, is_self: bool = False
+    operator: str,
+    sizes: Mapping[str, int],
+    given: Mapping[str, Any],
+    seed: int,
+    *,
+    is_self: bool = False,
+    device: str = "cpu",
 ) -> Call:
     """
     Make a plain call in float32; `moved` in `given` is added to key and value at the hidden position.
 
-    is_self: query, key and value are one array.
+    is_self: query, key and value are one array. device: where the arrays will be.
     """
     rng = np.random.default_rng(seed)
 
@@ -310,7 +323,7 @@ def plain_call(
     params = {name: drawn(width, width) / np.float32(width**0.5) for name in ("wq", "wk", "wv", "wo")}
     query, key, value = (Tensor.of(each) for each in arrays)
     return Call(
-        Facts(operator, "float32", "cpu", "", ("output",), sizes=sizes, requirements=("no_bias",)),
+        Facts(operator, "float32", device, "", ("output",), sizes=sizes, requirements=("no_bias",)),
         query if not is_self else value,
         key if not is_self else value,
         value,

@@ -33,4 +33,6 @@ def calling_of(arguments: argparse.Namespace) -> Calling:
     Raises:
         CheckError: a value is not among the known ones.
     """
-    return Calling(arguments.operator, arguments.framework, arguments.layout, parse_mapping(arguments.mapping))
+    return Calling(
+        arguments.operator, arguments.framework, arguments.layout, arguments.device, parse_mapping(arguments.mapping)
+    )

@@ -168,6 +168,11 @@ def add_check(commands: Commands) -> None:
         "thd no batch axis (default: detected)",
     )
     parser.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        help="the device of its arrays (default: that of the parameters of a module, else cpu)",
+    )
+    parser.add_argument(
         "--map",
         dest="mapping",
         action="append",

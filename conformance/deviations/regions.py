@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 
 import numpy as np
 
@@ -112,8 +113,8 @@ def _whole_dropped(block: int) -> ProblemMap:
 
 def padded(problem: Problem) -> Array | None:
     """Return True where a key is padded, (batch or 1, 1, 1, seq_len_k); None if no mask is pure key padding."""
-    padding = [operand for operand in problem.mask_operands if _is_padding(operand)]
-    return np.asarray(~np.logical_and.reduce([operand.values != 0 for operand in padding])) if padding else None
+    attended = [operand.values != 0 for operand in problem.mask_operands if _is_padding(operand)]
+    return np.asarray(~reduce(np.logical_and, attended)) if attended else None
 
 
 def _is_padding(operand: MaskOperand) -> bool:

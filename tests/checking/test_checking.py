@@ -377,7 +377,7 @@ def test_one_case_can_be_checked_again(checked: Check) -> None:
         (
             (),
             {"like": "torch.sdpa", "calling": Calling("sdpa")},
-            "--operator, --framework, --layout and --map cannot be used with --as",
+            "--operator, --framework, --layout, --device and --map cannot be used with --as",
         ),
     ],
 )
