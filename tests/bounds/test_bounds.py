@@ -12,7 +12,9 @@ from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to, smallest_normal
+from conformance.spec.rounding import smallest_normal
+
+from ..problems import random_sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 U = UNIT["float32"]
@@ -26,11 +28,8 @@ def problem(query: Any, key: Any, value: Any, dtype: str = "float32", **more: An
 
 
 def random_problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
-    rng = np.random.default_rng(seed)
-    shapes = ((2, 3, 5, 7), (2, 3, 11, 7), (2, 3, 11, 13))
-    q, k, v = (round_to(rng.standard_normal(shape), dtype) for shape in shapes)
-    outputs = ("output", "weights", "weights_mean")
-    return Problem("sdpa", dtype, 3, 3, 7, 13, q, k, v, **({"outputs": outputs} | more))
+    fields = {"outputs": ("output", "weights", "weights_mean")} | more
+    return random_sdpa(seed, dtype=dtype, seq_len_k=11, head_dim=7, **fields)
 
 
 def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:

@@ -19,7 +19,7 @@ from conformance.cli.errors import UsageError
 from conformance.cli.main import main
 from conformance.cli.parser import build_parser
 
-from ..docs.test_generated_text import COMMANDS
+from ..parsers import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 RUN = {

@@ -15,11 +15,7 @@ from conformance.diagnosis.judgement import judge
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-H = 3
-
-
-D = 11
-
+from ..problems import DIM, random_sdpa
 
 # (batch, seq_len_q, seq_len_k).
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
@@ -29,10 +25,8 @@ Lie = Callable[[Problem], Dialect]
 
 
 def plain(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:
-    rng = np.random.default_rng(100 * batch + 10 * queries + keys)
-    shapes = ((batch, H, queries, D), (batch, H, keys, D), (batch, H, keys, D))
-    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem("sdpa", dtype, H, H, D, D, query, key, value)
+    sizes = {"batch": batch, "seq_len_q": queries, "seq_len_k": keys, "value_dim": DIM}
+    return random_sdpa(100 * batch + 10 * queries + keys, dtype=dtype, **sizes)
 
 
 def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Problem:

@@ -12,19 +12,17 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.verdict import GRAVITY, gravest
 
-B, H, Q, K, D = 2, 3, 5, 7, 11
+from ..problems import DIM, HEADS, KEYS, QUERIES, random_sdpa
+
 FLOAT32 = Profile.uniform("float32")
 
 
-def problem(*groups: MaskOperand, outputs: tuple[str, ...] = ("output",), kv_heads: int = H) -> Problem:
-    rng = np.random.default_rng(7)
-    shapes = ((B, H, Q, D), (B, kv_heads, K, D), (B, kv_heads, K, D))
-    query, key, value = (round_to(rng.normal(size=shape), "float32") for shape in shapes)
-    return Problem("sdpa", "float32", H, kv_heads, D, D, query, key, value, mask_operands=groups, outputs=outputs)
+def problem(*groups: MaskOperand, outputs: tuple[str, ...] = ("output",), kv_heads: int = HEADS) -> Problem:
+    return random_sdpa(7, *groups, num_kv_heads=kv_heads, value_dim=DIM, outputs=outputs)
 
 
 def fully_masked_row() -> MaskOperand:
-    allowed = np.random.default_rng(5).random((1, 1, Q, K)) < 0.7
+    allowed = np.random.default_rng(5).random((1, 1, QUERIES, KEYS)) < 0.7
     allowed[0, 0, 2] = False
     return MaskOperand("attn_mask", ("attention",), "bool", allowed)
 
@@ -84,7 +82,7 @@ def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> Non
     asked = problem()
     loud = asked.but(query=round_to(asked.query[:, :, :1] * 100.0 + asked.query, "float32"))
     query, key, value = (array.astype(np.float32) for array in (loud.query, loud.key, loud.value))
-    logits = query @ key.swapaxes(-1, -2) / np.sqrt(np.float32(D))
+    logits = query @ key.swapaxes(-1, -2) / np.sqrt(np.float32(DIM))
     weights = np.exp(logits - logits.max(axis=-2, keepdims=True))
     found = judge(loud, {}, FLOAT32, {"output": Tensor.of(weights / weights.sum(axis=-2, keepdims=True) @ value)})
     assert found.explanation is not None

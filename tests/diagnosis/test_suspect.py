@@ -12,6 +12,8 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
 
+from ..problems import sdpa
+
 MASKED = {"softmax_maximum": "of_masked_keys"}
 
 
@@ -20,7 +22,7 @@ def two_items() -> Problem:
     key = np.array([[[[0.0], [0.0], [120.0]]], [[[0.0], [0.0], [20.0]]]])
     value = np.tile([[1.0], [3.0], [50.0]], (2, 1, 1, 1))
     shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
-    return Problem("sdpa", "float16", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, mask_operands=(shown,), scale=1.0)
+    return sdpa(np.ones((2, 1, 1, 1)), key, value, shown, dtype="float16")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,7 @@ def test_another_maximum_of_what_is_nan_is_no_evidence(decision: str, name: str)
     query[0, 0, 0] = np.nan
     shown = MaskOperand("mask", ("attention",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
     value, profile = np.array([[[[1.0], [3.0], [5.0]]]]), Profile.uniform("float32")
-    asked = Problem("sdpa", "float32", 1, 1, 1, 1, query, value, value, mask_operands=(shown,), scale=1.0)
+    asked = sdpa(query, value, value, shown, dtype="float32")
     facts = Facts("sdpa", "float32", "cpu", "", ("output",))
     cell = Evidence("case", facts, asked, expect(asked, {}, profile), profile)
     assert np.isnan(evaluate(asked, {decision: name}).reply["output"].values).all()

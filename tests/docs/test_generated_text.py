@@ -1,13 +1,11 @@
 """Nothing that is generated shows how it is put together: no braces in help, tables, pages, names and sentences."""
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from conformance.cli.parser import build_parser
 from conformance.cli.read_only_commands import FIRST
 from conformance.deviations import names
 from conformance.deviations.catalogue import TABLE
@@ -16,21 +14,13 @@ from conformance.diagnosis.explanation import CANONICAL, sentence
 from conformance.engine.adapters import read_adapters
 from conformance.report.adapter_table import table
 
+from ..parsers import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 GENERATED = (ROOT / "docs" / "coverage.md", *sorted((ROOT / "docs" / "coverage").glob("*.md")))
 PAGES = (*GENERATED, ROOT / "docs" / "probe-against-semantics.md", ROOT / "docs" / "published.md")
 
 
-def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser, and those of all its commands."""
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for each in action.choices.values():
-                yield from commands(each)
-
-
-COMMANDS = list(commands(build_parser()))
 DEVIATIONS = [*TABLE, *slot_deviations("attn_mask")]
 
 

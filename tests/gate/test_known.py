@@ -19,20 +19,19 @@ from conformance.gate.known_file import KnownEntry
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-B, H, Q, K, D = 2, 3, 5, 7, 11
+from ..problems import DIM, KEYS, QUERIES, random_sdpa
+
 FLOAT32 = Profile.uniform("float32")
 TODAY = dt.date(2026, 11, 20)
 NAN = {"fully_masked_row": "nan"}
 
 
 def problem(*, dead: bool) -> Problem:
-    rng = np.random.default_rng(7)
-    query, key, value = (round_to(rng.normal(size=(B, H, n, D)), "float32") for n in (Q, K, K))
-    allowed = np.ones((1, 1, Q, K), dtype=bool)
+    allowed = np.ones((1, 1, QUERIES, KEYS), dtype=bool)
     allowed[0, 0, 1, 2:] = False
     allowed[0, 0, 2] = not dead
     group = MaskOperand("attn_mask", ("attention",), "bool", allowed)
-    return Problem("sdpa", "float32", H, H, D, D, query, key, value, mask_operands=(group,))
+    return random_sdpa(7, group, value_dim=DIM)
 
 
 def cell(behaviour: Dialect, *, dead: bool = True, **fields: Any) -> Judged:

@@ -11,20 +11,9 @@ from conformance.deviations.evaluate import evaluate
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-LOG3 = float(np.log(3.0))
+from ..problems import LOG3, mha, sdpa, two_heads, two_keys
 
-
-def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
-    """One item; arrays are (num_heads, seq_len, dim) lists."""
-    arrays = [np.asarray(x, dtype=np.float64)[None] for x in (query, key, value)]
-    settings: dict[str, Any] = {"scale": 1.0, "outputs": ("output", "weights"), **fields}
-    heads, kv_heads, width, value_width = (arrays[i].shape[axis] for i, axis in ((0, 1), (1, 1), (0, 3), (2, 3)))
-    return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
-
-
-def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
-    """One head, two queries, keys of logits 0 and ln 3 for the first query, and ln 3 and 0 for the second."""
-    return sdpa([[[1, 0], [0, 1]]], [[[0, LOG3], [LOG3, 0]]], [[[4.0], [8.0]]], mask_operands=groups, **fields)
+ALL_OUTPUTS = ("output", "weights", "weights_mean")
 
 
 def allow(rows: list[list[int]], slot: str = "mask", **fields: Any) -> MaskOperand:
@@ -37,7 +26,7 @@ def output(problem: Problem, **dialect: str) -> list[float]:
 
 
 def weights(problem: Problem, **dialect: str) -> Array:
-    return np.asarray(evaluate(problem, dialect).reply["weights"].values[0])
+    return np.asarray(evaluate(problem.but(outputs=("output", "weights")), dialect).reply["weights"].values[0])
 
 
 def test_weights_are_one_quarter_and_three_quarters() -> None:
@@ -80,7 +69,7 @@ def test_additive_minus_infinity_masks_and_a_row_of_it_is_zero() -> None:
 
 
 def test_causal_is_top_left_and_the_flag_can_be_bottom_right() -> None:
-    problem = sdpa(np.zeros((1, 2, 2)), np.zeros((1, 3, 2)), [[[3.0], [5.0], [13.0]]])
+    problem = sdpa(np.zeros((1, 1, 2, 2)), np.zeros((1, 1, 3, 2)), [[[[3.0], [5.0], [13.0]]]])
     flag = MaskOperand("is_causal", ("causal",), "flag", causal(2, 3, 0), offset=0)
     assert output(problem.but(mask_operands=(flag,))) == pytest.approx([3.0, 4.0])
     assert output(problem.but(mask_operands=(flag,)), causal_alignment="bottom_right") == pytest.approx([4.0, 7.0])
@@ -88,14 +77,13 @@ def test_causal_is_top_left_and_the_flag_can_be_bottom_right() -> None:
 
 
 def test_scale_is_one_over_the_root_of_head_dim() -> None:
-    problem = sdpa([[[2, 0, 0, 0]]], [[[0, 0, 0, 0], [LOG3, 0, 0, 0]]], [[[4.0], [8.0]]], scale=None)
+    problem = sdpa([[[[2, 0, 0, 0]]]], [[[[0, 0, 0, 0], [LOG3, 0, 0, 0]]]], [[[[4.0], [8.0]]]], scale=None)
     assert output(problem) == pytest.approx([7.0])
     assert output(problem, scale="none") == pytest.approx([4 * 0.1 + 8 * 0.9])
 
 
 def test_grouped_heads_share_consecutively() -> None:
-    query, key = np.zeros((4, 1, 3)), np.zeros((2, 1, 3))
-    problem = sdpa(query, key, [[[1.0]], [[2.0]]])
+    problem = sdpa(np.zeros((1, 4, 1, 3)), np.zeros((1, 2, 1, 3)), [[[[1.0]], [[2.0]]]])
     assert output(problem) == pytest.approx([1.0, 1.0, 2.0, 2.0])
     assert output(problem, grouped_heads="tile") == pytest.approx([1.0, 2.0, 1.0, 2.0])
 
@@ -130,63 +118,36 @@ def test_integer_masks_added_as_numbers_hardly_mask() -> None:
     assert output(two_keys(group), number_mask__mask="added")[0] == pytest.approx(expected)
 
 
-def mha(**fields: Any) -> Problem:
-    """Two heads of width one, no mixing: identity projections; keys of logits 0 and ln 3 for the first head."""
-    eye = np.eye(2)
-    params = dict.fromkeys(("wq", "wk", "wv", "wo"), eye)
-    query, key = np.array([[[1.0, 0.0]]]), np.array([[[0.0, 0.0], [LOG3, 0.0]]])
-    value = np.array([[[4.0, 10.0], [8.0, 30.0]]])
-    settings: dict[str, Any] = {
-        "params": params,
-        "scale": None,
-        "outputs": ("output", "weights", "weights_mean"),
-        **fields,
-    }
-    return Problem("mha", "float64", 2, 2, 1, 1, query, key, value, **settings)
-
-
 def test_each_head_owns_a_run_of_columns() -> None:
-    answer = evaluate(mha()).reply
+    answer = evaluate(two_heads(outputs=ALL_OUTPUTS)).reply
     assert answer["output"].values.ravel() == pytest.approx([7.0, 20.0])
     assert answer["weights"].values[0, :, 0] == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
     assert answer["weights_mean"].values[0, 0] == pytest.approx([0.375, 0.625])
 
 
 def test_a_fully_masked_row_of_mha_is_the_output_bias() -> None:
-    params = {**mha().params, "bo": np.array([2.0, 3.0])}
-    masked = mha(
-        params=params, mask_operands=(MaskOperand("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool)),)
-    )
+    nothing = MaskOperand("m", ("key_padding",), "bool", np.zeros((1, 1, 1, 2), dtype=bool))
+    masked = two_heads(nothing, params={"bo": np.array([2.0, 3.0])})
     assert evaluate(masked).reply["output"].values.ravel() == pytest.approx([2.0, 3.0])
 
 
 def test_averaged_weights_lose_their_head_axis() -> None:
-    reply = evaluate(mha(), {"returned_weights": "averaged"}).reply
+    reply = evaluate(two_heads(outputs=ALL_OUTPUTS), {"returned_weights": "averaged"}).reply
     assert reply["weights"].values.shape == (1, 1, 2)
     assert reply["weights"].values[0, 0] == pytest.approx([0.375, 0.625])
 
 
 def test_projections_add_their_biases() -> None:
-    params = {**mha().params, "bq": np.array([1.0, 0.0]), "bv": np.array([0.0, 1.0])}
-    answer = evaluate(mha(params=params)).reply
+    problem = two_heads(params={"bq": np.array([1.0, 0.0]), "bv": np.array([0.0, 1.0])})
+    answer = evaluate(problem).reply
     assert answer["output"].values.ravel() == pytest.approx([0.1 * 4 + 0.9 * 8, 21.0])
-    dropped = evaluate(mha(params=params), {"projection_bias": "ignored"}).reply
+    dropped = evaluate(problem, {"projection_bias": "ignored"}).reply
     assert dropped["output"].values.ravel() == pytest.approx([7.0, 20.0])
 
 
 def test_interleaved_heads_take_every_second_column() -> None:
-    problem = Problem(
-        "mha",
-        "float64",
-        num_heads=2,
-        num_kv_heads=2,
-        head_dim=2,
-        value_dim=2,
-        query=np.zeros((1, 1, 4)),
-        key=np.zeros((1, 1, 4)),
-        value=np.array([[[1.0, 2.0, 3.0, 4.0]]]),
-        params={name: np.eye(4) for name in ("wq", "wk", "wv", "wo")},
-    )
+    rows, eye = np.zeros((1, 1, 4)), np.eye(4)
+    problem = mha(rows, rows, [[[1.0, 2.0, 3.0, 4.0]]], dict.fromkeys(("wq", "wk", "wv", "wo"), eye), 2)
     split = evaluate(problem, {"head_split": "interleaved"}).reply["output"].values.ravel()
     assert split.tolist() == [1.0, 3.0, 2.0, 4.0]
     merged = evaluate(problem, {"head_merge": "interleaved"}).reply["output"].values.ravel()

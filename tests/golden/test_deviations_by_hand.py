@@ -10,23 +10,12 @@ from conformance.deviations.edges import causal, window
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-LOG2, LOG3 = float(np.log(2.0)), float(np.log(3.0))
+from ..problems import LOG3, mha, one_query, sdpa, two_heads, two_keys
+
+LOG2 = float(np.log(2.0))
 EYE = np.eye(2)
 # (x, y) to (0, x); its transpose takes it to (y, 0).
 UPPER = np.array([[0.0, 1.0], [0.0, 0.0]])
-
-
-def sdpa(query: Any, key: Any, value: Any, **fields: Any) -> Problem:
-    """Arrays are (batch, num_heads, seq_len, dim) lists."""
-    arrays = [np.asarray(x, dtype=np.float64) for x in (query, key, value)]
-    settings: dict[str, Any] = {"scale": 1.0, **fields}
-    heads, kv_heads, width, value_width = (arrays[i].shape[axis] for i, axis in ((0, 1), (1, 1), (0, 3), (2, 3)))
-    return Problem("sdpa", "float64", heads, kv_heads, width, value_width, arrays[0], arrays[1], arrays[2], **settings)
-
-
-def two_keys(*groups: MaskOperand, **fields: Any) -> Problem:
-    """Two queries; logits 0 and ln 3 for the first, ln 3 and 0 for the second; values 4 and 8: outputs 7 and 5."""
-    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], mask_operands=groups, **fields)
 
 
 def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Problem:
@@ -35,18 +24,6 @@ def even(value: Any, queries: int, *groups: MaskOperand, **fields: Any) -> Probl
     batch, heads, keys, _ = values.shape
     nothing = np.zeros((batch, heads, keys, 1))
     return sdpa(np.zeros((batch, heads, queries, 1)), nothing, values, mask_operands=groups, **fields)
-
-
-def mha(**fields: Any) -> Problem:
-    """Two heads of width one and identity projections; weights 1/4, 3/4 in the first and 1/2, 1/2 in the second."""
-    settings: dict[str, Any] = {
-        "query": np.array([[[1.0, 0.0]]]),
-        "key": np.array([[[0.0, 0.0], [LOG3, 0.0]]]),
-        "value": np.array([[[4.0, 10.0], [8.0, 30.0]]]),
-        **fields,
-        "params": {**dict.fromkeys(("wq", "wk", "wv", "wo"), EYE), **fields.get("params", {})},
-    }
-    return Problem("mha", "float64", 2, 2, 1, 1, **settings)
 
 
 def mask(values: Any, slot: str = "mask", kind: str = "attention", **fields: Any) -> MaskOperand:
@@ -219,7 +196,7 @@ def test_key_and_value_are_exchanged() -> None:
 
 def test_the_batch_is_taken_for_the_sequence() -> None:
     value = np.array([[[1.0, 2.0]], [[3.0, 4.0]]])
-    problem = mha(query=np.zeros((2, 1, 2)), key=np.zeros((2, 1, 2)), value=value)
+    problem = two_heads(query=np.zeros((2, 1, 2)), key=np.zeros((2, 1, 2)), value=value)
     assert output(problem) == [1.0, 2.0, 3.0, 4.0]
     assert output(problem, "input_axes=batch_and_sequence") == [2.0, 3.0, 2.0, 3.0]
     lie = values_of(problem, "output", {"input_axes": "batch_and_sequence"})
@@ -228,7 +205,7 @@ def test_the_batch_is_taken_for_the_sequence() -> None:
 
 def test_a_mask_that_does_not_fit_the_exchanged_axes_forbids_the_exchange() -> None:
     zeros = np.zeros((2, 3, 2))
-    square = mha(query=zeros, key=zeros, value=np.arange(12.0).reshape(2, 3, 2))
+    square = two_heads(query=zeros, key=zeros, value=np.arange(12.0).reshape(2, 3, 2))
     lie = "input_axes=batch_and_sequence"
     masked = square.but(mask_operands=(mask(np.tri(3)),))
     assert output(masked, lie) == output(masked)
@@ -247,11 +224,11 @@ def test_the_heads_are_taken_for_the_sequence() -> None:
 def test_each_position_attends_over_its_heads() -> None:
     lie = "attention_axis=heads"
     nothing = np.zeros((1, 2, 2))
-    square = mha(query=nothing, key=nothing)
+    square = two_heads(query=nothing, key=nothing)
     assert output(square) == [6.0, 20.0, 6.0, 20.0]
     assert output(square, lie) == [7.0, 7.0, 19.0, 19.0]
     masked = square.but(mask_operands=(mask(np.ones((2, 2))),))
-    for unchanged in (masked, mha(), even([[[[1.0]], [[3.0]]]], 1)):
+    for unchanged in (masked, two_heads(), even([[[[1.0]], [[3.0]]]], 1)):
         assert output(unchanged, lie) == output(unchanged)
 
 
@@ -270,7 +247,7 @@ def test_each_position_attends_over_its_heads() -> None:
 def test_the_weights_of_one_projection_are_transposed(
     weight: str, key: list[list[float]], right: list[float], wrong: list[float]
 ) -> None:
-    problem = mha(params={weight: UPPER}, key=np.array([key]))
+    problem = two_heads(params={weight: UPPER}, key=np.array([key]))
     assert output(problem) == pytest.approx(right)
     assert output(problem, f"weight_orientation={weight}_transposed") == pytest.approx(wrong)
 
@@ -287,7 +264,7 @@ def test_the_weights_of_one_projection_are_transposed(
 def test_the_bias_of_one_projection_is_dropped(
     bias: str, amount: list[float], right: list[float], wrong: list[float]
 ) -> None:
-    problem = mha(params={bias: np.array(amount)})
+    problem = two_heads(params={bias: np.array(amount)})
     assert output(problem) == pytest.approx(right)
     assert output(problem, f"projection_bias=without_{bias}") == pytest.approx(wrong)
 
@@ -298,7 +275,7 @@ def test_the_bias_of_one_projection_is_dropped(
 )
 def test_packed_projections_are_taken_in_another_order(order: str, product: int, factor: int) -> None:
     # query, key and value are multiplied by 1, 2 and 3: logits 0 and 2 ln 3 in the first head
-    problem = mha(params={"wq": EYE, "wk": 2 * EYE, "wv": 3 * EYE})
+    problem = two_heads(params={"wq": EYE, "wk": 2 * EYE, "wv": 3 * EYE})
     assert output(problem)[0] == pytest.approx(3 * 7.6)
     odds = 3.0**product
     expected = factor * (4 + 8 * odds) / (1 + odds)
@@ -306,28 +283,28 @@ def test_packed_projections_are_taken_in_another_order(order: str, product: int,
 
 
 def test_the_projections_of_query_and_key_are_exchanged() -> None:
-    problem = mha(params={"wq": UPPER}, query=np.array([[[1.0, 1.0]]]))
+    problem = two_heads(params={"wq": UPPER}, query=np.array([[[1.0, 1.0]]]))
     assert output(problem) == pytest.approx([6.0, 20.0])
     assert output(problem, "projection_order=kqv") == pytest.approx([6.0, 25.0])
 
 
 def test_a_bias_that_is_missing_is_missing_where_its_weight_is_taken() -> None:
     """A bias of 1 of the value is 1 in each output; read for the key, softmax cancels it, and the value has none."""
-    problem = mha(params={"bv": np.array([1.0, 1.0])})
-    dropped = mha(params={})
+    problem = two_heads(params={"bv": np.array([1.0, 1.0])})
+    dropped = two_heads(params={})
     assert output(problem) == pytest.approx([each + 1.0 for each in output(dropped)])
     moved = output(problem, "projection_order=qvk")
     assert moved == pytest.approx(output(dropped))
 
 
 def test_projections_of_different_shapes_cannot_be_exchanged() -> None:
-    wide = mha(params={"wv": np.ones((3, 2))}, value=np.ones((1, 2, 3)))
+    wide = two_heads(params={"wv": np.ones((3, 2))}, value=np.ones((1, 2, 3)))
     assert output(wide, "projection_order=vkq") == output(wide)
     assert output(wide, "projection_order=kqv") == pytest.approx(output(wide))
 
 
 def test_projections_pass_through_relu() -> None:
-    problem = mha(value=np.array([[[-4.0, 10.0], [8.0, -30.0]]]))
+    problem = two_heads(value=np.array([[[-4.0, 10.0], [8.0, -30.0]]]))
     assert output(problem) == pytest.approx([5.0, -10.0])
     assert output(problem, "projection_activation=relu") == pytest.approx([6.0, 5.0])
 
@@ -335,7 +312,7 @@ def test_projections_pass_through_relu() -> None:
 def two_positions() -> Problem:
     """Two positions of two heads, all logits zero."""
     zeros = np.zeros((1, 2, 2))
-    return mha(query=zeros, key=zeros, value=np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+    return two_heads(query=zeros, key=zeros, value=np.array([[[1.0, 2.0], [3.0, 4.0]]]))
 
 
 def test_heads_are_split_without_a_transposition() -> None:
@@ -351,13 +328,13 @@ def test_heads_that_were_merged_for_a_call_are_split_without_a_transposition() -
 
 
 def test_the_values_of_the_next_head_are_weighed() -> None:
-    assert output(mha(), "value_path=next_head") == pytest.approx([25.0, 6.0])
+    assert output(two_heads(), "value_path=next_head") == pytest.approx([25.0, 6.0])
 
 
 def test_deviations_of_the_heads_act_one_after_the_other() -> None:
     lies = ("value_path=next_head", "head_split=untransposed")
     assert output(two_positions(), *lies) == output(two_positions(), *reversed(lies)) == [3.5, 1.5, 3.5, 1.5]
-    positions = mha(
+    positions = two_heads(
         query=np.zeros((1, 1, 2)), key=np.zeros((1, 1, 2)), value=np.array([[[-1.0, 2.0]]]), params={"bv": EYE[0]}
     )
     assert output(positions, "value_path=next_head", "projection_activation=relu") == [2.0, 0.0]
@@ -398,12 +375,12 @@ def test_nothing_is_left_at_padded_positions(name: str, weights: list[float]) ->
         "mask_operands": (mask([[[[1, 0, 1]]]], "padding", "key_padding"),),
         "outputs": ("output", "weights"),
     }
-    problem = mha(query=np.zeros((1, 3, 2)), **fields)
+    problem = two_heads(query=np.zeros((1, 3, 2)), **fields)
     assert output(problem) == pytest.approx([4.0, 17.0] * 3)
     assert output(problem, f"padded_queries={name}") == pytest.approx([4.0, 17.0, 0.0, 0.0, 4.0, 17.0])
     found = values_of(problem, "weights", {"padded_queries": name})
     np.testing.assert_allclose(found[0, 1, :, [0, 2]].T, [[0.5, 0.5], weights, [0.5, 0.5]])
-    fewer = mha(query=np.zeros((1, 2, 2)), **fields)
+    fewer = two_heads(query=np.zeros((1, 2, 2)), **fields)
     assert output(fewer, f"padded_queries={name}") == pytest.approx([4.0, 17.0] * 2)
 
 
@@ -475,7 +452,7 @@ def test_an_output_that_is_no_number_may_be_zero(name: str) -> None:
     problem = two_keys(mask([[1, 1], [0, 1]])).but(value=np.array([[[[np.nan], [4.0]]]]))
     np.testing.assert_array_equal(output(problem), [np.nan, 4.0])
     assert output(problem, f"attended_nonfinite={name}") == [0.0, 4.0]
-    biased = mha(params={"bo": np.array([1.0, 2.0])}).but(value=np.array([[[4.0, 10.0], [8.0, np.nan]]]))
+    biased = two_heads(params={"bo": np.array([1.0, 2.0])}).but(value=np.array([[[4.0, 10.0], [8.0, np.nan]]]))
     assert output(biased, f"attended_nonfinite={name}") == [0.0, 0.0]  # the identity projection mixes 0 times NaN in
 
 
@@ -496,13 +473,13 @@ def test_a_layer_may_scale_by_the_width_of_its_query() -> None:
     """Two numbers for two heads of one: the second logit of the first head is ln 3 / sqrt(2), not ln 3."""
     other = 3.0 ** (0.5**0.5)
     first = (4.0 + 8.0 * other) / (1.0 + other)
-    assert output(mha(), "scale=query_dim") == pytest.approx([first, 20.0])
+    assert output(two_heads(), "scale=query_dim") == pytest.approx([first, 20.0])
     assert output(two_keys(), "scale=query_dim") == output(two_keys())
 
 
 @pytest.mark.parametrize("name", ["weights", "weights_mean"])
 def test_the_weights_of_all_heads_are_added(name: str) -> None:
-    problem = mha(outputs=("output", name))
+    problem = two_heads(outputs=("output", name))
     summed = values_of(problem, name, {"returned_weights": "summed"})
     assert summed == pytest.approx(np.array([[[0.75, 1.25]]]))
     assert output(problem, "returned_weights=summed") == pytest.approx([7.0, 20.0])
@@ -524,23 +501,17 @@ def test_the_edges_of_a_window_move_before_masks_are_combined() -> None:
 # ---- slips of plain code ---------------------------------------------------------------------------------------
 
 
-def one_query(*logits: float, **fields: Any) -> Problem:
-    """The product of the query with each key is the logit; values are 4, 8, 12, ..."""
-    keys, values = [[x] for x in logits], [[4.0 * n] for n in range(1, len(logits) + 1)]
-    return sdpa([[[[1.0]]]], [[keys]], [[values]], **fields)
-
-
 def test_the_scale_divides() -> None:
-    assert output(one_query(0.0, LOG3, scale=0.5), "scale=inverted") == pytest.approx([(4 + 9 * 8) / 10])
-    assert output(one_query(0.0, LOG3, scale=0.0), "scale=inverted") == [6.0]
+    assert output(one_query([0.0, LOG3], scale=0.5), "scale=inverted") == pytest.approx([(4 + 9 * 8) / 10])
+    assert output(one_query([0.0, LOG3], scale=0.0), "scale=inverted") == [6.0]
 
 
 def test_powers_of_two_are_taken() -> None:
-    assert output(one_query(0.0, 1.0), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
-    assert output(one_query(0.0, 1.0, mask_operands=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
+    assert output(one_query([0.0, 1.0]), "softmax_base=two") == pytest.approx([(4 + 2 * 8) / 3])
+    assert output(one_query([0.0, 1.0], mask_operands=(added([[0, 1]]),)), "softmax_base=two") == pytest.approx(
         [(4 + 4 * 8) / 5]
     )
-    capped = one_query(0.0, 1e9, softcap=3.0)  # the second logit is the cap itself
+    capped = one_query([0.0, 1e9], softcap=3.0)  # the second logit is the cap itself
     assert output(capped, "softmax_base=two") == pytest.approx([(4 + 8 * 8) / 9])
 
 
@@ -572,7 +543,7 @@ def test_the_key_is_the_value() -> None:
 
 
 def test_merged_heads_are_not_projected() -> None:
-    problem = mha(params={"wo": UPPER, "bo": np.array([1.0, 1.0])})
+    problem = two_heads(params={"wo": UPPER, "bo": np.array([1.0, 1.0])})
     assert output(problem) == pytest.approx([1.0, 8.0])
     assert output(problem, "output_projection=missing") == pytest.approx([7.0, 20.0])
 
@@ -584,7 +555,7 @@ def test_every_head_reads_the_first() -> None:
 
 
 def test_an_exponential_overflows() -> None:
-    problem = one_query(0.0, 100.0)  # e^100 is more than float32 holds, and less than float64 does
+    problem = one_query([0.0, 100.0])  # e^100 is more than float32 holds, and less than float64 does
     assert np.isnan(output(problem, "softmax_maximum=missing", score="float32")).all()
     assert output(problem, "softmax_maximum=missing") == [8.0]
 
@@ -623,7 +594,7 @@ def test_weights_are_returned_as_without_a_mask() -> None:
 
 def test_square_weights_are_transposed() -> None:
     assert output(two_keys(mask([[1, 0], [1, 1]])), "value_path=weights_transposed") == pytest.approx([10.0, 2.0])
-    assert output(one_query(0.0, LOG3), "value_path=weights_transposed") == pytest.approx([7.0])
+    assert output(one_query([0.0, LOG3]), "value_path=weights_transposed") == pytest.approx([7.0])
 
 
 def test_a_bias_is_subtracted() -> None:
@@ -733,7 +704,7 @@ def test_some_keys_are_always_attended() -> None:
 
 def test_masked_keys_share_in_the_maximum() -> None:
     def problem(*groups: MaskOperand) -> Problem:
-        return sdpa([[[[1.0]]]], [[[[0.0], [0.0], [2000.0]]]], [[[[4.0], [8.0], [30.0]]]], mask_operands=groups)
+        return one_query([0.0, 0.0, 2000.0], [4.0, 8.0, 30.0], *groups)
 
     lie = "softmax_maximum=of_masked_keys"
     assert output(problem(mask([[1, 1, 0]]))) == [6.0]
@@ -743,7 +714,7 @@ def test_masked_keys_share_in_the_maximum() -> None:
 
 def test_masked_keys_keep_weight_under_a_low_fill() -> None:
     def problem(logit: float) -> Problem:
-        return sdpa([[[[1.0]]]], [[[[logit], [0.0]]]], [[[[4.0], [8.0]]]], mask_operands=(mask([[1, 0]]),))
+        return one_query([logit, 0.0], None, mask([[1, 0]]))
 
     assert output(problem(-100.0)) == [4.0]
     assert output(problem(-100.0), "mask_fill=puts_-100") == pytest.approx([6.0])
@@ -755,7 +726,7 @@ def test_every_head_has_the_result_of_the_first() -> None:
 
 
 def test_the_query_is_added_unasked() -> None:
-    plain = mha()
+    plain = two_heads()
     assert np.array(output(plain, "residual=unasked")) - np.array(output(plain)) == pytest.approx([1.0, 0.0])
 
 
@@ -793,14 +764,14 @@ def test_the_sides_of_a_window_are_exchanged() -> None:
 
 
 def test_an_output_bias_is_added_more_than_once() -> None:
-    problem = mha(params={"bo": np.array([1.0, 2.0])})
+    problem = two_heads(params={"bo": np.array([1.0, 2.0])})
     assert output(problem) == pytest.approx([8.0, 22.0])
     assert output(problem, "projection_bias=bo_twice") == pytest.approx([9.0, 24.0])
     assert output(problem, "projection_bias=bo_of_each_head") == pytest.approx([9.0, 24.0])
 
 
 def test_an_argument_is_projected_with_the_weights_of_another() -> None:
-    problem = mha(params={"wk": np.zeros((2, 2)), "bk": np.array([1.0, 2.0]), "bv": np.zeros(2)})
+    problem = two_heads(params={"wk": np.zeros((2, 2)), "bk": np.array([1.0, 2.0]), "bv": np.zeros(2)})
     assert output(problem) == pytest.approx([6.0, 20.0])
     assert output(problem, "projection_order=wk_for_value") == pytest.approx([1.0, 2.0])
     assert output(problem, "projection_order=wq_for_key") == pytest.approx([7.0, 20.0])
@@ -811,7 +782,7 @@ def test_an_argument_is_projected_with_the_weights_of_another() -> None:
 def test_packed_columns_are_read_by_heads() -> None:
     # of two heads of width one the columns q0 q1 k0 k1 v0 v1 are read as q0 k0 v0 q1 k1 v1
     weights = {"wq": [[1.0, 2.0], [0.0, 0.0]], "wk": [[3.0, 4.0], [0.0, 0.0]], "wv": [[5.0, 6.0], [0.0, 0.0]]}
-    problem = mha(value=np.array([[[1.0, 0.0], [1.0, 0.0]]]), params={n: np.array(w) for n, w in weights.items()})
+    problem = two_heads(value=np.array([[[1.0, 0.0], [1.0, 0.0]]]), params={n: np.array(w) for n, w in weights.items()})
     assert output(problem) == pytest.approx([5.0, 6.0])
     assert output(problem, "projection_order=by_head") == pytest.approx([3.0, 6.0])
 
@@ -858,7 +829,7 @@ def test_one_maximum_that_is_nan_makes_nan_of_every_row() -> None:
     """Two items: a key of the first one is NaN, and the second one is right by itself."""
     key = np.array([[[[np.nan], [0.0]]], [[[0.0], [0.0]]]])
     value = np.full((2, 1, 2, 1), 6.0)
-    problem = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((2, 1, 1, 1)), key, value, scale=1.0)
+    problem = sdpa(np.ones((2, 1, 1, 1)), key, value)
     assert np.array_equal(output(problem), [np.nan, 6.0], equal_nan=True)
     assert np.isnan(output(problem, "softmax_maximum=of_all")).all()
 
@@ -976,7 +947,7 @@ def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
     """Two heads of one number, values of two: 1 2 and 3 4; head 1 meets the rows of 2 and 3, not those of 3 and 4."""
     rows = np.zeros((1, 1, 2)), np.zeros((1, 1, 2)), np.array([[[1.0, 2.0, 3.0, 4.0]]])
     params = {"wq": np.eye(2), "wk": np.eye(2), "wv": np.eye(4), "wo": np.diag([1.0, 10.0, 100.0, 1000.0])}
-    problem = Problem("mha", "float64", 2, 2, 1, 2, *rows, params=params)
+    problem = mha(*rows, params, 2)
     assert evaluate(problem, {}).reply["output"].values.ravel().tolist() == [1, 20, 300, 4000]
     found = evaluate(problem, {"weight_orientation": "wo_by_head_dim"}).reply["output"].values
     assert found.ravel().tolist() == [1, 20 + 30, 400, 0]
@@ -985,11 +956,8 @@ def test_heads_meet_rows_of_the_output_projection_by_head_dim() -> None:
 @pytest.mark.parametrize(("name", "expected"), [("zeroed", 13 / 4), ("zeroed_with_values", 7 / 4)])
 def test_zeros_for_padding_are_no_mask(name: str, expected: float) -> None:
     """Logits are ln 2, 0 and, padded, ln 9; values 1, 5 and 6: weights 1/2, 1/4, 1/4 beside a logit of zero."""
-    key, value = np.log([[[[2.0], [1.0], [9.0]]]]), np.array([[[[1.0], [5.0], [6.0]]]])
     padding = MaskOperand("lengths", ("key_padding",), "bool", np.array([[[[1, 1, 0]]]], dtype=bool))
-    problem = Problem(
-        "sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, value, mask_operands=(padding,), scale=1.0
-    )
+    problem = one_query(np.log([2.0, 1.0, 9.0]), [1.0, 5.0, 6.0], padding)
     assert evaluate(problem).reply["output"].values.ravel() == pytest.approx([7 / 3])
     assert evaluate(problem, {"padded_keys": name}).reply["output"].values.ravel() == pytest.approx([expected])
 
@@ -1019,7 +987,7 @@ def test_a_negative_offset_may_be_taken_for_zero() -> None:
 
 def test_the_bias_of_the_query_is_not_scaled() -> None:
     # the first head's query is its bias, 2: logits 0 and ln 3 at a scale of a half, 0 and ln 9 without
-    problem = mha(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
+    problem = two_heads(query=np.zeros((1, 1, 2)), params={"bq": np.array([2.0, 0.0])}, scale=0.5)
     assert output(problem) == pytest.approx([7.0, 20.0])
     assert output(problem, "projection_bias=bq_unscaled") == pytest.approx([(4 + 9 * 8) / 10, 20.0])
 

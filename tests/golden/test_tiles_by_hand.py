@@ -7,7 +7,8 @@ from conformance.deviations.edges import window
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-from .tile_problems import even, flag, mask, output, sdpa, seen
+from ..problems import sdpa
+from .tile_problems import even, flag, mask, output, scored, seen
 
 LOG2 = float(np.log(2.0))
 LOG3 = float(np.log(3.0))
@@ -89,7 +90,7 @@ def test_a_last_block_that_is_full_is_dropped() -> None:
 
 def test_parts_are_combined_without_their_maxima() -> None:
     # the maxima of keys 0 to 3 and of key 4 are ln 3 and 0: weights 1, 1/3, 1/3, 1/3 and 1
-    problem = sdpa([[LOG3, 0.0, 0.0, 0.0, 0.0]], [[3.0], [0.0], [0.0], [0.0], [5.0]])
+    problem = scored([[LOG3, 0.0, 0.0, 0.0, 0.0]], [[3.0], [0.0], [0.0], [0.0], [5.0]])
     assert output(problem)[0, 0] == pytest.approx((9 + 5) / 7)
     assert output(problem, "online_softmax=parts_without_maxima_4")[0, 0] == pytest.approx((3 + 5) / 3)
     assert output(problem, "online_softmax=parts_without_maxima_8")[0, 0] == pytest.approx(2.0)
@@ -99,7 +100,9 @@ def test_parts_are_combined_without_their_maxima() -> None:
 def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     def rising(*tops: float) -> Problem:
         """Four keys of each logit, in their order, the first of each with a value."""
-        return sdpa([np.repeat(tops, 4)], [[2.0 * (key % 4 == 0) * 5.0 ** (key // 4)] for key in range(4 * len(tops))])
+        return scored(
+            [np.repeat(tops, 4)], [[2.0 * (key % 4 == 0) * 5.0 ** (key // 4)] for key in range(4 * len(tops))]
+        )
 
     lie = "online_softmax=lazily_rescaled_4"
     # a rise by 2 is not followed, one by 512 is; sums are of 4 keys each
@@ -108,7 +111,7 @@ def test_a_maximum_that_rises_a_little_does_not_rescale() -> None:
     both = (2 / 512 + 10 / 512 + 50) / (8 / 512 + 4)
     assert output(rising(0.0, LOG2, 10 * LOG2), lie)[0, 0] == pytest.approx(both)
     # masked at first: -inf to 0 is no small rise
-    late = sdpa([[-np.inf] * 4 + [0.0]], np.eye(5))
+    late = scored([[-np.inf] * 4 + [0.0]], np.eye(5))
     assert output(late, lie).tolist() == [[0.0, 0.0, 0.0, 0.0, 1.0]]
 
 
@@ -121,7 +124,7 @@ def test_a_query_that_sees_nothing_in_the_first_block_is_no_number() -> None:
 
 
 def test_a_row_that_underflows_counts_as_fully_masked() -> None:
-    low, high = (sdpa([[logit, logit]], [[4.0], [8.0]]) for logit in (-2000.0, 2000.0))
+    low, high = (scored([[logit, logit]], [[4.0], [8.0]]) for logit in (-2000.0, 2000.0))
     assert output(low).tolist() == [[6.0]]
     assert output(low, "softmax_maximum=missing_guarded").tolist() == [[0.0]]
     assert np.isnan(output(low, "softmax_maximum=missing")).all()
@@ -129,7 +132,7 @@ def test_a_row_that_underflows_counts_as_fully_masked() -> None:
 
 
 def test_infinity_that_is_attended_with_no_weight_left_is_no_number() -> None:
-    problem = sdpa([[0.0, -2000.0]], [[4.0], [np.inf]], mask([[1, 0]]))
+    problem = scored([[0.0, -2000.0]], [[4.0], [np.inf]], mask([[1, 0]]))
     assert output(problem).tolist() == [[4.0]]
     assert np.isnan(output(problem, "use[mask]=ignored")).all()
 
@@ -148,7 +151,7 @@ def test_infinity_that_is_attended_with_no_weight_left_is_no_number() -> None:
 )
 def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | None) -> None:
     """Logits 0 0 0 0 and ln 2: sums of 4, with values of 4, and of 2, with a value of 7."""
-    problem = sdpa([[0, 0, 0, 0, LOG2]], [[4.0], [4.0], [4.0], [4.0], [7.0]])
+    problem = scored([[0, 0, 0, 0, LOG2]], [[4.0], [4.0], [4.0], [4.0], [7.0]])
     if expected is None:
         told, power = (np.log2([4, 2]), np.exp) if "log2" in lie else (np.log([4, 2]), np.exp2)
         counts = power(told)  # e^2 and e, or 2^ln 4 and 2^ln 2
@@ -165,18 +168,18 @@ def test_parts_whose_logarithms_are_of_another_base(lie: str, expected: float | 
 )
 def test_a_rise_that_is_small_enough_is_forgotten(rise: float, lie: str, *, kept: bool) -> None:
     """Four keys of logit 0, one that is higher: where sums keep their scale each of the five weighs 1."""
-    problem = sdpa([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
+    problem = scored([[0, 0, 0, 0, rise]], [[0.0]] * 4 + [[1.0]])
     weight = 1.0 if kept else np.exp(rise)
     assert output(problem, f"online_softmax={lie}")[0, 0] == pytest.approx(weight / (weight + 4))
 
 
 def test_a_non_finite_value_may_leak_where_the_mask_is_added_alone() -> None:
     values, lie = [[4.0], [np.nan]], "nonfinite_value=leaks_where_added"
-    assert output(sdpa([[0, 0]], values, mask([[1, 0]])), lie).tolist() == [[4.0]]
+    assert output(scored([[0, 0]], values, mask([[1, 0]])), lie).tolist() == [[4.0]]
     hidden = mask([[0.0, -np.inf]], "float")
-    assert output(sdpa([[0, 0]], values, hidden)).tolist() == [[4.0]]
-    assert np.isnan(output(sdpa([[0, 0]], values, hidden), lie)).all()
-    assert output(sdpa([[0, 0]], [[4.0], [8.0]], hidden), lie).tolist() == [[4.0]]
+    assert output(scored([[0, 0]], values, hidden)).tolist() == [[4.0]]
+    assert np.isnan(output(scored([[0, 0]], values, hidden), lie)).all()
+    assert output(scored([[0, 0]], [[4.0], [8.0]], hidden), lie).tolist() == [[4.0]]
 
 
 def windowed(queries: int, keys: int, left: int | None, right: int | None) -> MaskOperand:
@@ -187,7 +190,7 @@ def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> A
     """Three heads, one query and two keys: weights (1/4, 3/4), (1/2, 1/2) and (3/4, 1/4)."""
     key = np.array([[[[0.0], [LOG3]], [[0.0], [0.0]], [[LOG3], [0.0]]]])
     one = np.ones((1, 3, 1, 1))
-    problem = Problem("sdpa", "float64", 3, 3, 1, 1, one, key, np.ones((1, 3, 2, 1)), scale=1.0, mask_operands=groups)
+    problem = sdpa(one, key, np.ones((1, 3, 2, 1)), *groups)
     reply = evaluate(problem.but(outputs=outputs), dict([lie.split("=")]) if lie else {}).reply
     return np.asarray(reply[outputs[-1]].values)
 
@@ -202,7 +205,7 @@ def weights_under(lie: str, outputs: tuple[str, ...], *groups: MaskOperand) -> A
 def test_heads_that_share_a_value(lie: str, expected: list[int]) -> None:
     """Six query heads, one key; the values of two heads are 1 and 2."""
     value = np.array([[[[1.0]], [[2.0]]]])
-    problem = Problem("sdpa", "float64", 6, 2, 1, 1, np.ones((1, 6, 1, 1)), value, value, scale=1.0)
+    problem = sdpa(np.ones((1, 6, 1, 1)), value, value)
     reply = evaluate(problem, dict([lie.split("=")]) if lie else {}).reply["output"].values
     assert reply.ravel().tolist() == expected
 

@@ -8,13 +8,13 @@ from conformance.deviations.edges import causal
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
+from ..problems import sdpa
 
-def sdpa(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
+
+def scored(logits: Any, value: Any, *groups: MaskOperand) -> Problem:
     """One item and head; the logits (seq_len_q, seq_len_k) are the key, which every query picks its row of."""
     products = np.asarray(logits, dtype=np.float64)
-    queries = len(products)
-    arrays = (np.eye(queries)[None, None], products.T[None, None], np.asarray(value, dtype=np.float64)[None, None])
-    return Problem("sdpa", "float64", 1, 1, queries, arrays[2].shape[-1], *arrays, mask_operands=groups, scale=1.0)
+    return sdpa(np.eye(len(products))[None, None], products.T[None, None], np.asarray(value)[None, None], *groups)
 
 
 def output(problem: Problem, lie: str = "") -> Array:
@@ -24,7 +24,7 @@ def output(problem: Problem, lie: str = "") -> Array:
 
 def even(queries: int, keys: int, *groups: MaskOperand) -> Problem:
     """All logits are zero, and values are such that the output is the weights."""
-    return sdpa(np.zeros((queries, keys)), np.eye(keys), *groups)
+    return scored(np.zeros((queries, keys)), np.eye(keys), *groups)
 
 
 def flag(queries: int, keys: int, offset: int = 0) -> MaskOperand:

@@ -1,0 +1,113 @@
+"""
+Problems that tests ask about: of arrays that the test writes out, or of random ones.
+
+Every array is float64. A random array depends on its seed alone. Its numbers are rounded to the dtype under test.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.spec.rounding import round_to
+
+# Sizes that a test does not choose. They differ, so that an exchange of two axes shows.
+BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
+
+LOG3 = float(np.log(3.0))
+
+
+def sdpa(query: Any, key: Any, value: Any, *masks: MaskOperand, dtype: str = "float64", **fields: Any) -> Problem:
+    """
+    Return a call of sdpa on arrays or lists of shape (batch, num_heads, seq_len, dim).
+
+    The scale is 1, so that a logit is a product. fields: other fields of `Problem`; they replace the scale and the
+    masks, too.
+    """
+    q, k, v = (np.asarray(array, dtype=np.float64) for array in (query, key, value))
+    settings: dict[str, Any] = {"scale": 1.0, "mask_operands": masks} | fields
+    return Problem("sdpa", dtype, q.shape[1], k.shape[1], q.shape[3], v.shape[3], q, k, v, **settings)
+
+
+def one_query(logits: Any, values: Any = None, *masks: MaskOperand, **fields: Any) -> Problem:
+    """
+    Return a call of `sdpa` with one item, one head, and one query: the number 1.
+
+    logits: shape (seq_len_k,); they are the keys. values: shape (seq_len_k,) or (seq_len_k, value_dim); 4, 8, 12, ...
+    if None.
+    """
+    keys = np.asarray(logits, dtype=np.float64).reshape(1, 1, -1, 1)
+    rows = 4.0 * np.arange(1.0, keys.size + 1.0) if values is None else np.asarray(values)
+    return sdpa([[[[1.0]]]], keys, rows.reshape(1, 1, keys.size, -1), *masks, **fields)
+
+
+def two_keys(*masks: MaskOperand, **fields: Any) -> Problem:
+    """
+    Return a call of `sdpa` with one item, one head, two queries and two keys.
+
+    Logits are 0 and ln 3 for the first query, ln 3 and 0 for the second. Values are 4 and 8: the outputs are 7 and 5.
+    """
+    return sdpa([[[[1, 0], [0, 1]]]], [[[[0, LOG3], [LOG3, 0]]]], [[[[4.0], [8.0]]]], *masks, **fields)
+
+
+def random_sdpa(
+    seed: int | np.random.Generator,
+    *masks: MaskOperand,
+    dtype: str = "float32",
+    batch: int = BATCH,
+    num_heads: int = HEADS,
+    num_kv_heads: int | None = None,
+    seq_len_q: int = QUERIES,
+    seq_len_k: int = KEYS,
+    head_dim: int = DIM,
+    value_dim: int = VALUE_DIM,
+    **fields: Any,
+) -> Problem:
+    """
+    Return a call of sdpa on standard normal numbers, rounded to `dtype`, with the usual scale.
+
+    seed: or a generator, from which query, key and value are drawn in this order. num_kv_heads: as many as num_heads
+    if None. fields: other fields of `Problem`; they replace the masks, too.
+    """
+    rng, kv_heads = np.random.default_rng(seed), num_heads if num_kv_heads is None else num_kv_heads
+    sizes = (num_heads, seq_len_q, head_dim), (kv_heads, seq_len_k, head_dim), (kv_heads, seq_len_k, value_dim)
+    query, key, value = (round_to(rng.standard_normal((batch, *each)), dtype) for each in sizes)
+    return sdpa(query, key, value, *masks, dtype=dtype, **{"scale": None, **fields})
+
+
+def mha(
+    query: Any,
+    key: Any,
+    value: Any,
+    params: dict[str, Array],
+    num_heads: int,
+    *masks: MaskOperand,
+    dtype: str = "float64",
+    **fields: Any,
+) -> Problem:
+    """
+    Return a call of mha on arrays or lists of shape (batch, seq_len, width), with the usual scale.
+
+    params: wq, wk and wv of shape (width, heads * dim), and what else the layer has; the number of heads of the key and
+    both dims follow from them. fields: other fields of `Problem`; they replace the masks, too.
+    """
+    q, k, v = (np.asarray(array, dtype=np.float64) for array in (query, key, value))
+    head_dim = params["wq"].shape[1] // num_heads
+    kv_heads = params["wk"].shape[1] // head_dim
+    value_dim = params["wv"].shape[1] // kv_heads
+    settings: dict[str, Any] = {"params": params, "mask_operands": masks} | fields
+    return Problem("mha", dtype, num_heads, kv_heads, head_dim, value_dim, q, k, v, **settings)
+
+
+def two_heads(*masks: MaskOperand, **fields: Any) -> Problem:
+    """
+    Return a call of `mha` with one item, two heads of width 1, one query and two keys; all projections are identities.
+
+    Weights are 1/4 and 3/4 in the first head, 1/2 and 1/2 in the second: the outputs are 7 and 20. fields: may replace
+    query, key and value (batch, seq_len, width), and single parameters in params.
+    """
+    query = fields.pop("query", [[[1.0, 0.0]]])
+    key = fields.pop("key", [[[0.0, 0.0], [LOG3, 0.0]]])
+    value = fields.pop("value", [[[4.0, 10.0], [8.0, 30.0]]])
+    params = dict.fromkeys(("wq", "wk", "wv", "wo"), np.eye(2)) | fields.pop("params", {})
+    return mha(query, key, value, params, 2, *masks, **fields)
