@@ -104,7 +104,7 @@ class CoarserProfiles:
         of = f"{count} of {self._seen} verdicts" if self._seen > 1 else "the verdict"
         under = " or ".join(names)
         return [
-            f"{of} that no decision explains would conform under {under}; if this is intended, use --profile {names[0]}"
+            f"{of} without a known cause would conform under {under}; if this is intended, use --profile {names[0]}"
         ]
 
 

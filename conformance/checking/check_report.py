@@ -109,7 +109,7 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     if signature.defaults:
         notes.append(f"left at its default, because check does not know it: {', '.join(signature.defaults)}")
     if signature.mask is None:
-        notes.append("it takes no mask, so cases that need one are left out")
+        notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [
         f"arithmetic: {dtype} is judged with the profile {name}" for dtype, name in named if name != ordinary(dtype)
@@ -126,21 +126,21 @@ def _called(signature: Signature) -> Iterator[str]:
         axes = LAYOUTS[signature.layout] if signature.operator == "sdpa" else MHA_AXES[signature.layout]
         notes.append(f"{ARRAYS[signature.framework]} {axes}")
     others = {role: name for role, name in signature.names.items() if role != "mask" and name not in USUAL}
-    notes += [f"{name} is {role}" for role, name in others.items() if name != role]
+    notes += [f"{name} as {role}" for role, name in others.items() if name != role]
     if signature.mask is not None and (signature.form != MaskForm() or signature.mask != "mask"):
-        notes.append(f"{signature.mask} is the mask, {_mask(signature.form)}")
-    notes += [f"{signature.names[role]} is always a number, because None fails" for role in signature.numbers]
-    if signature.returned != "output":
-        second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
-        notes.append(f"it returns the output and {second}")
+        notes.append(f"{signature.mask} as the mask, {_mask(signature.form)}")
+    notes += [f"{signature.names[role]} always a number, because None fails" for role in signature.numbers]
     if not signature.wide:
-        notes.append("value_dim equals head_dim in every call, because other widths fail")
+        notes.append("value_dim = head_dim in every call, because other widths fail")
     if signature.is_self_attention:
         notes.append("one array as query, key and value; cases in which they differ are left out")
     if not signature.doubles:
         notes.append("no float64, which JAX converts to float32 unless jax_enable_x64 is set")
     if notes:
         yield f"called with {'; '.join(notes)}"
+    if signature.returned != "output":
+        second = {"weights": "weights", "weights_mean": "averaged weights"}.get(signature.returned, "something else")
+        yield f"it returns the output and {second}"
 
 
 def _mask(form: MaskForm) -> str:
@@ -211,7 +211,7 @@ def _found(causes: tuple[CheckCause, ...]) -> str:
     left = counted(sum(cause.count for cause in causes if not cause.explained), "verdict")
     if not named:
         return f"{left} without a known cause"
-    return counted(named, "cause") + (f", and {left} without one," if named < len(causes) else "")
+    return counted(named, "cause") + (f", and {left} without a known cause," if named < len(causes) else "")
 
 
 def cause_lines(causes: tuple[CheckCause, ...], again: dict[str, str]) -> list[str]:

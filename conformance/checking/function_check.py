@@ -75,7 +75,9 @@ class AcceptedFailures:
         """Return the addition to the record of a cell: `known` if such a deviation alone explains the reply."""
         verdict = judged.judgement
         if verdict is not None and verdict.verdict == "inconclusive":
-            self._seen.setdefault(("gets calls for which no useful bound exists", OF_BOUND), []).append(judged.case)
+            self._seen.setdefault(("gets calls for which no useful error bound exists", OF_BOUND), []).append(
+                judged.case
+            )
             return {"known": {"reason": OF_BOUND, "link": "", "entry": "conformance check"}}
         if verdict is None or verdict.verdict != "fail" or verdict.explanation is None:
             return {}

@@ -190,7 +190,7 @@ class KeyLoop:
     def _reach(self) -> str:
         if self.bound == COUNT:
             queries = f"tiles of {self.queries} queries" if self.queries > 1 else "queries"
-            return f"visits only as many of them as there are {queries} so far"
+            return f"visits only the first n of them, where n is the number of {queries} so far"
         rounded = "" if self.keys == 1 else f", rounded {'up' if self.up else 'down'} to full tiles"
         return f"stops at {(BOUNDS if self.queries > 1 else ALONE)[self.bound]}{rounded}"
 

@@ -22,13 +22,13 @@ OWN: dict[Dimension, str] = {
     "batch": "a mask for each batch element",
     "num_heads": "a mask for each head",
     "seq_len_q": "a mask row for each query",
-    "seq_len_k": "a mask for each key",
+    "seq_len_k": "a mask column for each key",
 }
 SHARED: dict[Dimension, str] = {
     "batch": "one mask for all batch elements",
     "num_heads": "one mask for all heads",
     "seq_len_q": "one mask row for all queries",
-    "seq_len_k": "one mask for all keys",
+    "seq_len_k": "one mask column for all keys",
 }
 ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
 
@@ -241,4 +241,4 @@ def condition_text(guards: Sequence[Condition]) -> str:
     first, *rest = (guard.words for guard in guards)
     if len(guards) > MAX_CONDITIONS_SHOWN:
         return f"only in some calls, all of them {first}"
-    return f"only {', or '.join((first, *rest))}" + (": the cases do not distinguish them" if rest else "")
+    return f"only {', or '.join((first, *rest))}" + (", and no case tells which" if rest else "")

@@ -144,7 +144,7 @@ def sentence(decision: str, name: str) -> str:
         return find(decision, name).sentence
     if family in USUAL:
         return USUAL[family].replace("SLOT", slot or "SLOT")
-    return f"takes {decision} as usual: {CANONICAL_NAMES.get(decision, CANONICAL)}"
+    return f"makes the usual choice for {decision}: {CANONICAL_NAMES.get(decision, CANONICAL)}"
 
 
 def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:

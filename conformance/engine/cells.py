@@ -179,7 +179,7 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
         return Refused(case, subject, f"does not support {case.dtype}, only {', '.join(subject.dtypes)}")
     outputs = tuple(name for name in case.outputs if name in subject.outputs)
     if not outputs:
-        return Refused(case, subject, f"returns none of {', '.join(case.outputs)}, only {', '.join(subject.outputs)}")
+        return Refused(case, subject, f"returns no {' or '.join(case.outputs)}, only {', '.join(subject.outputs)}")
     kept = replace(routed, problem=routed.problem.but(outputs=case.reply_names(outputs)))
     return _cell(case, problem, subject, kept, tuple(name for name in case.outputs if name not in outputs))
 

@@ -101,6 +101,6 @@ def decide(
 
 
 def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:
-    what = "verdict" if len(rejected) == 1 else "verdicts"
-    found = [f"the gate does not accept {len(rejected)} {what}"] if rejected else []
+    what = "verdict is" if len(rejected) == 1 else "verdicts are"
+    found = [f"{len(rejected)} {what} rejected"] if rejected else []
     return (*found, *known_problems)

@@ -189,7 +189,7 @@ def _masks(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _numbers(record: Mapping[str, Any]) -> Iterator[str]:
-    yield "Expected of canonical attention:"
+    yield "Expected outputs of canonical attention:"
     for name, each in record["expected"].items():
         first = ", ".join(_number(value) for value in each["first"])
         yield (
@@ -208,10 +208,12 @@ def _number(value: float | str, digits: int = 6) -> str:
 
 def _deviations(record: Mapping[str, Any]) -> Iterator[str]:
     distinct = [key for key in record["told_apart"] if key not in FORMS]
-    yield f"Distinguished from canonical, by {_number(record['factor'])} bounds or more: {len(distinct)} deviations"
+    times = _number(record["factor"])
+    yield f"Deviations that this case detects (difference at least {times} times the bound): {len(distinct)}"
     yield from _by_decision(distinct)
     close, without_effect = record["too_close"], record["without_effect"]
-    yield f"Not distinguished: {len(close)} that change the reply too little, {len(without_effect)} without any effect"
+    missed = f"{len(close)} that change the reply too little, {len(without_effect)} without any effect"
+    yield f"Deviations that it does not detect: {missed}"
     yield from _by_decision(f"{key} ({_number(away, 2)})" for key, away in close.items())
 
 

@@ -83,7 +83,7 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputC
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
     message = (
-        f"{count} of {wrong.size} elements are of the wrong kind (NaN, infinite or finite): "
+        f"{count} of {wrong.size} elements differ in kind from the expected ones (NaN, inf, -inf or finite): "
         f"{actual[at]:.6g} at {list(at)}, expected {expected[at]:.6g}"
     )
     return _broken(

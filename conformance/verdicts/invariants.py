@@ -134,7 +134,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "batch_of_one",
-        "returns a different result for a batch element when it is the only one",
+        "returns a different result for a batch element when it is the only one in the batch",
         _last_batch_element,
         _of_last_batch_element,
     ),
@@ -146,12 +146,12 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "last_key",
-        "lets the last key change queries that must not attend it",
+        "lets the last key change the result of queries that must not attend it",
         with_last_key_changed,
     ),
     Invariant(
         "mask_convention",
-        "returns a different result when the same mask is passed as numbers that are added",
+        "returns a different result when the same mask is passed as an additive float mask",
         with_mask_as_floats,
     ),
     Invariant(

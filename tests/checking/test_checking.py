@@ -187,7 +187,11 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
             "fully_masked_row=uniform",
             "returns the mean of all values for a fully masked row",
         ),
-        ("plain_sdpa:causal_at_the_end", "causal_alignment=bottom_right", "aligns the causal mask to the last key"),
+        (
+            "plain_sdpa:causal_at_the_end",
+            "causal_alignment=bottom_right",
+            "aligns the causal mask to the last key (bottom right)",
+        ),
     ],
 )
 def test_what_has_no_consensus_is_observed_and_fine(checked: Check, given: str, seen: str, said: str) -> None:
@@ -225,7 +229,7 @@ def test_the_first_line_counts_causes_apart_from_what_has_none(checked: Check) -
     unnamed = replace(named[0], explained=False, kind="fail", count=3)
     assert " does not conform: 1 cause in " in headline("f", done.run, named, conforms=False)
     both = headline("f", done.run, (*named, unnamed), conforms=False)
-    assert " does not conform: 1 cause, and 3 verdicts without one, in " in both
+    assert " does not conform: 1 cause, and 3 verdicts without a known cause, in " in both
     assert " does not conform: 3 verdicts without a known cause in " in headline(
         "f", done.run, (unnamed,), conforms=False
     )

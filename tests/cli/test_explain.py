@@ -45,7 +45,7 @@ def test_a_case_is_told_in_full(project: Path) -> None:
         "Mask causal (bool; # attends, . does not):\n    #..\n    ##.\n",
         "Mask key_padding (bool; # attends, . does not):\n    .##\n",
         "All masks combined (# attends, . does not):\n    ...\n    .#.\n1 of 2 rows are fully masked\n",
-        "Expected of canonical attention:\n  output [1, 1, 2, 1] float16: 0, 2, ...; from 0 to 2\n",
+        "Expected outputs of canonical attention:\n  output [1, 1, 2, 1] float16: 0, 2, ...; from 0 to 2\n",
         "Tolerance in float16, for ordinary arithmetic:\n  output: at most ",
         "Tolerance in float32, for ordinary arithmetic:\n  output: at most ",
         "  causal_alignment: bottom_right",

@@ -57,7 +57,7 @@ def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
 def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() -> None:
     fit = [Condition(dtype=["float16"]), Condition(sizes={"batch": 1}), Condition(masks=True)]
     assert condition_text(fit[:1]) == "only in float16"
-    assert condition_text(fit[:2]) == "only in float16, or with batch = 1: the cases do not distinguish them"
+    assert condition_text(fit[:2]) == "only in float16, or with batch = 1, and no case tells which"
     assert condition_text(fit) == "only in some calls, all of them in float16"
 
 

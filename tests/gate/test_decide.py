@@ -56,4 +56,4 @@ def test_precedence(cells: list[str], how: dict[str, Any], expected: int) -> Non
 def test_what_is_rejected_is_counted_in_a_sentence() -> None:
     decision = decide([cell("fail"), cell("pass"), cell("crash")], (), ("known.yaml:3: dead",), {})
     assert decision.rejected == (("a/b", "s"), ("a/b", "s"))
-    assert decision.problems == ("the gate does not accept 2 verdicts", "known.yaml:3: dead")
+    assert decision.problems == ("2 verdicts are rejected", "known.yaml:3: dead")

@@ -66,12 +66,12 @@ def test_it_says_what_it_does() -> None:
 
 def test_it_says_how_many_tiles_it_takes() -> None:
     assert find("causal_loop", "32x16_count_up_masked").sentence == (
-        "loops over tiles of 16 keys: each tile of 32 queries visits only as many of them as there are tiles of 32 "
-        "queries so far"
+        "loops over tiles of 16 keys: each tile of 32 queries visits only the first n of them, where n is the number "
+        "of tiles of 32 queries so far"
     )
     assert find("causal_loop", "1x4_count_up_unmasked").sentence == (
-        "loops over tiles of 4 keys: each query visits only as many of them as there are queries so far, and the "
-        "causal mask is applied in none of these tiles"
+        "loops over tiles of 4 keys: each query visits only the first n of them, where n is the number of queries so "
+        "far, and the causal mask is applied in none of these tiles"
     )
 
 

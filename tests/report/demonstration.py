@@ -71,7 +71,7 @@ def fill(builder: Any) -> None:
     builder.gate = {
         "known": {"live": 2, "dead": ["known.yaml:31 jax.nn.dot_product_attention"], "too_wide": [], "not_reached": []},
         "incomplete": ["onnx.torch_sdpa: 1 verdict missing"],
-        "problems": [f"the gate does not accept {len(builder.rejected)} verdicts"],
+        "problems": [f"{len(builder.rejected)} verdicts are rejected"],
     }
 
 
@@ -236,7 +236,7 @@ def _inversion(cases: list[str]) -> dict[str, Any]:
             {
                 "decisions": {"use[attn_mask]": "ignored"},
                 "sentence": "ignores attn_mask",
-                "remedy": "do not rely on attn_mask",
+                "remedy": "pass the mask in another argument, not in attn_mask",
                 "when": {},
                 "separated_by": "causal/square/sdpa_full[dtype=float32]",
             }

@@ -42,7 +42,7 @@ def test_a_non_finite_number_where_a_finite_one_belongs(wrong: float) -> None:
     found = judged(np.array([1.0, 2.0]), np.array([1.0, wrong]), bound((2,)))
     assert found.verdict == "fail"
     assert found.impossible
-    kind = "1 of 2 elements are of the wrong kind (NaN, infinite or finite)"
+    kind = "1 of 2 elements differ in kind from the expected ones (NaN, inf, -inf or finite)"
     assert found.message == f"output: {kind}: {wrong:.6g} at [1], expected 2"
 
 
