@@ -20,7 +20,7 @@ from conformance.deviations.logits import (
     limited_after_bias,
     scaled_by,
 )
-from conformance.deviations.names import Words
+from conformance.deviations.names import DIGITS, Words
 from conformance.deviations.softmax import denominator_plus
 from conformance.reference.pipeline import StepsMap
 from conformance.spec.problem import Problem
@@ -80,13 +80,17 @@ class Measured:
 # Maximum number in a name: its square times the squares of a query and a key must not overflow float64.
 LARGEST = 1e60
 
+# Number of significant digits that give back every float64.
+EXACT = 17
+
 # Maximum shift, in keys.
 MAX_SHIFT = 2**31
 
 
 def text(number: float) -> str:
-    """Format a number for names and sentences: up to six digits, 1e-6 and not 1e-06."""
-    mantissa, e, exponent = f"{number:.6g}".partition("e")
+    """Format a number for names and sentences: in the fewest digits that give it back, 1e-6 and not 1e-06."""
+    shortest = next(short for digits in range(DIGITS, EXACT + 1) if float(short := f"{number:.{digits}g}") == number)
+    mantissa, e, exponent = shortest.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 

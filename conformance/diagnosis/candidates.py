@@ -12,8 +12,8 @@ from conformance.bridge.profile import UNIT
 from conformance.deviations.catalogue import compose, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
 from conformance.deviations.evaluate import evaluate_deviations
-from conformance.deviations.measured import MEASURED, Measured
-from conformance.deviations.names import USUAL_BITS
+from conformance.deviations.measured import EXACT, MEASURED, Measured
+from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.cost import SECOND_DEVIATION, UNEXPLAINED, of_change
@@ -28,8 +28,6 @@ STEPS = 12
 BEST = 2
 # Maximum number of times that a step which increases the error is halved.
 HALVINGS = 6
-# Maximum number of significant digits of a fitted number.
-DIGITS = 6
 # Relative change of a number for its numerical derivative.
 STEP = 1e-6
 # Relative step size below which the search stops.
@@ -59,10 +57,12 @@ def solve(kind: Measured, suspect: Suspect) -> Way | None:
     nearer = [guess for error, _, guess in ranked if error < fit.unchanged][:BEST]
     for guess in [*nearer, *([kind.neutral] if math.isfinite(kind.neutral) else [])]:
         number = fit.refined(guess)
-        for digits in range(1, DIGITS + 1):
-            plain = float(f"{number:.{digits}g}")
-            if fit.explains(plain):
-                return kind.decision, kind.name(plain)
+        most = EXACT if suspect.problem.dtype == "float64" else DIGITS
+        rounded = [float(f"{number:.{digits}g}") for digits in range(1, most + 1)]
+        if plain := next((each for each in rounded[:DIGITS] if fit.explains(each)), None):
+            return kind.decision, kind.name(plain)
+        if most > DIGITS and fit.explains(number):
+            return kind.decision, kind.name(next(each for each in rounded[DIGITS:] if fit.explains(each)))
     return None
 
 

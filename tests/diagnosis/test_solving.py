@@ -73,6 +73,21 @@ def test_what_is_added_to_masked_logits(number: float) -> None:
     assert near(found["mask_fill adds_"], "adds_", number)
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("float64", 17), ("float32", 9)])
+def test_a_number_has_as_many_digits_as_the_reply_shows(dtype: str, most: int) -> None:
+    ln2 = float(np.log(2.0))
+    found = told(problem(bias(), dtype=dtype), "bias_scale", f"times_{text(ln2)}")["bias_scale times_"]
+    digits = found.removeprefix("times_0.")
+    assert len(digits) <= most
+    assert float(f"0.{digits}") == pytest.approx(ln2, rel=1e-14 if dtype == "float64" else 1e-5)
+
+
+@pytest.mark.parametrize("number", [0.1, 1e-6, 1e4, 0.6931471805599453, 1 / 3, -1e60, 123456789.0])
+def test_the_text_of_a_number_gives_it_back(number: float) -> None:
+    assert float(text(number)) == number
+    assert len(text(number)) <= len(f"{number:.17g}")
+
+
 @given(st.floats(0.02, 30.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: float(f"{number:.4g}")))
 @EVERY
 def test_by_what_the_logits_are_scaled(number: float) -> None:
