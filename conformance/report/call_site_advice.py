@@ -68,16 +68,18 @@ def change(here: Way, there: Way, to: Destination) -> str:
 
 def argument_changes(kind: str, pairs: Mapping[str, tuple[Slot | None, Slot | None]]) -> tuple[str, ...]:
     """
-    What to change about the argument of one kind of mask: its shape, and what it is combined with.
+    What to change about the argument of one kind of mask: its name, its shape, and what it is combined with.
 
     pairs: for every kind, the argument of the old side and of the new one, None if a side has none.
     """
     here, there = pairs[kind]
     if here is None or there is None:
         return ()
-    return tuple(
-        filter(None, (_hint(here, there), _written_out(here, there), _shaped(here, there), _combined(kind, pairs)))
+    found = (
+        *(_hint(here, there), _written_out(here, there), _taken_out(here, there)),
+        *(_shaped(here, there), _combined(kind, pairs)),
     )
+    return tuple(filter(None, found)) or tuple(filter(None, (_renamed(here, there),)))
 
 
 def _written_out(here: Slot, there: Slot) -> str:
@@ -87,6 +89,22 @@ def _written_out(here: Slot, there: Slot) -> str:
     what, ignored, attended = WRITTEN_OUT[here.role]
     where = ignored if there.meaning("bool") == "ignore" else attended
     return f"pass the {what} explicitly as {there.name}: True where the key is {where}"
+
+
+def _taken_out(here: Slot, there: Slot) -> str:
+    """Advice to pass a causal or window argument instead of a mask, which the old side needs for it; else ""."""
+    if here.role != "mask" or there.role not in WRITTEN_OUT or there.hint:
+        return ""
+    only = ", if the window is equally wide on both sides" if there.symmetric else ""
+    return f"pass {there.name} instead of a {WRITTEN_OUT[there.role][0]} in {here.name}{only}"
+
+
+def _renamed(here: Slot, there: Slot) -> str:
+    """Advice to pass a mask under another name, inverted if True means the opposite there; "" if the name stays."""
+    if {here.role, there.role} != {"mask"} or here.name == there.name:
+        return ""
+    inverted = {here.meaning("bool"), there.meaning("bool")} == {"attend", "ignore"}
+    return f"pass ~{here.name} as {there.name}, if it is boolean" if inverted else f"pass it as {there.name}"
 
 
 def _shaped(here: Slot, there: Slot) -> str:

@@ -211,7 +211,7 @@ def described(slot: Slot | None) -> str:
         hint = f"only a hint, requires {' and '.join(slot.requires)}" if slot.hint else ""
         forms = {
             "causal": slot.alignment.replace("_", " "),
-            "window": "(left, right)",
+            "window": "one width for both sides" if slot.symmetric else "(left, right)",
             "lengths": "the number of leading positions",
         }
         about = [forms[slot.role], hint]

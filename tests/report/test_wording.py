@@ -112,6 +112,31 @@ def test_a_window_is_written_out_where_the_new_side_takes_only_a_mask() -> None:
     assert told(window) == ()
 
 
+def test_an_argument_takes_over_what_the_old_side_passes_in_a_mask() -> None:
+    slots = parse_slots(
+        {
+            "attn_mask": {"role": "mask", "axes": [["q", "k"]], "bool": "attend"},
+            "mask": {"role": "mask", "axes": [["q", "k"]], "bool": "attend"},
+            "ignored": {"role": "mask", "axes": [["q", "k"]], "bool": "ignore"},
+            "sliding_window": {"role": "window", "symmetric": True},
+            "window_size": {"role": "window"},
+            "is_causal": {"role": "causal", "hint": True, "requires": ["mask"]},
+        }
+    )
+
+    def told(kind: str, there: str) -> tuple[str, ...]:
+        return argument_changes(kind, {kind: (slots["attn_mask"], slots[there])})
+
+    instead = "instead of a window mask in attn_mask"
+    wide = f"pass sliding_window {instead}, if the window is equally wide on both sides"
+    assert told("window", "sliding_window") == (wide,)
+    assert told("window", "window_size") == (f"pass window_size {instead}",)
+    assert told("causal", "is_causal") == ()  # a hint replaces no mask
+    assert told("attention", "mask") == ("pass it as mask",)
+    assert told("attention", "ignored") == ("pass ~attn_mask as ignored, if it is boolean",)
+    assert told("attention", "attn_mask") == ()
+
+
 def test_two_masks_that_become_one_are_shaped_and_combined() -> None:
     slots = parse_slots(
         {
