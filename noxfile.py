@@ -122,7 +122,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def smoke(session: nox.Session) -> None:
-    """Judge the cases tagged smoke: under a minute once the frameworks are installed."""
+    """Judge the cases tagged smoke: about a minute once the frameworks are installed."""
     install_frameworks(session, "all")
     session.run("conformance", "smoke", *session.posargs)
 

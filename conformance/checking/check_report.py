@@ -174,7 +174,7 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
         left = len(run.cells) - judged
         return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
     if causes:
-        return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')}."
+        return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')} judged."
     if judged and not run.rejected:
         return f"{given} was judged on too few cases: {share}, all of which conform; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."

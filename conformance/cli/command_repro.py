@@ -1,4 +1,4 @@
-"""`conformance repro`: write one cell of a run as a script that runs without conformance."""
+"""`conformance repro`: write one call of a run as a script that runs without conformance."""
 
 import argparse
 import re

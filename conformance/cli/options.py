@@ -59,7 +59,7 @@ def add_skip_budget(parser: Parser) -> None:
 
 def add_baseline(parser: Parser) -> None:
     """Add the options that compare a run with a baseline."""
-    help_text = "compare with this baseline; reject new failures and changed behaviour"
+    help_text = "compare with this baseline, and also reject what changed for the worse"
     parser.add_argument("--baseline", type=Path, metavar="FILE", help=help_text)
     parser.add_argument("--update-baseline", action="store_true", help="write the results of this run to the baseline")
     add_skip_budget(parser)
@@ -72,7 +72,7 @@ def add_junit(parser: Parser) -> None:
 
 def add_annotations(parser: Parser) -> None:
     """Add --annotations."""
-    help_text = "also print what is rejected as GitHub workflow commands"
+    help_text = "also print the rejected verdicts, as workflow commands of GitHub"
     parser.add_argument("--annotations", choices=("github",), help=help_text)
 
 

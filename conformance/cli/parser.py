@@ -322,7 +322,7 @@ def add_report(commands: Commands) -> None:
 def add_repro(commands: Commands) -> None:
     """Add `repro`."""
     example = "repro reports/latest 'masks/key_padding/trailing[operator=sdpa]' numpy.sdpa"
-    parser = command(commands, "repro", "write one cell of a run as a script that runs without conformance", example)
+    parser = command(commands, "repro", "write one call of a run as a script that runs without conformance", example)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob")
     parser.add_argument("subject", metavar="SUBJECT", help="the name of a subject, or a glob")
@@ -344,7 +344,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands; each command sets `command` to `module:function`."""
     parser = Parser(
         prog="conformance",
-        description="Decide whether attention implementations mean the same thing.",
+        description="Decide whether attention implementations mean the same thing. "
+        "A subject is one implementation; a case is one attention call.",
         epilog="example: conformance run -a 'torch.*' -k 'causal/*'",
         allow_abbrev=False,
     )
