@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,9 @@ def of_comparison(folder: Path) -> Path:
     error = Observed("error", error="ValueError", text="no such argument", rerun="conformance run -a onnxruntime.sdpa")
     base = {"shapes/one": passing, "dead/one": nan_row(), "scale/one": error}
     now = {"shapes/one": Observed("pass", budget=0.5, bits="b2"), "dead/one": mean_row(), "scale/one": passing}
-    write_comparison_page(compare(side("base", base), side("candidate", now, "1.24.4")).record(), folder)
+    died = f"onnx.sdpa: died 6 times in a row, in degenerate/{'in_other_calls_' * 8}"
+    incomplete = replace(side("base", base), missing=(died,))
+    write_comparison_page(compare(incomplete, side("candidate", now, "1.24.4")).record(), folder)
     return folder / "index.html"
 
 
