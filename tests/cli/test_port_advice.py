@@ -52,8 +52,15 @@ SAID = {
 }
 
 HINTS = {
-    "from torch": ["pass use_causal_mask=True alone: the attn_mask that repeats it is not needed"],
+    "from torch": [
+        "pass ~key_padding_mask as value_mask, if it is boolean",
+        "pass ~attn_mask as attention_mask, if it is boolean",
+        "pass use_causal_mask=True alone: the attn_mask that repeats it is not needed",
+        "pass sliding_window instead of a window mask in attn_mask, if the window is equally wide on both sides",
+    ],
     "from keras": [
+        "pass ~value_mask as key_padding_mask, if it is boolean",
+        "pass ~attention_mask as attn_mask, if it is boolean",
         "pass the causal mask itself as attn_mask; is_causal=True is only a hint that this mask is causal",
         "pass the window mask explicitly as attn_mask: True where the key is outside the window",
         "combine it with attention_mask: booleans by |, numbers by +",
@@ -155,6 +162,12 @@ MORE = {
 
 # Pair -> what is said of its arguments; shapes and the order are followed as well, a window is not.
 SHAPED = {
+    ("torch.sdpa", "onnx.attention"): {"pass window instead of a window mask in attn_mask"},
+    ("torch.sdpa", "jax.sdpa"): {
+        "pass it as mask",
+        "pass local_window_size instead of a window mask in attn_mask",
+        "pass it as bias",
+    },
     ("torch.mha", "flax.mha[linen]"): {
         "pass it as (batch, 1, 1, seq_len_k)",
         "pass it as (1, 1, seq_len_q, seq_len_k)",
@@ -162,6 +175,7 @@ SHAPED = {
         "pass the causal mask explicitly as mask: True where the key is at or before the query",
     },
     ("jax.sdpa", "torch.sdpa"): {
+        "pass it as attn_mask",
         "combine it with mask: booleans by &, numbers by +",
         "pass the window mask explicitly as attn_mask: True where the key is inside the window",
     },
