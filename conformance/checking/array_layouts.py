@@ -4,6 +4,7 @@ Convert tensors of the bridge to the arrays and the layout that a checked functi
 The generated adapter uses this module in the worker: it needs NumPy, the bridge, and the framework of the function.
 """
 
+import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -176,12 +177,11 @@ def _torch(device: str) -> Converter:
 
 def _jax(device: str) -> Converter:
     import jax  # noqa: PLC0415 - only where the function takes its arrays
-    import jax.numpy as jnp  # noqa: PLC0415 - as above
     import ml_dtypes  # noqa: PLC0415 - comes with JAX
 
     def array(tensor: Tensor, bits: Any) -> Any:
         dense = np.ascontiguousarray(bits)
-        made = jnp.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
+        made = jax.numpy.array(dense.view(ml_dtypes.bfloat16) if tensor.dtype == "bfloat16" else dense)
         return made if device == "cpu" else jax.device_put(made, jax.devices(device)[0])
 
     def back(result: Any) -> Tensor:
@@ -201,16 +201,13 @@ def missing_device(framework: str, device: str) -> str:
     """Return why arrays of a framework cannot be on a device, or "" if they can."""
     if device == "cpu":
         return ""
+    if framework == "numpy":
+        return "NumPy arrays are always on the CPU"
+    module = importlib.import_module(framework)
     if framework == "torch":
-        import torch  # noqa: PLC0415 - only where the function takes its tensors
-
-        return "" if torch.cuda.is_available() else "PyTorch sees no CUDA device here"
-    if framework == "jax":
-        import jax  # noqa: PLC0415 - only where the function takes its arrays
-
-        found = {each.platform for each in jax.devices()}
-        return "" if PLATFORMS[device] in found else "JAX sees no CUDA device here"
-    return "NumPy arrays are always on the CPU"
+        return "" if module.cuda.is_available() else "PyTorch sees no CUDA device here"
+    found = {each.platform for each in module.devices()}
+    return "" if PLATFORMS[device] in found else "JAX sees no CUDA device here"
 
 
 # Framework -> two functions: from a tensor of the bridge and its bits to an array, and from a result to a tensor.

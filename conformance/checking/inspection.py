@@ -53,7 +53,7 @@ def look(request: Mapping[str, Any]) -> Signature:
         built = constructor(request["function"], found)
         made = build(found, built, request["path"], request.get("device"))
         device = _device_of(request["function"], made, request.get("device"))
-        function, layer, biased = instance(made, method, request["path"])
+        function, layer, biased = instance(made, method, request["path"], device)
         operator = operator or ("mha" if layer else "sdpa")
     else:
         device = _device_of(request["function"], found, request.get("device"))
@@ -151,36 +151,38 @@ def build(kind: Any, built: Mapping[str, str], path: str, device: str | None) ->
     Raises:
         CheckError: the instance cannot be built.
     """
-    try:
+    with _explained(kind, path, device or "cpu"):
         made = kind(**constructed(built, plain_call("mha", SIZES, {}, SEED).facts))
         return made.to(device) if device and family(made) == "torch" else made
-    except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        raise CheckError(f"{kind.__name__} cannot be built: {_with_hint(failure_text(error, path), device)}") from None
 
 
-def instance(made: Any, method: str, path: str) -> tuple[Any, bool, bool]:
+def instance(made: Any, method: str, path: str, device: str) -> tuple[Any, bool, bool]:
     """
     Return an instance or its method, whether it has weights, and whether it has biases.
 
     Raises:
-        CheckError: the projections are not found.
+        CheckError: the weights cannot be created, or the projections are not found.
     """
     call = plain_call("mha", SIZES, {}, SEED)
-    try:
+    with _explained(type(made), path, device):
         function = getattr(made, method) if method else made
         required = [each for each in parameters(forward(function)) if each.positional and each.default is None]
         arrays = (call.query, call.key, call.value)[: max(len(required), 1)]
         biased = is_biased(made, [each.bits for each in arrays])
+        return function, biased is not None, bool(biased)
+
+
+@contextlib.contextmanager
+def _explained(kind: type, path: str, device: str) -> Iterator[None]:
+    """Turn whatever the user's class raises into a CheckError with what to do."""
+    try:
+        yield
     except CheckError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        name = type(made).__name__
-        raise CheckError(f"{name} cannot be built: {_with_hint(failure_text(error, path), None)}") from None
-    return function, biased is not None, bool(biased)
-
-
-def _with_hint(reason: str, device: str | None) -> str:
-    return f"{reason}\n  {device_hint(device or 'cpu')}" if OF_DEVICES.search(reason) else reason
+        reason = failure_text(error, path)
+        hint = f"\n  {device_hint(device)}" if OF_DEVICES.search(reason) else ""
+        raise CheckError(f"{kind.__name__} cannot be built: {reason}{hint}") from None
 
 
 def load(request: Mapping[str, Any]) -> tuple[Any, str]:

@@ -77,9 +77,6 @@ LAYOUTS = {
 # The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
-# Devices on which a function can be checked.
-DEVICES = ("cpu", "cuda")
-
 _MIN_SIMILARITY = 0.8
 
 

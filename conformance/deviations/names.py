@@ -93,8 +93,8 @@ def bits_of(decision: str, name: str) -> float:
 
 def _further_digits(number: float) -> float:
     """Return the cost in bits of the significant digits beyond DIGITS."""
-    mantissa = f"{Decimal(repr(number)).normalize():e}".partition("e")[0]
-    return log2(10) * max(len(mantissa.strip("-").replace(".", "")) - DIGITS, 0)
+    digits = Decimal(repr(number)).normalize().as_tuple().digits
+    return log2(10) * max(len(digits) - DIGITS, 0)
 
 
 def _is_plain(number: float) -> bool:

@@ -59,7 +59,8 @@ def solve(kind: Measured, suspect: Suspect) -> Way | None:
         number = fit.refined(guess)
         most = EXACT if suspect.problem.dtype == "float64" else DIGITS
         rounded = [float(f"{number:.{digits}g}") for digits in range(1, most + 1)]
-        if plain := next((each for each in rounded[:DIGITS] if fit.explains(each)), None):
+        plain = next((each for each in rounded[:DIGITS] if fit.explains(each)), None)
+        if plain is not None:
             return kind.decision, kind.name(plain)
         if most > DIGITS and fit.explains(number):
             return kind.decision, kind.name(next(each for each in rounded[DIGITS:] if fit.explains(each)))

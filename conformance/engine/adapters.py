@@ -203,6 +203,15 @@ def subjects_of(
     ]
 
 
+def without_environment(subject: str) -> str:
+    """The name of a subject in the default environment: `x` for `x@cpu:new`, and `x@cuda` for `x@cuda:new`."""
+    name, _, place = subject.rpartition("@")
+    if not name:
+        return subject
+    device = place.partition(":")[0]
+    return name if device == "cpu" else f"{name}@{device}"
+
+
 def _has_dense(subject: Subject) -> bool:
     return len(subject.slots) > 1 or any(slot.role != "mask" for slot in subject.slots.values())
 

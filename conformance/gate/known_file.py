@@ -14,6 +14,7 @@ from conformance.bridge.profile import Profile
 from conformance.deviations.catalogue import find
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.conditions import Condition, always
+from conformance.engine.adapters import without_environment
 from conformance.engine.environments import FEATURES, Machine
 from conformance.spec import yaml_syntax
 from conformance.spec.mistakes import CaseFileErrors, Mistake, Mistakes, matches, nearest
@@ -163,15 +164,6 @@ class KnownEntry(BaseModel):
     def names(self, subject: str) -> bool:
         """Whether the entry is about this subject, in whatever environment it runs."""
         return any(matches(glob, name) for name in (subject, without_environment(subject)) for glob in self.subject)
-
-
-def without_environment(subject: str) -> str:
-    """The name of a subject in the default environment: `x` for `x@cpu:new`, and `x@cuda` for `x@cuda:new`."""
-    name, _, place = subject.rpartition("@")
-    if not name:
-        return subject
-    device = place.partition(":")[0]
-    return name if device == "cpu" else f"{name}@{device}"
 
 
 class KnownFile(BaseModel):

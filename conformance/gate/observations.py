@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from conformance.engine.adapters import without_environment
 from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, LoggedSubject, native
 from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import LOG
@@ -163,10 +164,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> C
 
 def _plain_names(subjects: Mapping[str, LoggedSubject], side: str) -> dict[str, str]:
     """Names without environments, so that `x@cpu:base` and `x@cpu:candidate` are the same subject."""
-    plain = {}
-    for name, about in subjects.items():
-        bare = name.removesuffix(f":{about.environment}")
-        plain[name] = bare.removesuffix("@cpu") if bare != name else name
+    plain = {name: without_environment(name) for name in subjects}
     if len(set(plain.values())) < len(plain):
         twice = next(name for name in plain.values() if list(plain.values()).count(name) > 1)
         raise AmbiguousRunError(

@@ -3,6 +3,7 @@
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,24 +103,22 @@ def test_an_unknown_device_is_refused() -> None:
         Calling(device="mps")
 
 
+def module_on(*places: str) -> Any:
+    """A PyTorch module that says that its parameters are on these devices."""
+    import torch  # noqa: PLC0415 - only where frameworks are installed
+
+    module = torch.nn.Module()
+    parameters = [(f"w{n}", types.SimpleNamespace(device=torch.device(each))) for n, each in enumerate(places)]
+    module.named_parameters = lambda: iter(parameters)
+    return module
+
+
 def test_a_module_says_where_it_is() -> None:
-    import torch  # noqa: PLC0415 - heavy
-
-    class Placed(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self, *places: str) -> None:
-            super().__init__()
-            self.places = places
-
-        def named_parameters(self, *_: object, **__: object) -> Iterator[tuple[str, types.SimpleNamespace]]:
-            yield from (
-                (f"w{n}", types.SimpleNamespace(device=torch.device(each))) for n, each in enumerate(self.places)
-            )
-
-    assert _device_of("it", Placed(), None) == "cpu"
-    assert _device_of("it", Placed("cpu", "cpu"), None) == "cpu"
-    assert _device_of("it", Placed("cuda:0", "cuda:0"), None) == "cuda"
-    assert _device_of("it", Placed(), "cuda") == "cuda"
+    assert _device_of("it", module_on(), None) == "cpu"
+    assert _device_of("it", module_on("cpu", "cpu"), None) == "cpu"
+    assert _device_of("it", module_on("cuda:0", "cuda:0"), None) == "cuda"
+    assert _device_of("it", module_on(), "cuda") == "cuda"
     with pytest.raises(CheckError, match="it has w1 on cuda:0, but check passes tensors on the CPU"):
-        _device_of("it", Placed("cpu", "cuda:0"), None)
+        _device_of("it", module_on("cpu", "cuda:0"), None)
     with pytest.raises(CheckError, match=r"it has w0 on cpu, but .* CUDA device: .* move it with .to\('cuda'\)"):
-        _device_of("it", Placed("cpu"), "cuda")
+        _device_of("it", module_on("cpu"), "cuda")

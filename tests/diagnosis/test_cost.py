@@ -1,5 +1,7 @@
 """What explanations cost: people's mistakes before kernels', plain numbers before others, one cause before two."""
 
+from math import log2
+
 import pytest
 
 from conformance.deviations.catalogue import TABLE, find
@@ -66,3 +68,9 @@ def test_the_number_of_a_name_is_put_into_its_sentence() -> None:
     assert find("logit_limit", "30_after_bias").sentence == "clips the logits to [-30, 30] after the bias is added"
     assert find("key_tail", "dropped_16").sentence == "drops the keys after the last full block of 16 keys"
     assert find("polarity[attn_mask]", "ignore").remedy == "pass ~attn_mask"
+
+
+def test_each_digit_of_a_number_beyond_six_costs_as_much_as_a_digit_says() -> None:
+    six, eight = (bits_of("bias_scale", f"times_{number}") for number in ("0.693147", "0.69314718"))
+    assert eight - six == pytest.approx(2 * log2(10))
+    assert bits_of("bias_scale", "times_0.7") == six
