@@ -95,7 +95,7 @@ DIAGNOSES: dict[str, str] = {
     "inverted_mask": "reads True in attn_mask as: ignore this key; fix: pass ~attn_mask",
     "ignored_padding_unless_square": (
         "ignores key_padding_mask, only with seq_len_q != seq_len_k; "
-        "fix: pass the mask in another argument, not in key_padding_mask"
+        "fix: do not rely on key_padding_mask: it has no effect"
     ),
     "missing_scale_for_one_item": (
         "does not scale the logits, only with batch = 1; "

@@ -236,7 +236,7 @@ def _inversion(cases: list[str]) -> dict[str, Any]:
             {
                 "decisions": {"use[attn_mask]": "ignored"},
                 "sentence": "ignores attn_mask",
-                "remedy": "pass the mask in another argument, not in attn_mask",
+                "remedy": "do not rely on attn_mask: it has no effect",
                 "when": {},
                 "separated_by": "causal/square/sdpa_full[dtype=float32]",
             }

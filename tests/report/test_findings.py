@@ -23,7 +23,7 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
     assert found[0].sentence == "reads True in attn_mask as ignore, only with a mask"
     assert found[0].ambiguous == (
         (
-            "or it ignores attn_mask (fix: pass the mask in another argument, not in attn_mask); "
+            "or it ignores attn_mask (fix: do not rely on attn_mask: it has no effect); "
             "causal/square/sdpa_full[dtype=float32] would distinguish them"
         ),
     )
