@@ -89,10 +89,6 @@ class Judged:
         return found
 
 
-# Maximum size in bytes of the expectations that are remembered for cases that no worker needs any more.
-LIMIT = 1 << 25
-
-
 class Judge:
     """
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
@@ -104,8 +100,6 @@ class Judge:
     def __init__(self) -> None:
         """Start with nothing remembered."""
         self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
-        self._size = 0
-        self._finished: dict[str, None] = {}
         self._likely: dict[str, Likely] = {}
 
     def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
@@ -123,16 +117,11 @@ class Judge:
         of_case = self._expectations.setdefault(case, {})
         if key not in of_case:
             of_case[key] = expect(problem, dialect, profile)
-            self._size += of_case[key].size
         return of_case[key]
 
     def finish(self, case: str) -> None:
-        """No worker needs a case any more; the cases that ended first are forgotten beyond LIMIT bytes."""
-        self._finished[case] = None
-        while self._size > LIMIT and self._finished:
-            oldest = next(iter(self._finished))
-            del self._finished[oldest]
-            self._size -= sum(each.size for each in self._expectations.pop(oldest, {}).values())
+        """No worker needs a case any more: of its expectations only those are kept for which `expect` has room."""
+        self._expectations.pop(case, None)
 
     def declared(self, cell: Cell, declaration: Declaration) -> Expectation:
         """

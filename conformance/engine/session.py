@@ -5,7 +5,7 @@ What a verdict means for the gate is decided by `review`, which is called with e
 that it does not accept, and of a few others, wait for the second look that a worker is given after its last call.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -21,7 +21,6 @@ from conformance.engine.judging import Judge
 from conformance.engine.ledger import Ledger, recalled
 from conformance.engine.pending import Accepts
 from conformance.engine.pool import Hooks, Pool
-from conformance.engine.problem_memo import CaseUses, ProblemMemo
 from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, SecondLook, subset_of
@@ -29,11 +28,36 @@ from conformance.engine.verdict_writer import Review, VerdictWriter, accepts_not
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
 from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
 from conformance.verdicts.published_numbers import PublishedFinding, published_findings
 from conformance.verdicts.verdict import LOST
 
 Key = tuple[str, str]
 Record = dict[str, Any]
+
+
+class CaseUses:
+    """How many workers may still need a case: what is remembered of it is dropped after the last one."""
+
+    def __init__(self) -> None:
+        """Start without any worker."""
+        self._left: Counter[str] = Counter()
+
+    def expect(self, case: str) -> None:
+        """One more worker, or one more call, will need the case."""
+        self._left[case] += 1
+
+    def needs(self, case: str) -> bool:
+        """Whether somebody still needs the case."""
+        return self._left[case] > 0
+
+    def end(self, case: str) -> bool:
+        """One of them is done; whether it was the last one."""
+        self._left[case] -= 1
+        if self._left[case] > 0:
+            return False
+        del self._left[case]
+        return True
 
 
 @dataclass
@@ -72,9 +96,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self.suite = cache(self.suite)
-        self._problems = ProblemMemo()
         self._uses = CaseUses()
-        self._diagnosing = SubjectDiagnosis(self.suite, self._problems.problem)
+        self._diagnosing = SubjectDiagnosis(self.suite)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []
@@ -91,7 +114,7 @@ class Session:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
         self.records.extend(self.done.values())
-        self.published = published_findings(self.cases, self._problems.problem)
+        self.published = published_findings(self.cases, materialise)
         for plan in pool.plans:
             for case in self._cases_of(plan):
                 self._uses.expect(case.id)
@@ -120,7 +143,6 @@ class Session:
             self.watch,
             self.ledger,
             self._diagnosing,
-            self._problems,
             subset_of(self.cases, self.closeness.subset),
         )
 
@@ -132,7 +154,7 @@ class Session:
     @property
     def total(self) -> int:
         """How many cells there are, those that were done before included."""
-        return sum(count_cells(case, self._problems.problem(case), self.subjects) for case in self.cases)
+        return sum(count_cells(case, materialise(case), self.subjects) for case in self.cases)
 
     @property
     def missing(self) -> list[str]:
@@ -216,7 +238,7 @@ class Session:
                 continue
             if (before := key in self.done) or self._diagnosing.recalls(record):
                 case = cases[key[0]]
-                made = make_cell(case, self._problems.problem(case), self._by_name[key[1]])
+                made = make_cell(case, materialise(case), self._by_name[key[1]])
                 found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 answered = None if before or not isinstance(made, Cell) else AnsweredCall(made)
                 self._diagnosing.recall(key[1], key[0], found, answered)
@@ -288,7 +310,7 @@ class Session:
         subject = self._by_name[name]
         if (case.id, name) in self.done or (case.id, name) in self._replayed or case.operator not in subject.operators:
             return None
-        made = make_cell(case, self._problems.problem(case), subject)
+        made = make_cell(case, materialise(case), subject)
         if isinstance(made, Refused):
             self._writer.write(made.key, {"verdict": "unsupported", "reason": made.reason})
             return None

@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.spec import streams
 from conformance.spec.array_files import arrays
+from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.case import Case, Hidden
 from conformance.spec.masks import mask_operand
 from conformance.spec.problem import GRADIENTS, Array, Problem
@@ -22,8 +23,30 @@ HALF = ("float16", "bfloat16")
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
 
 
+# Maximum size in bytes of the arrays of problems that are kept. All shipped cases fit.
+LIMIT = 1 << 27
+
+
+def size_of(problem: Problem) -> int:
+    """Return the bytes of all arrays of a problem."""
+    arrays = [problem.query, problem.key, problem.value, *problem.params.values()]
+    arrays += [operand.values for operand in problem.mask_operands]
+    return sum(array.nbytes for array in arrays)
+
+
+_MADE: BoundedMemo[Problem] = BoundedMemo(LIMIT, size_of)
+
+
 def materialise(case: Case) -> Problem:
-    """Make the problem of a case; its mask operands are not assigned to arguments yet (slot "")."""
+    """
+    Make the problem of a case; its mask operands are not assigned to arguments yet (slot "").
+
+    Equal cases get the same object while there is room, so nobody may change its arrays. A file is read anew.
+    """
+    return _MADE.once(case, lambda: _made(case)) if case.inputs.file is None else _made(case)
+
+
+def _made(case: Case) -> Problem:
     given = _literals(case)
     problem = _poisoned(case, _large(case, _problem(case, given), given))
     return _first_batch_element(problem) if case.inputs.layout == "expanded" else problem
