@@ -55,7 +55,7 @@ class SubjectDiagnosis:
     """
 
     def __init__(self, cases: Cases) -> None:
-        """Start empty. problem: returns the arrays of a case."""
+        """Start empty. cases: returns every case."""
         self._cases = cases
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}

@@ -60,11 +60,13 @@ class VerdictWriter:
         started = time.thread_time()
         judged = judged_outcome(self.judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
+        reviewed = self.review(judged)
+        judged = self.judge.explained(judged, reviewed.get("known"))
         about = outcome_record(cell, outcome, problem_digest(materialise(cell.case)))
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
             record["reason"] = judged.message
-        record |= self.review(judged)
+        record |= reviewed
         record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
         record["compiles"] = compiles
         if outcome.cached:

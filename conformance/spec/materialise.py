@@ -23,8 +23,9 @@ HALF = ("float16", "bfloat16")
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
 
 
-# Maximum size in bytes of the arrays of problems that are kept. All shipped cases fit.
-LIMIT = 1 << 27
+# Maximum size in bytes of the arrays of problems that are kept: half of the default cases, so that workers that are at
+# about the same case share them.
+LIMIT = 1 << 25
 
 
 def size_of(problem: Problem) -> int:

@@ -39,8 +39,8 @@ class Expectation:
         return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
 
 
-# Maximum size in bytes of the expectations that are kept. Those of all shipped cases under one declaration fit.
-LIMIT = 1 << 27
+# Maximum size in bytes of the expectations that are kept. Those of the default cases under one declaration fit.
+LIMIT = 1 << 25
 
 _KNOWN: BoundedMemo[Expectation] = BoundedMemo(LIMIT, lambda each: each.size)
 
