@@ -28,7 +28,7 @@ from conformance.engine.verdict_writer import Review, VerdictWriter, accepts_not
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
 from conformance.spec.case import Case
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import forget, materialise
 from conformance.verdicts.published_numbers import PublishedFinding, published_findings
 from conformance.verdicts.verdict import LOST
 
@@ -97,6 +97,7 @@ class Session:
     def __post_init__(self) -> None:
         self.suite = cache(self.suite)
         self._uses = CaseUses()
+        self._cases = {case.id: case for case in self.cases}
         self._diagnosing = SubjectDiagnosis(self.suite)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._by_name = {subject.name: subject for subject in self.subjects}
@@ -154,7 +155,7 @@ class Session:
     @property
     def total(self) -> int:
         """How many cells there are, those that were done before included."""
-        return sum(count_cells(case, materialise(case), self.subjects) for case in self.cases)
+        return sum(count_cells(case, self.subjects) for case in self.cases)
 
     @property
     def missing(self) -> list[str]:
@@ -231,19 +232,18 @@ class Session:
         }.intersection(names)
         if not failing:
             return
-        cases = {case.id: case for case in self.cases}
         for record in self.records:
             key = record["case"], record["subject"]
             if key[1] not in failing or record["verdict"] == "unsupported":
                 continue
             if (before := key in self.done) or self._diagnosing.recalls(record):
-                case = cases[key[0]]
+                case = self._cases[key[0]]
                 made = make_cell(case, materialise(case), self._by_name[key[1]])
                 found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 answered = None if before or not isinstance(made, Cell) else AnsweredCall(made)
                 self._diagnosing.recall(key[1], key[0], found, answered)
                 if not self._uses.needs(key[0]):
-                    self.judge.finish(key[0])
+                    self._forget(key[0])
 
     def _remember(self) -> None:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
@@ -319,7 +319,12 @@ class Session:
     def _end_use(self, case: str) -> None:
         """After the last worker, what was worked out for a case may be forgotten."""
         if self._uses.end(case):
-            self.judge.finish(case)
+            self._forget(case)
+
+    def _forget(self, case: str) -> None:
+        self.judge.finish(case)
+        if case in self._cases:  # the twin of a refused call may be of a case that was not chosen
+            forget(self._cases[case])
 
     def _ended(self, worker: WorkerRun) -> None:
         if worker.plan.parts == 1:  # of a subject whose cases are shared between workers, at the end

@@ -34,3 +34,9 @@ class BoundedMemo(Generic[Result]):
                 _, dropped = self._results.popitem(last=False)
                 self._size -= self._size_of(dropped)
         return result
+
+    def forget(self, key: Hashable) -> None:
+        """Drop a result that nobody needs any more, if it is kept."""
+        with self._lock:
+            if key in self._results:
+                self._size -= self._size_of(self._results.pop(key))

@@ -23,9 +23,9 @@ HALF = ("float16", "bfloat16")
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
 
 
-# Maximum size in bytes of the arrays of problems that are kept: half of the default cases, so that workers that are at
-# about the same case share them.
-LIMIT = 1 << 25
+# Maximum size in bytes of the arrays of problems that are kept. All shipped cases fit (100 MB), since each worker of a
+# run goes through all of them.
+LIMIT = 1 << 27
 
 
 def size_of(problem: Problem) -> int:
@@ -44,10 +44,16 @@ def materialise(case: Case) -> Problem:
 
     Equal cases get the same object while there is room, so nobody may change its arrays. A file is read anew.
     """
-    return _MADE.once(case, lambda: _made(case)) if case.inputs.file is None else _made(case)
+    return _MADE.once(case, lambda: made_anew(case)) if case.inputs.file is None else made_anew(case)
 
 
-def _made(case: Case) -> Problem:
+def forget(case: Case) -> None:
+    """Let go of the problem of a case that nobody needs any more."""
+    _MADE.forget(case)
+
+
+def made_anew(case: Case) -> Problem:
+    """Make the problem of a case, and keep nothing."""
     given = _literals(case)
     problem = _poisoned(case, _large(case, _problem(case, given), given))
     return _first_batch_element(problem) if case.inputs.layout == "expanded" else problem

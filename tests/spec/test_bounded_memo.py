@@ -50,6 +50,17 @@ def test_a_result_that_is_larger_than_the_limit_is_kept_until_the_next() -> None
     assert memo.once(1, lambda: "anew") == "anew"
 
 
+def test_a_result_that_is_forgotten_makes_room() -> None:
+    memo: BoundedMemo[str] = BoundedMemo(limit=10, size_of=len)
+    kept = memo.once("kept", lambda: "seven!!")
+    memo.once("finished", lambda: "abc")
+    memo.forget("finished")
+    memo.forget("never there")
+    memo.once("next", lambda: "def")
+    assert memo.once("kept", lambda: pytest.fail("it was dropped")) is kept
+    assert memo.once("finished", lambda: "anew") == "anew"
+
+
 def test_an_exception_is_not_kept() -> None:
     memo: BoundedMemo[int] = BoundedMemo(limit=1, size_of=lambda _: 1)
     with pytest.raises(ZeroDivisionError):
@@ -68,6 +79,13 @@ def test_equal_cases_have_one_problem_and_others_do_not(monkeypatch: pytest.Monk
     again = materialise(case())
     assert again is not first
     assert np.array_equal(again.query, first.query)
+
+
+def test_the_problem_of_a_finished_case_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "_MADE", BoundedMemo(making.LIMIT, making.size_of))
+    first = materialise(case())
+    making.forget(case())
+    assert materialise(case()) is not first
 
 
 def test_a_case_with_the_same_name_and_other_inputs_has_its_own_problem() -> None:
