@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -200,7 +201,7 @@ def count_cells(case: Case, subjects: Sequence[Subject]) -> int:
 
 
 def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped: tuple[str, ...]) -> Cell | Refused:
-    call = make_call(routed.problem, subject, routed)
+    call = make_call(routed.problem, subject, routed, problem)
     try:
         if case.mistake in ROUTED:
             call = replace(call, arguments=misrouted(problem, subject.slots, call.arguments, case.mistake))
@@ -219,8 +220,25 @@ def _cell(case: Case, problem: Problem, subject: Subject, routed: Route, dropped
     )
 
 
-def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
-    """Turn a routed problem into the call that is sent to the worker: bits, arguments and facts."""
+# Problem -> the tensors of its arrays by the id of the array: every subject is sent the same ones.
+_TENSORS: WeakKeyDictionary[Problem, dict[int, tuple[Array, Tensor]]] = WeakKeyDictionary()
+
+
+def _tensor(problem: Problem, array: Array) -> Tensor:
+    """The tensor of one array, converted once for a problem."""
+    known = _TENSORS.setdefault(problem, {})
+    if id(array) not in known:
+        known[id(array)] = array, to_tensor(array, problem.dtype)
+    return known[id(array)][1]
+
+
+def make_call(problem: Problem, subject: Subject, routed: Route, source: Problem | None = None) -> Call:
+    """
+    Turn a routed problem into the call that is sent to the worker: bits, arguments and facts.
+
+    source: the problem that was routed, which other subjects share; None if it is not shared.
+    """
+    source = source or problem
     facts = Facts(
         operator=problem.operator,
         dtype=problem.dtype,
@@ -233,10 +251,10 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
         requirements=problem.requirements,
         layout=problem.layout,
     )
-    query = to_tensor(problem.query, problem.dtype)
-    key = query if problem.alias == "qkv" else to_tensor(problem.key, problem.dtype)
-    value = key if problem.alias in ("kv", "qkv") else to_tensor(problem.value, problem.dtype)
-    params = {name: to_tensor(array, problem.dtype) for name, array in problem.params.items()}
+    query = _tensor(source, problem.query)
+    key = query if problem.alias == "qkv" else _tensor(source, problem.key)
+    value = key if problem.alias in ("kv", "qkv") else _tensor(source, problem.value)
+    params = {name: _tensor(source, array) for name, array in problem.params.items()}
     grad = problem.grad_output if problem.differentiated else None
     past_key, key = _separately(key, problem.past)
     past_value, value = (past_key, key) if problem.alias == "kv" else _separately(value, problem.past)
@@ -252,7 +270,7 @@ def make_call(problem: Problem, subject: Subject, routed: Route) -> Call:
         scale=problem.scale,
         softcap=problem.softcap,
         dropout_p=problem.dropout_p,
-        grad_output=None if grad is None else to_tensor(grad, problem.dtype),
+        grad_output=None if grad is None else _tensor(source, grad),
     )
 
 
