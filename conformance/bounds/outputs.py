@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 import numpy as np
 
 from conformance.bounds.bound import SIGMAS, Bound
-from conformance.bounds.derivation import Derivation, UnderivedBound, derive
+from conformance.bounds.derivation import Derivation, UnderivedBound, derive, derived_softmax
 from conformance.bounds.gradient_bounds import gradient_bounds
 from conformance.bounds.mha_outputs import merged_bound, output_bound, with_residual
-from conformance.bounds.operands import finite, squared, step_of
+from conformance.bounds.operands import composed, finite, squared, step_of
 from conformance.bounds.roundings import (
     capped_variance,
     gamma,
@@ -24,7 +24,7 @@ from conformance.bounds.worst_case import logit_error, magnitudes, scaled_error,
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.deviation import Expected, Reply
 from conformance.deviations.evaluate import OracleAnswer
-from conformance.spec.problem import PRESENTS, SCORES, Array
+from conformance.spec.problem import GRADIENT, PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
 
 # Number of roundings of a finite fill: one by the oracle and one by the implementation.
@@ -102,7 +102,7 @@ def present_bound(name: str, derivation: Derivation, dtype: str) -> Bound:
     return Bound(moved, nothing, moved, np.ones(returned.shape, dtype=bool), np.ones(returned.shape), nothing)
 
 
-__all__ = ["UnderivedBound", "bound_reply"]
+__all__ = ["UnderivedBound", "bound_reply", "need_bound"]
 
 # The arithmetic of the oracle itself.
 ORACLE = Profile.uniform("float64")
@@ -124,6 +124,17 @@ def bound_reply(answer: OracleAnswer, profile: Profile) -> dict[str, Bound]:
             reference = bounds if profile == ORACLE else _bounds(answer, ORACLE)
             bounds = {name: _both(bound, reference[name]) for name, bound in bounds.items()}
         return {name: _finished(name, bound, answer, profile) for name, bound in bounds.items()}
+
+
+def need_bound(answer: OracleAnswer, profile: Profile) -> None:
+    """
+    Check, without deriving it, that `bound_reply` has a bound for `answer`.
+
+    Raises:
+        UnderivedBound: it has none.
+    """
+    if not all(name.startswith(GRADIENT) for name in answer.reply):
+        derived_softmax(answer, composed(answer, profile.score))
 
 
 def _bounds(answer: OracleAnswer, profile: Profile) -> dict[str, Bound]:

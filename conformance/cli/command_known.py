@@ -12,22 +12,22 @@ from conformance.cli.offer import existing
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log
 from conformance.gate.decision import CONFORMS
-from conformance.gate.known import Expecting, Known
+from conformance.gate.known import Known, Oracle
 from conformance.gate.known_file import PACKAGED, read_known, shown_entry
 from conformance.gate.known_update import additions, appended, propose
 from conformance.spec.texts import printable
 
 
-def load_known(paths: Sequence[Path], expectation: Expecting | None = None) -> Known:
+def load_known(paths: Sequence[Path], oracle: Oracle | None = None) -> Known:
     """
     Read the packaged list of known deviations and the given lists, with today's date for expiry.
 
-    expectation: `Judge.expectation` of the run.
+    oracle: the `Judge` of the run.
 
     Raises:
         UsageError: a file does not exist. CaseFileErrors: it lists every mistake of every file.
     """
-    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date(), expectation)
+    return Known(read_known([PACKAGED, *existing(paths)]), dt.datetime.now(tz=dt.UTC).date(), oracle)
 
 
 def update(arguments: argparse.Namespace) -> int:

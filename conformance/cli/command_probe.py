@@ -76,7 +76,7 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
     see_writable_files(arguments.json)
     arguments.subject = list(patterns)
     judge = Judge()
-    known = load_known(arguments.known, judge.expectation)
+    known = load_known(arguments.known, judge)
     offer = _restricted(chosen_offer(arguments), only)
     probes: dict[str, list[Probe]] = {subject.name: [] for subject in offer.subjects}
     by_name = {subject.name: subject for subject in offer.subjects}

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     see_writable_files(arguments.junit)
     baseline = BaselineOption(arguments)
     judge = Judge()
-    known = load_known(arguments.known, judge.expectation)
+    known = load_known(arguments.known, judge)
     with ExitStack() as resources:
         with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:
             offer = chosen_offer(arguments)

@@ -16,7 +16,7 @@ from conformance.bridge.contract import Declaration, Facts
 from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.deviation import Dialect
+from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.cell_cause import Likely
 from conformance.diagnosis.explanation import way_of
 from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
@@ -25,7 +25,7 @@ from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
 from conformance.spec import refusals
 from conformance.spec.problem import Array, Problem
-from conformance.verdicts.expectation import Expectation, expect
+from conformance.verdicts.expectation import Expectation, expect, expect_reply
 from conformance.verdicts.verdict import NOT_REFUSED
 
 # The key of the evidence: the devices, as in DEVICES, on which the call's operators ran.
@@ -101,6 +101,7 @@ class Judge:
     def __init__(self) -> None:
         """Start with nothing remembered."""
         self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
+        self._replies: dict[str, dict[tuple[Any, ...], Reply]] = {}
         self._likely: dict[str, Likely] = {}
 
     def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
@@ -110,19 +111,29 @@ class Judge:
         Raises:
             UnderivedBound: the dialect may be diagnosed, but not declared.
         """
-        by_slot = any("[" in decision for decision in dialect)
-        masks = tuple(
-            (operand.slot if by_slot else "", operand.element, operand.kinds) for operand in problem.mask_operands
-        )
-        key = (masks, problem.outputs, tuple(sorted(dialect.items())), profile)
         of_case = self._expectations.setdefault(case, {})
+        key = _question(problem, dialect, profile)
         if key not in of_case:
             of_case[key] = expect(problem, dialect, profile)
+        return of_case[key]
+
+    def reply(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
+        """
+        The expected reply without its bounds, where only that is needed.
+
+        Raises:
+            UnderivedBound: the dialect may be diagnosed, but not declared.
+        """
+        of_case = self._replies.setdefault(case, {})
+        key = _question(problem, dialect, profile)
+        if key not in of_case:
+            of_case[key] = expect_reply(problem, dialect, profile)
         return of_case[key]
 
     def finish(self, case: str) -> None:
         """No worker needs a case any more: of its expectations only those are kept for which `expect` has room."""
         self._expectations.pop(case, None)
+        self._replies.pop(case, None)
 
     def declared(self, cell: Cell, declaration: Declaration) -> Expectation:
         """
@@ -171,6 +182,15 @@ class Judge:
             likely = Likely([way_of(decision, name)], search=False)
         found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
         return replace(judged, verdict=found.verdict, judgement=found)
+
+
+def _question(problem: Problem, dialect: Dialect, profile: Profile) -> tuple[Any, ...]:
+    """What the expected reply to a case depends on."""
+    by_slot = any("[" in decision for decision in dialect)
+    masks = tuple(
+        (operand.slot if by_slot else "", operand.element, operand.kinds) for operand in problem.mask_operands
+    )
+    return (masks, problem.outputs, tuple(sorted(dialect.items())), profile)
 
 
 def judgement_record(judged: Judged) -> dict[str, Any]:

@@ -8,25 +8,44 @@ matches none is dead. An entry whose date has passed is expired. All of these ar
 
 import datetime as dt
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 from packaging.specifiers import SpecifierSet
 
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
-from conformance.deviations.deviation import Dialect
+from conformance.deviations.deviation import Dialect, Reply
 from conformance.engine.judging import Judged
 from conformance.gate.known_file import Accept, KnownEntry
 from conformance.spec.mistakes import matches
 from conformance.spec.problem import Problem
 from conformance.spec.texts import counted
-from conformance.verdicts.expectation import Expectation, compare_all, expect
+from conformance.verdicts.expectation import Expectation, compare_all, expect, expect_reply
 from conformance.verdicts.verdict import CONFORMING
 
-# Returns the expectation for a case's routed problem under a dialect and a profile.
-Expecting: TypeAlias = Callable[[str, Problem, Dialect, Profile], Expectation]
+
+class Oracle(Protocol):
+    """What is expected of a case's routed problem under a dialect and a profile; `Judge` remembers it."""
+
+    def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
+        """The expected reply with its bounds."""
+        ...
+
+    def reply(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
+        """The expected reply alone."""
+        ...
+
+
+class _Anew:
+    """Computes what is expected, and remembers nothing."""
+
+    def expectation(self, _case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
+        return expect(problem, dialect, profile)
+
+    def reply(self, _case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
+        return expect_reply(problem, dialect, profile)
 
 
 @dataclass
@@ -59,17 +78,15 @@ class Tally:
 class Known:
     """The entries of a run and their results, counted as cells are judged."""
 
-    def __init__(
-        self, entries: Sequence[tuple[KnownEntry, str]], today: dt.date, expectation: Expecting | None = None
-    ) -> None:
+    def __init__(self, entries: Sequence[tuple[KnownEntry, str]], today: dt.date, oracle: Oracle | None = None) -> None:
         """
         Take the entries with their origins (`known.yaml:12`), and the date for expiry.
 
-        expectation: `Judge.expectation` of the run, which caches expectations that subjects share.
+        oracle: the `Judge` of the run, which remembers what subjects share.
         """
         self.tallies = [Tally(entry, origin) for entry, origin in entries]
         self._today = today
-        self._expectation = expectation or _evaluate
+        self._oracle = oracle or _Anew()
         self._naming: dict[str, list[Tally]] = {}
 
     def review(self, cell: Judged) -> dict[str, Any]:
@@ -83,7 +100,7 @@ class Known:
         for tally in self._about(cell.subject):
             if not _applies(tally.entry, cell):
                 continue
-            outcome = _outcome(tally.entry, cell, self._expectation)
+            outcome = _outcome(tally.entry, cell, self._oracle)
             if outcome == "not covered":
                 continue
             record.setdefault("covered_by", {})[tally.origin] = outcome
@@ -103,8 +120,8 @@ class Known:
         for tally in self._about(cell.subject):
             if self.expired(tally) or not _applies(tally.entry, cell):
                 continue
-            # not from the cache: a changed call has the case's id but different arrays
-            if _outcome(tally.entry, cell, _evaluate) == "matched":
+            # Not from the judge's memory: a changed call has the case's id but different arrays
+            if _outcome(tally.entry, cell, _Anew()) == "matched":
                 return {"known": tally.record()}
         return {}
 
@@ -188,27 +205,36 @@ def _applies(entry: KnownEntry, cell: Judged) -> bool:
     )
 
 
-def _evaluate(_: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
-    return expect(problem, dialect, profile)
-
-
-def _outcome(entry: KnownEntry, cell: Judged, expectation: Expecting) -> str:
+def _outcome(entry: KnownEntry, cell: Judged, oracle: Oracle) -> str:
     """The outcome: `not covered`, `conforms` (without the entry), `matched`, or `other` (fails in another way)."""
     if entry.accept is not None:
         return _accepted(entry.accept, cell)
+    try:
+        return _under_delta(entry, cell, oracle)
+    except UnderivedBound:
+        return "not covered"  # without a bound under the delta, the entry accepts nothing
+
+
+def _under_delta(entry: KnownEntry, cell: Judged, oracle: Oracle) -> str:
+    """
+    The outcome of an entry with a delta.
+
+    Raises:
+        UnderivedBound: there is no bound under the delta.
+    """
     if entry.delta is None or cell.declared is None or cell.profile is None:
         return "not covered"
     profile = cell.profile.but(**entry.delta.profile)
-    try:
-        deviating = expectation(cell.case, cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
-    except UnderivedBound:
-        return "not covered"  # without a bound under the delta, the entry accepts nothing
-    within = all(c.verdict != "fail" for c in compare_all(deviating, cell.actual, profile))
-    if not entry.delta.profile and not cell.declared.separates(deviating.reply):
-        return "not covered"
+    asked = (cell.case, cell.problem, entry.delta.applied_to(cell.declared.dialect), profile)
+    if not entry.delta.profile:
+        if not cell.declared.separates(oracle.reply(*asked)):
+            return "not covered"
+        if cell.verdict in CONFORMING:
+            return "conforms"
+    within = all(c.verdict != "fail" for c in compare_all(oracle.expectation(*asked), cell.actual, profile))
     if cell.verdict in CONFORMING:
         # Coarser arithmetic includes the declared one: a cell that conforms under both does not contradict the entry.
-        return "not covered" if entry.delta.profile and within else "conforms"
+        return "not covered" if within else "conforms"
     return "matched" if within and cell.verdict == "fail" else "other"
 
 
