@@ -4,6 +4,7 @@ The chores of the project, one session each: `nox -s conformance` judges the ins
 Sessions use virtualenv and pip, and CI's constraints, so that two runs see the same versions.
 """
 
+import os
 import shutil
 from pathlib import Path
 
@@ -13,6 +14,9 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["lint", "types", "tests"]
 nox.options.error_on_missing_interpreters = True
+
+# Where it is set, each of the thousand processes that tests and runs start would compile our modules anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 CONSTRAINTS = str(ROOT / ".ci" / "constraints.txt")
