@@ -7,6 +7,7 @@ The number is determined from a reply (`judge.solving`), so no table lists it: `
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from conformance.deviations.logits import (
     limited_after_bias,
     scaled_by,
 )
-from conformance.deviations.names import DIGITS, Words
+from conformance.deviations.names import DIGITS, LINES, PLAIN, Words, bits_of
 from conformance.deviations.softmax import denominator_plus
 from conformance.reference.pipeline import StepsMap
 from conformance.spec.problem import Problem
@@ -64,6 +65,14 @@ class Measured:
             return None
         valid = abs(value) <= LARGEST and not (self.whole and (value % 1 or abs(value) > MAX_SHIFT))
         return value if valid else None
+
+    @cached_property
+    def least_bits(self) -> float:
+        """The cost in bits of its cheapest number: a round one, or one with a line of its own in `names.toml`."""
+        round_numbers = (self.name(number) for number in PLAIN)
+        lines = (name for decision, _, name in (line.partition("=") for line in LINES) if decision == self.decision)
+        named = (name for name in lines if self.number(name) is not None)
+        return min(bits_of(self.decision, name) for name in (*round_numbers, *named))
 
     def deviation(self, number: float) -> Deviation:
         """Return the deviation with this number."""

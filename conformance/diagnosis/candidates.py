@@ -36,10 +36,14 @@ CLOSE = 1e-10
 FAR = 1e100
 
 
-def solved(suspect: Suspect) -> Iterator[Way]:
-    """The deviations with a fitted number that explain a failing reply, each with the simplest such number."""
+def solved(suspect: Suspect, limit: float = inf) -> Iterator[Way]:
+    """
+    The deviations with a fitted number that explain a failing reply, each with the simplest such number.
+
+    limit: in bits; kinds of numbers that cost as much or more are not fitted.
+    """
     for kind in MEASURED:
-        if kind.concerns(suspect.problem) and (way := solve(kind, suspect)) is not None:
+        if kind.least_bits < limit and kind.concerns(suspect.problem) and (way := solve(kind, suspect)) is not None:
             yield way
 
 
@@ -229,16 +233,16 @@ def singles(
                 yield Candidate((way,))
 
 
-def numbers(cells: Sequence[Evidence]) -> Iterator[Candidate]:
-    """The deviations with a fitted number that explain some of these cells, each once."""
+def numbers(cells: Sequence[Evidence], limit: float = inf) -> Iterator[Candidate]:
+    """The deviations with a fitted number that explain some of these cells, each once. limit: as in `solved`."""
     found: dict[Way, None] = {}
     for cell in _most_informative(cells):
-        found |= dict.fromkeys(way for way in _solved(cell) if way not in cell.found)
+        found |= dict.fromkeys(way for way in _solved(cell, limit) if way not in cell.found)
     yield from (Candidate((way,)) for way in found)
 
 
-def _solved(cell: Evidence) -> tuple[Way, ...]:
-    return cell.of_reply.once("solved", lambda: tuple(solved(cell.suspect())))
+def _solved(cell: Evidence, limit: float) -> tuple[Way, ...]:
+    return cell.of_reply.once(("solved", limit), lambda: tuple(solved(cell.suspect(), limit)))
 
 
 def _most_informative(cells: Sequence[Evidence]) -> list[Evidence]:

@@ -125,7 +125,8 @@ def first_look(cells: Sequence[Evidence]) -> tuple[Cause, ...]:
 def _take_plain(search: Search, seen: Iterable[Candidate]) -> None:
     """Take causes among `seen`, everyday deviations and fitted numbers. seen: ways found when cells were judged."""
     simplest = search.open_cells()[:MAX_SEARCHED_CELLS]
-    search.take([*seen, *singles(simplest, plain_ways), *numbers(search.open_cells())], alone=True)
+    named = [*seen, *singles(simplest, plain_ways)]
+    search.take([*named, *numbers(search.open_cells(), search.enough(named))], alone=True)
 
 
 def record_of(diagnosis: Diagnosis, others: Iterable[Evidence] = ()) -> dict[str, Any]:

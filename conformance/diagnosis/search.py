@@ -9,7 +9,7 @@ from conformance.diagnosis.candidates import Candidate, Cause, combined_with, di
 from conformance.diagnosis.cell_cause import OF_NONFINITE
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
-from conformance.diagnosis.cost import MAX_ALTERNATIVES, MAX_EXTRA_COST, saved
+from conformance.diagnosis.cost import MAX_ALTERNATIVES, MAX_EXTRA_COST, UNEXPLAINED, saved
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import ways
 from conformance.diagnosis.localisation import INFORMATIVE, Localisation, localise
@@ -158,6 +158,27 @@ class Search:
     def can_pay(self, bits: float) -> bool:
         """Whether a cause that costs `bits` could save bits on the open cells."""
         return not self.causes or saved(len(self._open), bits) > 0.0
+
+    def enough(self, candidates: Iterable[Candidate]) -> float:
+        """
+        The cost in bits from which further candidates can be neither the cause nor an alternative; inf if unknown.
+
+        It is known if one of the given candidates explains every open cell without a condition, for fewer bits than a
+        single cell without a cause costs.
+        """
+        if self.causes or not self._open:
+            return inf
+        every = frozenset(self._open)
+        for each in sorted(different(candidates), key=lambda each: each.bits):
+            if each.bits >= UNEXPLAINED:
+                break
+            if (
+                all(each.explains(self.cells[n]) for n in self._open)
+                and not self._is_any_nan(each, self._open)
+                and not self._contradicting(each, every)
+            ):
+                return each.bits + MAX_EXTRA_COST
+        return inf
 
     def where(self, cells: Sequence[Evidence]) -> Localisation:
         """The localisation of unexplained cells: what they have in common and conforming cells do not."""

@@ -1,7 +1,8 @@
 """Causes over all cells of a subject: with a guard, in pairs, in a tie, refused, of the arithmetic, or none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.evaluate import evaluate
+from conformance.deviations.measured import MEASURED
+from conformance.deviations.names import bits_of
 from conformance.diagnosis.candidates import Candidate, different
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC, lies_on
 from conformance.diagnosis.conditions import Condition, always
@@ -17,6 +20,7 @@ from conformance.diagnosis.detectability import by_kind
 from conformance.diagnosis.diagnosis import Diagnosis, diagnose, record_of
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.judgement import judge
+from conformance.diagnosis.search import Search
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import MaskOperand, Problem
@@ -367,3 +371,50 @@ def test_gradients_say_nothing_of_a_cause_that_takes_their_parameter_away() -> N
     assert judged.contradicts((ignored,))
     assert judged.contradicts((missing, ignored))
     assert judged.under((missing, ignored)) == {ignored[0]: "ignored"}
+
+
+@pytest.mark.parametrize(
+    ("lie", "cost"),
+    [
+        ({"scale": "none"}, 5.0),
+        (IGNORED, 5.0),
+        (REVERSED, None),
+        ({"scale": "times_0.5"}, None),
+        ({"mask_fill": "puts_-10"}, None),
+        ({"softmax_denominator": "plus_0.1"}, None),
+    ],
+    ids=str,
+)
+def test_a_number_that_cannot_win_is_not_fitted_and_the_diagnosis_is_the_same(
+    lie: dict[str, str], cost: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def noted(search: Search, candidates: Iterable[Candidate]) -> float:
+        limits.append(enough(search, candidates))
+        return limits[-1]
+
+    enough = Search.enough
+    monkeypatch.setattr(Search, "enough", noted)
+    pruned = record_of(diagnose(subject(lambda _: lie)))
+    monkeypatch.setattr(Search, "enough", lambda _search, _candidates: inf)
+    assert record_of(diagnose(subject(lambda _: lie))) == pruned
+    assert pruned["causes"]
+    if cost is not None:
+        assert limits == [cost]
+
+
+def test_a_cause_under_a_condition_leaves_room_for_numbers() -> None:
+    search = Search(subject(lambda p: {"scale": "none"} if p.batch == 1 else {}))
+    assert search.enough([Candidate((("scale", "none"),))]) == inf
+    search = Search(subject(lambda _: {"scale": "none"}))
+    assert search.enough([Candidate((("scale", "none"),))]) == 5.0
+    assert search.enough([Candidate((("scale", "squared"),))]) == inf
+
+
+def test_every_kind_of_number_says_what_its_cheapest_number_costs() -> None:
+    for kind in MEASURED:
+        assert all(kind.least_bits <= bits_of(kind.decision, kind.name(guess)) for guess in kind.guesses)
+    by_name = {kind.decision: kind.least_bits for kind in MEASURED}
+    assert by_name["bias_scale"] == bits_of("bias_scale", "times_0")
+    assert by_name["scale"] == bits_of("scale", "times_2") > bits_of("scale", "none") + 2

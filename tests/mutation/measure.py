@@ -58,14 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # for workers: processes are what runs at once
     faults = []
-    with ProcessPoolExecutor(asked.jobs) as pool, tempfile.TemporaryDirectory() as folder:
-        if not asked.bugs:
-            rows = list(_shown(_mutants(pool, Path(folder), asked.sample)))
-            faults += _table("mutants: the oracle under deviations, on some cases", rows)
+    with ProcessPoolExecutor(asked.jobs) as pool:
+        of_bugs = () if asked.mutants else pool.map(judged_bug, _sampled(_bugs(asked.only), asked.sample))
+        # Mutants are chosen here while the pool judges bugs.
+        of_mutants = () if asked.bugs else pool.map(judged_mutant, _mutants(asked.sample))
         if not asked.mutants:
-            chosen = [bug for bug in bugs() if not asked.only or asked.only in bug.name]
-            rows = list(_shown(pool.map(judged_bug, _sampled(chosen, asked.sample))))
-            faults += _table("bugs: attention as people write it, on every case", rows)
+            faults += _table("bugs: attention as people write it, on every case", list(_shown(of_bugs)))
+        if not asked.bugs:
+            faults += _table("mutants: the oracle under deviations, on some cases", list(_shown(of_mutants)))
     print("\n".join(f"below the bar: {fault}" for fault in faults) or "the bar is met")
     return 1 if faults else 0
 
@@ -81,10 +81,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _mutants(pool: ProcessPoolExecutor, folder: Path, sample: int) -> Iterator[Row]:
-    choice = Choice(asked_of(list(every_case().values()), folder))
-    chosen = _sampled([*choice.singles(), *choice.guarded(), *choice.pairs(PAIRS)], sample)
-    yield from pool.map(judged_mutant, [*chosen, choice.identity()])
+def _bugs(text: str) -> list[Bug]:
+    return [bug for bug in bugs() if text in bug.name]
+
+
+def _mutants(sample: int) -> list[Mutant]:
+    """Every `sample`th mutant, and the control."""
+    with tempfile.TemporaryDirectory() as folder:
+        choice = Choice(asked_of(list(every_case().values()), Path(folder)))
+    return [*_sampled([*choice.singles(), *choice.guarded(), *choice.pairs(PAIRS)], sample), choice.identity()]
 
 
 def judged_mutant(mutant: Mutant) -> Row:
