@@ -14,7 +14,7 @@ from conformance.engine.records import Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.counts import share_text, what_happened
-from conformance.report.findings import Finding, findings
+from conformance.report.findings import Finding, findings, kind_words
 from conformance.spec.texts import counted
 from conformance.verdicts.verdict import gravest
 
@@ -41,7 +41,7 @@ class CheckCause:
         if self.explained:
             return f"it {self.sentence}"
         if self.kind.startswith("fail"):
-            return f"no cause found ({self.kind}): {self.sentence}"
+            return f"no cause found ({kind_words(self.kind).removeprefix('fail: ')}): {self.sentence}"
         return self.sentence if self.sentence.startswith(self.kind) else f"{self.kind}: {self.sentence}"
 
 
@@ -80,7 +80,10 @@ def _key(found: Finding) -> tuple[str, str]:
     return ("fail", "") if found.kind.startswith("fail") else (found.kind, re.sub(r"\d+", "#", found.sentence))
 
 
-VARIES = "inconsistent: both behaviours occur; either alone would be accepted (another mistake can cause this)"
+VARIES = (
+    "inconsistent: different cases show different behaviours, each of which alone would be accepted "
+    "(another mistake can cause this)"
+)
 ARRAYS = {"numpy": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
 AXES = {"b": "batch", "h": "num_heads", "q": "seq_len_q", "k": "seq_len_k"}
 MHA_AXES = {
@@ -107,12 +110,14 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     signature, observed = settled.signature, settled.observed
     notes = list(_called(signature))
     if signature.defaults:
-        notes.append(f"left at its default, because check does not know it: {', '.join(signature.defaults)}")
+        notes.append(f"left at the default, because check does not know the argument: {', '.join(signature.defaults)}")
     if signature.mask is None:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
     notes += [
-        f"arithmetic: {dtype} is judged with the profile {name}" for dtype, name in named if name != ordinary(dtype)
+        f"arithmetic: in {dtype}, it rounds as the profile {name} does"
+        for dtype, name in named
+        if name != ordinary(dtype)
     ]
     for decision, name in observed.dialect.items():
         notes.append(f"observed: it {sentence(decision, name)} (accepted; to require it: --declare {decision}={name})")
@@ -169,7 +174,7 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     """Return the first line: whether the function conforms, and which share of the cases was judged."""
     judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.cells.items())
-    share = f"{counted(judged, 'call')} judged, {share_text(some / max(1, every))} of the cases"
+    share = f"{counted(judged, 'call')} judged, in {share_text(some / max(1, every))} of the cases"
     if conforms:
         left = len(run.cells) - judged
         return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
@@ -289,7 +294,7 @@ def _outcome(run: Run, cells: list[LoggedCell], where: Mapping[Key, CheckCause],
         return CaseOutcome(verdict, accepted=True)
     cause = where[red.key]
     first, *rest = report_text(cause, again, "case")
-    here = [] if cause.explained or what_happened(red) in first else [f"here: {what_happened(red)}"]
+    here = [] if cause.explained or what_happened(red) in first else [f"in this case: {what_happened(red)}"]
     return CaseOutcome(verdict, accepted=False, text="\n".join([first, *here, *rest]))
 
 
@@ -304,9 +309,9 @@ def judged_share(given: str, found: Mapping[str, CaseOutcome], least: float) -> 
         return CaseOutcome("pass", accepted=True)
     share = judged / max(1, every)
     first = f"{given} was judged in {judged} of {counted(every, 'case')}: {share:.0%}, but min_judged is {least:.0%}"
-    fix = "fix: support more arguments (docs/check.md), or choose the cases that it is meant for: cases=[...]"
+    fix = "fix: support more arguments (docs/check.md), or choose the cases that the function is meant for: cases=[...]"
     if few := int(100 * share) / 100:
-        fix += f", or set min_judged={few} if it is not meant for more"
+        fix += f", or set min_judged={few} if the function is not meant for more"
     return CaseOutcome("fail", accepted=False, text="\n".join([first, *_left_out(found.values()), fix]))
 
 

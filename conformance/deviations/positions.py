@@ -152,8 +152,8 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
         yield f"of the last {what}", _by_index(axis, lambda index, count: index == count - 1)
         yield f"of {what}s after the first", _by_index(axis, lambda index, _: index > 0)
         for block in (2, 4, 8):
-            yield f"of {what}s after the last full {block}", _after_whole(axis, block)
-    yield "of queries after the last full 2", _after_whole(2, 2)
+            yield f"of {what}s after the last full block of {block}", _after_whole(axis, block)
+    yield "of queries after the last full block of 2", _after_whole(2, 2)
     for axis, what in enumerate(("batch element", "head", "query")):
         yield f"of every second {what}", _by_index(axis, lambda index, _: index % 2 == 1)
         yield f"of every second {what}, starting with the first", _by_index(axis, lambda index, _: index % 2 == 0)

@@ -30,7 +30,41 @@ SHARED: dict[Dimension, str] = {
     "seq_len_q": "one mask row for all queries",
     "seq_len_k": "one mask column for all keys",
 }
-ALIASES = {"none": "with three tensors", "kv": "with key as value", "qkv": "with one tensor for query, key and value"}
+ALIASES = {
+    "none": "with three tensors",
+    "kv": "with one tensor for key and value",
+    "qkv": "with one tensor for query, key and value",
+}
+
+# Requirement -> what the call has (docs/adapters.md has the table), to follow "with"; others are called by their name.
+HAVING = {
+    "scale": "an explicit scale",
+    "grouped_heads": "grouped heads",
+    "value_dim": "value_dim != head_dim",
+    "kdim": "kdim or vdim != query_dim",
+    "query_dim": "query_dim != num_heads * head_dim",
+    "output_dim": "output_dim != query_dim",
+    "no_bias": "no biases",
+    "some_biases": "biases in some projections only",
+    "bias_kv": "a learned key and value (bias_kv)",
+    "zero_key": "a key and value of zeros (zero_key)",
+    "relu": "a ReLU after the projections",
+    "residual": "a residual",
+    "no_output_projection": "no output projection",
+    "softcap": "a softcap",
+    "dropout": "an inactive dropout",
+    "past": "a past",
+    "layout": "a memory layout of its own",
+}
+# Requirement -> what a call without it has, where "without" reads badly.
+LACKING = {
+    "value_dim": "with value_dim = head_dim",
+    "kdim": "with kdim = vdim = query_dim",
+    "query_dim": "with query_dim = num_heads * head_dim",
+    "output_dim": "with output_dim = query_dim",
+    "no_bias": "with biases",
+    "no_output_projection": "with an output projection",
+}
 
 
 # The fields of a condition by what they are about; each field is in one of the four sets.
@@ -184,7 +218,7 @@ class Condition(BaseModel):
 
     def _call_words(self) -> Iterator[str]:
         if self.operator:
-            yield f"of {self.operator}"
+            yield f"in calls of {self.operator}"
         if self.dtype:
             yield f"in {' or '.join(self.dtype)}"
         if self.device:
@@ -194,11 +228,13 @@ class Condition(BaseModel):
         if self.outputs:
             yield f"with {' and '.join(self.outputs)} requested"
         if self.requirements:
-            yield f"with {' and '.join(self.requirements)}"
-        for absent in filter(None, (self.without_outputs, self.without_requirements)):
-            yield f"without {' or '.join(absent)}"
+            yield f"with {' and '.join(HAVING.get(each, each) for each in self.requirements)}"
+        if self.without_outputs:
+            yield f"without {' or '.join(self.without_outputs)}"
+        for absent in self.without_requirements:
+            yield LACKING.get(absent) or f"without {HAVING.get(absent, absent)}"
         if self.layout:
-            yield f"where query, key and value lie {' or '.join(self.layout)} in memory"
+            yield f"with query, key and value in memory layout {' or '.join(self.layout)}"
         if self.scaled is not None:
             yield f"with {'a' if self.scaled else 'no'} scale given"
 
@@ -206,10 +242,10 @@ class Condition(BaseModel):
         if self.masks is not None:
             yield "with a mask" if self.masks else "without a mask"
         if self.verbatim is not None:
-            yield f"with {'masks passed as written' if self.verbatim else 'converted masks'}"
+            yield "with a mask array passed unchanged" if self.verbatim else "with masks converted for their argument"
         yield from (f"with {slot} given" for slot in self.slots)
         yield from (f"without {slot}" for slot in self.without_slots)
-        yield from (f"with a {element} {slot}" for slot, element in self.elements.items())
+        yield from (f"with {slot} of type {element}" for slot, element in self.elements.items())
         yield from (f"with a mask of kind {kind}" for kind in self.kinds)
         yield from (f"without a mask of kind {kind}" for kind in self.without_kinds)
         if self.fully_masked_row is not None:
@@ -240,5 +276,5 @@ def condition_text(guards: Sequence[Condition]) -> str:
     """Equivalent conditions in words; if there are too many, what the calls have in common."""
     first, *rest = (guard.words for guard in guards)
     if len(guards) > MAX_CONDITIONS_SHOWN:
-        return f"only in some calls, all of them {first}"
-    return f"only {', or '.join((first, *rest))}" + (", and no case tells which" if rest else "")
+        return f"only in some of the calls {first}"
+    return f"only {', or only '.join((first, *rest))}" + ("; no case distinguishes them" if rest else "")

@@ -193,7 +193,10 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) 
     named: dict[str, Any] = {"decisions": dict(candidate.change)}
     if candidate.arithmetic is not None:
         named = {"arithmetic": candidate.arithmetic.name, "profile": dict(candidate.arithmetic.fields)}
-        sentence, remedy = f"would conform if it {candidate.arithmetic.sentence}", candidate.arithmetic.remedy
+        sentence, remedy = (
+            f"rounds like code that {candidate.arithmetic.sentence}: coarser than declared",
+            candidate.arithmetic.remedy,
+        )
     else:
         explanations = [explanation_of(way, cell.problem, cell.declared.dialect) for way in candidate.change]
         found = [each for each in explanations if each is not None]

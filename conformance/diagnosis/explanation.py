@@ -108,9 +108,12 @@ def alternatives(
         if among is not None and (decision, CANONICAL) not in among:
             continue
         canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-        sentence = f"behaves as {decision}={canonical}, while the declaration says {name}"
+        sentence = f"makes the canonical choice of {decision} ({canonical}), but {name} is declared"
         rest = {d: n for d, n in declared.items() if d != decision}
-        yield Explanation(decision, canonical, name, sentence, "update the declaration", 0.0), rest
+        yield (
+            Explanation(decision, canonical, name, sentence, f"remove {decision}={name} from the declaration", 0.0),
+            rest,
+        )
     for deviation in likely(problem):
         if among is not None and way_of(deviation.decision, deviation.name) not in among:
             continue
@@ -128,7 +131,7 @@ def alternatives(
 # Class of a fail that repetition shows -> sentence; no decision explains it.
 NON_REPRODUCIBLE = {
     "nondeterministic": "returns different results for the same call",
-    "order_dependent": "returns a different result for a call after other calls",
+    "order_dependent": "returns a different result for the same call after other calls",
 }
 
 
@@ -144,7 +147,7 @@ def sentence(decision: str, name: str) -> str:
         return find(decision, name).sentence
     if family in USUAL:
         return USUAL[family].replace("SLOT", slot or "SLOT")
-    return f"makes the usual choice for {decision}: {CANONICAL_NAMES.get(decision, CANONICAL)}"
+    return f"makes the canonical choice of {decision} ({CANONICAL_NAMES.get(decision, CANONICAL)})"
 
 
 def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:

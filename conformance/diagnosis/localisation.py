@@ -62,9 +62,9 @@ class Localisation:
         """All findings in words; "" if there are none."""
         calls = condition_text(self.conditions) if self.conditions else ""
         if calls and self.conforming:
-            calls += f" (where {counted(self.conforming, 'call')} conform{'s' if self.conforming == 1 else ''})"
-        outputs = f"only in {' and '.join(self.outputs)}" if self.outputs else ""
-        rows = f"{'in exactly' if self.exact else 'within'} the rows {self.rows}" if self.rows else ""
+            calls += f" ({counted(self.conforming, 'such call')} conform{'s' if self.conforming == 1 else ''})"
+        outputs = f"with errors only in {' and '.join(self.outputs)}" if self.outputs else ""
+        rows = f"in {'all' if self.exact else 'some'} of the rows {self.rows}, and no others" if self.rows else ""
         columns = f"in exactly the columns {self.columns}" if self.columns else ""
         amount = f"every wrong number is {self.amount}" if self.amount else ""
         return ", ".join(each for each in (calls, outputs, rows, columns, amount) if each)
@@ -166,13 +166,13 @@ def named_columns() -> Iterator[tuple[str, Columns]]:
     """All named sets of columns, the simplest first."""
     yield "at the first position", _placed(lambda index, *_: index == 0)
     yield "at the last position", _placed(lambda index, count, _: index == count - 1)
-    yield "after head_dim", _placed(lambda index, _, head_dim: index >= head_dim)
+    yield "from index head_dim on", _placed(lambda index, _, head_dim: index >= head_dim)
     for block in BLOCKS:
         yield f"after the first {block}", _placed(lambda index, *_, n=block: index >= n)
         yield f"of the first {block}", _placed(lambda index, *_, n=block: index < n)
-        yield f"after the last full {block}", _placed(lambda index, count, _, n=block: index >= count // n * n)
+        yield f"after the last full block of {block}", _placed(lambda index, count, _, n=block: index >= count // n * n)
         yield (
-            f"of the last {block} that are also in a full {block}",
+            f"of the last {block} that lie in a full block of {block}",
             _placed(lambda index, count, _, n=block: (index >= count - n) & (index < count // n * n)),
         )
     yield "at every second position", _placed(lambda index, *_: index % 2 == 1)

@@ -231,11 +231,11 @@ def _facts(pattern: WeightPattern) -> Iterator[str]:
 
 def _lost(pattern: WeightPattern) -> list[str]:
     possible = pattern.expected > pattern.tolerance
-    return [f"are zero where attended, {name}" for name in _names(pattern, pattern.lost, possible)]
+    return [f"are wrongly zero {name}" for name in _names(pattern, pattern.lost, possible)]
 
 
 def _leaked(pattern: WeightPattern) -> list[str]:
-    return [f"are not zero where masked, {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
+    return [f"are wrongly not zero {name}" for name in _names(pattern, pattern.leaked, pattern.masked)]
 
 
 def _names(pattern: WeightPattern, affected: Array, possible: Array) -> list[str]:

@@ -52,8 +52,8 @@ def _multiplied_by_block(pattern: WeightPattern) -> Iterator[str]:
             _near(1.0 + slope, _known(pattern)) if slope is not None and abs(slope) < MAX_FACTOR else ()
         ):
             if pattern.follows((times ** (keys // block) - 1.0) * logits):
-                start = f"look as if the logits of each block of {block} keys were multiplied by"
-                yield f"{start} {words} once more than in the preceding block"
+                start = f"look as if the logits of block n of {block} keys were multiplied by"
+                yield f"{start} {words} to the power n (n = 0, 1, ...)"
                 break
 
 
@@ -66,7 +66,7 @@ def _counted(pattern: WeightPattern) -> Iterator[str]:
             continue
         near = _near(math.exp(slope), {})
         times = next((words for words, number in near if number and pattern.follows(value * math.log(number))), "")
-        yield from (f"look as if {name} counted {times} times" for name in names if times)
+        yield from (f"look as if {name} counted {times} times in the softmax" for name in names if times)
 
 
 def _added(pattern: WeightPattern) -> Iterator[tuple[str, Array]]:

@@ -4,7 +4,7 @@ Reads a run folder.
 Only a valid log is accepted: a truncated line or an unknown schema, record type or verdict is an error, with file and
 line. The footer may be absent or followed by other records: then the run was interrupted, is loaded as incomplete and
 is never green. If two processes wrote a log at the same time, which earlier releases allowed, cells can appear twice:
-the graver verdict counts, and `repeated` lists them.
+the worse verdict counts, and `repeated` lists them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

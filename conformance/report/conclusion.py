@@ -59,7 +59,7 @@ def headline(run: Run) -> str:
     """Say in one sentence whether the run conforms, and if not, why."""
     objections = ", ".join(_objection_counts(run))
     if run.footer is None:
-        return f"Undecided: the run was interrupted before its end ({objections or 'no footer in the log'})."
+        return f"Undecided: the run was interrupted before its end ({objections or 'the log has no last record'})."
     if run.conforms:
         accepted = sum(cell.known is not None for cell in run.cells.values())
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
@@ -124,8 +124,8 @@ def _log_notes(run: Run) -> list[tuple[str, str]]:
     if not run.repeated:
         return []
     case, subject = min(run.repeated)
-    cells = f"{are(len(run.repeated), 'cell')} in the log more than once (first: {case} on {subject})"
-    return [(LOG_NOTE, f"two processes wrote this run at the same time: {cells}; the graver verdict counts")]
+    cells = f"{are(len(run.repeated), 'verdict')} in the log more than once (first: {case} on {subject})"
+    return [(LOG_NOTE, f"two processes wrote this run at the same time: {cells}; the worse verdict counts")]
 
 
 def _objections(run: Run) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ def _objections(run: Run) -> list[tuple[str, str]]:
     gate = run.footer.gate
     kinds = {
         "incomplete": gate.incomplete,
-        "dead known deviation": gate.known.dead,
+        "known deviation no longer needed": gate.known.dead,
         "known deviation too wide": gate.known.too_wide,
         "problem": gate.problems,
     }

@@ -58,13 +58,31 @@ def finding_text(finding: Finding) -> str:
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"
-    return f"1 cause explains {verdicts}: {finding.full_sentence}{fix}"
+    return f"1 cause explains {verdicts}: it {finding.full_sentence}{fix}"
+
+
+# Class of a fail -> how it differs, in words that follow "fail: ".
+KINDS = {
+    "precision": "could be rounding",
+    "impossible": "more than rounding",
+    "semantic": "as if it meant something else",
+    "invariant": "replies to related calls contradict each other",
+    "nondeterministic": "differs from call to call",
+    "order_dependent": "depends on earlier calls",
+    NOT_REFUSED: "accepted, where an error is due",
+}
+
+
+def kind_words(kind: str) -> str:
+    """A kind of failure, such as `fail, impossible`, in words."""
+    verdict, _, klass = kind.partition(", ")
+    return f"{verdict}: {KINDS.get(klass, klass)}" if klass else verdict
 
 
 def unexplained_kind(finding: Finding) -> str:
-    """The kind of a finding without a cause, with ", unexplained" if it is about wrong numbers."""
+    """The kind of a finding without a cause, in words."""
     wrong_numbers = finding.kind.startswith("fail") and not finding.kind.endswith(NOT_REFUSED)
-    return f"{finding.kind}, unexplained" if wrong_numbers else finding.kind
+    return f"{kind_words(finding.kind)}; no cause found" if wrong_numbers else kind_words(finding.kind)
 
 
 # Figures that depend on the sizes of a call: phrases that differ only in them are the same phrase.
@@ -93,8 +111,8 @@ def most_common(read: Iterable[Sequence[str]]) -> tuple[str, int]:
 # Class of a fail that is found by repeating calls -> what to change.
 LOOK_FOR = {
     "nondeterministic": "disable dropout, as in inference; otherwise look for a race condition or uninitialised memory",
-    "order_dependent": "look for a cache whose key omits something, such as the values of a mask; "
-    "otherwise for a buffer that one call leaves to the next",
+    "order_dependent": "look for a cache whose lookup omits something, such as the values of a mask; "
+    "otherwise for a buffer that one call writes and the next reads",
 }
 
 
@@ -250,9 +268,11 @@ def _unexplained(cells: list[LoggedCell], where: Mapping[Key, str] = MappingProx
 def _described(finding: Finding, where: Mapping[Key, str], cells: list[LoggedCell]) -> Finding:
     """Add to the sentence: where the failures are, what the weights are, and what would explain each cell alone."""
     phrase, calls = most_common(cell.odd_weights for cell in cells if cell.odd_weights is not None)
-    weights = f"its weights, read in {counted(calls, 'call')}, {phrase}" if phrase else ""
+    weights = f"its weights (measured in {counted(calls, 'call')}) {phrase}" if phrase else ""
     alone = _contradicted_cause(cells) if finding.example in where else ""
-    context = "; ".join(each for each in (where.get(finding.example, ""), weights, alone) if each)
+    condition = where.get(finding.example, "")
+    fails = f"fails {condition}" if condition else ""
+    context = "; ".join(each for each in (fails, weights, alone) if each)
     return replace(finding, sentence=f"{context}: {finding.sentence}") if context else finding
 
 
@@ -280,7 +300,7 @@ def _sentence(cells: list[LoggedCell], cause: str) -> tuple[str, str]:
     try:
         row = find(decision, name)
     except KeyError:
-        return f"has {decision} = {name}", ""
+        return f"makes the choice {decision}={name}", ""
     return row.sentence, row.remedy
 
 

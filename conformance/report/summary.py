@@ -106,7 +106,7 @@ def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
         yield f"- {_finding(finding)}"
         yield from (f"  - ambiguous: {words(other)}" for other in finding.ambiguous)
         if finding.explained and (rerun := run.cells[finding.example].rerun):
-            yield f"  - simplest: {code(rerun)}"
+            yield f"  - rerun the simplest call: {code(rerun)}"
     if len(found) > MAX_FINDINGS:
         yield f"- … and {len(found) - MAX_FINDINGS} more in the report"
     yield ""
@@ -117,7 +117,7 @@ def _finding(finding: Finding) -> str:
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"
-    return f"1 cause explains {verdicts}: **{words(finding.full_sentence)}**{fix}"
+    return f"1 cause explains {verdicts}: **it {words(finding.full_sentence)}**{fix}"
 
 
 def _subjects(lines: list[SubjectLine]) -> Iterator[str]:
@@ -169,9 +169,9 @@ def _known(run: Run) -> Iterator[str]:
 def _not_offered(run: Run) -> Iterator[str]:
     if not run.header.not_offered:
         return
-    yield "## Not offered here"
+    yield "## Not installed here"
     yield ""
     for each in run.header.not_offered:
         install = f": {code(each.remedy)}" if each.remedy else ""
-        yield f"- {code(each.adapter)} misses {words(', '.join(each.missing))}{install}"
+        yield f"- {code(each.adapter)} needs {words(', '.join(each.missing))}{install}"
     yield ""

@@ -93,8 +93,8 @@ def _not_offered(run: Run) -> Iterator[Text]:
     for each in run.header.not_offered:
         by_remedy.setdefault(each.remedy, []).append(each.adapter)
     for remedy, names in by_remedy.items():
-        install = f"; to add: {remedy}" if remedy else ""
-        yield Text(plain(f"not offered here: {', '.join(names)}{install}"), style="dim")
+        install = f"; to install: {remedy}" if remedy else ""
+        yield Text(plain(f"not installed here: {', '.join(names)}{install}"), style="dim")
 
 
 def _notes(run: Run) -> list[Text]:

@@ -59,7 +59,8 @@ REFUSALS: dict[Name, Refusal] = {
         items=True,
     ),
     "num_heads": Refusal(
-        "accepts a num_heads that does not divide the width", "choose num_heads so that it divides the width"
+        "accepts a num_heads that does not divide the width of the query",
+        "choose num_heads so that it divides the width of the query",
     ),
     "two_masks": Refusal(
         "accepts two arguments that are documented to exclude each other",

@@ -83,7 +83,7 @@ def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputC
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
     count = int(wrong.sum())
     message = (
-        f"{count} of {wrong.size} elements differ in kind from the expected ones (NaN, inf, -inf or finite): "
+        f"{count} of {wrong.size} elements are of another kind (NaN, inf, -inf or finite) than expected: "
         f"{actual[at]:.6g} at {list(at)}, expected {expected[at]:.6g}"
     )
     return _broken(
@@ -182,13 +182,14 @@ def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, c
     )
     if largest > 1.0:
         count = f"{numbers['beyond']} of {numbers['elements']} elements beyond the bound"
-        return "fail", f"{name}: {count}; {where}"
+        return "fail", f"{name}: {count}; worst: {where}"
     if budget > 1.0:
-        rms = f"root mean square of error / standard deviation is {numbers['rms']:.3g}, allowed {RMS_LIMIT}"
-        return "fail", f"{name}: {rms}; largest {where}"
+        rms = f"root mean square of error / expected standard deviation of the error is {numbers['rms']:.3g}"
+        return "fail", f"{name}: {rms}, allowed {RMS_LIMIT}; worst: {where}"
     if coverage < COVERAGE:
         return "inconclusive", (
-            f"{name}: only {coverage:.0%} of the elements have a meaningful tolerance ({COVERAGE:.0%} needed)"
+            f"{name}: only {coverage:.0%} of the elements have a bound that is narrow enough to judge them "
+            f"({COVERAGE:.0%} needed)"
         )
     return "pass", f"{name}: {budget:.0%} of the allowed error used"
 

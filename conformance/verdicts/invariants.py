@@ -156,12 +156,12 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "poisoned_key",
-        "lets NaN in a key that no query attends reach the result",
+        "returns a different result when a key that no query attends to is NaN",
         lambda problem: with_poison(problem, "key"),
     ),
     Invariant(
         "poisoned_value",
-        "lets NaN in a value that no query attends reach the result",
+        "returns a different result when a value that no query attends to is NaN",
         lambda problem: with_poison(problem, "value"),
     ),
 )
@@ -221,7 +221,7 @@ def relate(invariant: Invariant, first: RelatedReply, second: RelatedReply) -> R
         is_checked = True
         before, after = first.actual[name], second.actual[name]
         if before.shape != first.expected.reply[name].values.shape or after.shape != checked.shape:
-            where = f"{name}: shapes {list(before.shape)} and {list(after.shape)}"
+            where = f"{name}: shape {list(before.shape)} before the change, {list(after.shape)} after it"
         else:
             where = _broken(
                 invariant, name, (follow(before.float64()), after.float64()), (checked, oracle_gap, allowed)
@@ -253,7 +253,7 @@ def _broken(invariant: Invariant, name: str, replies: tuple[Array, Array], oracl
         )
     return (
         f"{name}: {number} elements differ; {have[at]:.6g} at {position}, {want[at]:.6g} before the change, "
-        f"allowed {allowed[at]:.3g}"
+        f"allowed difference {allowed[at]:.3g}"
     )
 
 

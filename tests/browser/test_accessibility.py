@@ -49,7 +49,7 @@ PORT = {
     ],
     "differences": [
         {
-            "sentences": {"from": "reads True as: ignore this key", "to": "reads True as: attend this key"},
+            "sentences": {"from": "reads True as: ignore this key", "to": "reads True as: attend to this key"},
             "changes": ["pass ~attn_mask as attention_mask"],
             "declared": {"from": "ignore", "to": "attend"},
             "observed": {"from": "ignore", "to": "attend"},

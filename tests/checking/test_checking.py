@@ -59,8 +59,8 @@ def test_processes_share_the_cases(checked: Check) -> None:
 NAMED = {
     "plain_sdpa:inverted_mask": "it reads True in mask as: ignore this key",
     "plain_sdpa:no_scale": "it does not scale the logits",
-    "plain_sdpa:softmax_over_queries": "it normalises over the queries",
-    "plain_sdpa:softmax_over_heads": "it normalises over the heads",
+    "plain_sdpa:softmax_over_queries": "it takes the softmax over the queries",
+    "plain_sdpa:softmax_over_heads": "it takes the softmax over the heads",
     "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a large masked logit still gets weight",
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
@@ -85,7 +85,7 @@ def test_two_mistakes_are_named_though_the_smallest_case_shows_another_in_half_p
         checked("plain_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")
     )
     inverted = "it reads True in mask as: ignore this key"
-    assert first == f"{inverted}, and returns the mean of all values for a fully masked row"
+    assert first == f"{inverted}, and returns the mean of V over all keys for a fully masked row"
     assert others == [f"{inverted}, and returns NaN for a fully masked row, only in float16"]
 
 
@@ -168,13 +168,13 @@ def test_of_what_has_a_cause_nothing_is_read_off_the_weights(checked: Check) -> 
     assert not any("odd" in pattern for pattern in patterns)
 
 
-HALF = "it would conform if it rounds the weights to float16 before the product with V"
+HALF = "it rounds like code that rounds the weights to float16 before the product with V: coarser than declared"
 
 
 def test_coarser_arithmetic_is_named(checked: Check) -> None:
     done = checked("plain_sdpa:half_inside", "shapes/*")
     assert done.decision.exit_code == decision.REJECTED
-    assert sentences(done)[0].startswith("it would conform if it rounds")
+    assert sentences(done)[0].startswith("it rounds like code that rounds")
     assert "float16" in sentences(done)[0]
 
 
@@ -185,7 +185,7 @@ def test_coarser_arithmetic_is_named(checked: Check) -> None:
         (
             "plain_sdpa:mean_of_dead_rows",
             "fully_masked_row=uniform",
-            "returns the mean of all values for a fully masked row",
+            "returns the mean of V over all keys for a fully masked row",
         ),
         (
             "plain_sdpa:causal_at_the_end",
@@ -218,7 +218,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
-    leak = "lets a non-finite value at a masked position reach the output"
+    leak = "lets NaN or infinity in a masked value reach the output"
     assert f"observed: it {leak} (accepted; to require it: --declare nonfinite_value=leaks)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 

@@ -236,9 +236,9 @@ def test_a_share_says_what_was_left_out_and_what_to_do() -> None:
         "left out: 2 cases for other reasons",
     ]
     assert fix.startswith(
-        "fix: support more arguments (docs/check.md), or choose the cases that it is meant for: cases=[...], "
+        "fix: support more arguments (docs/check.md), or choose the cases that the function is meant for: cases=[...], "
     )
-    assert fix.endswith("or set min_judged=0.08 if it is not meant for more")
+    assert fix.endswith("or set min_judged=0.08 if the function is not meant for more")
 
 
 def test_a_case_in_several_dtypes_counts_once() -> None:

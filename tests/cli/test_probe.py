@@ -128,7 +128,7 @@ def test_a_contradiction_comes_with_the_command_that_shows_it(lying: Done, tmp_p
     command = [sys.executable, "-m", *shlex.split(found["rerun"]), "--out", str(tmp_path / "again")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=lying.folder.parent)
     assert done.returncode == 1
-    assert "returns the mean of all values for a fully masked row" in done.stdout
+    assert "returns the mean of V over all keys for a fully masked row" in done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -63,8 +63,8 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
         ({"use[attn_mask]": "ignored"}, "ignores attn_mask"),
         ({"scale": "none"}, "does not scale the logits"),
         ({"fully_masked_row": "nan"}, "returns NaN for a fully masked row"),
-        ({"fully_masked_row": "uniform"}, "returns the mean of all values for a fully masked row"),
-        ({"softmax_axis": "queries"}, "normalises over the queries"),
+        ({"fully_masked_row": "uniform"}, "returns the mean of V over all keys for a fully masked row"),
+        ({"softmax_axis": "queries"}, "takes the softmax over the queries"),
         ({"value_path": "reversed"}, "applies the weights to the values in reverse key order"),
         ({"result_dtype": "float64"}, "returns float64"),
     ],
@@ -86,7 +86,7 @@ def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> Non
     weights = np.exp(logits - logits.max(axis=-2, keepdims=True))
     found = judge(loud, {}, FLOAT32, {"output": Tensor.of(weights / weights.sum(axis=-2, keepdims=True) @ value)})
     assert found.explanation is not None
-    assert found.explanation.sentence == "normalises over the queries"
+    assert found.explanation.sentence == "takes the softmax over the queries"
 
 
 def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_precision() -> None:

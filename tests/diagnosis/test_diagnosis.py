@@ -137,7 +137,7 @@ def test_a_tie_is_stated_with_the_simplest_case_that_would_tell() -> None:
     record = record_of(diagnose(cells), others)["causes"][0]
     (tie,) = record["ties"]
     assert tie["separated_by"] == "float32-masked-2-3-5-5"
-    assert tie["sentence"] == "lets each query attend one future key"
+    assert tie["sentence"] == "lets each query attend to one future key"
     assert "separated_by" not in record_of(diagnose(cells), others[:1])["causes"][0]["ties"][0]
 
 
@@ -187,7 +187,10 @@ def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
         cells += [cell(whole, {}), reply(masked, weights @ masked.value)]
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["profile"]) == ("weights_in_bfloat16", {"prob": "bfloat16"})
-    assert record["sentence"] == "would conform if it rounds the weights to bfloat16 before the product with V"
+    assert (
+        record["sentence"]
+        == "rounds like code that rounds the weights to bfloat16 before the product with V: coarser than declared"
+    )
     assert (record["condition"], len(record["cells"])) == ("only with a mask", 5)
 
 
@@ -198,7 +201,10 @@ def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str
     cells = [reply(each, round_to(evaluate(each).reply["output"].values, dtype)) for each in whole]
     (record,) = record_of(diagnose(cells))["causes"]
     assert (record["arithmetic"], record["ties"]) == (f"results_in_{dtype}", [])
-    assert record["sentence"] == f"would conform if it rounds results to {dtype}, including those of projections"
+    assert (
+        record["sentence"]
+        == f"rounds like code that rounds results to {dtype}, including those of projections: coarser than declared"
+    )
 
 
 def test_a_result_that_is_exact_in_a_narrower_type_does_not_show_rounding() -> None:

@@ -57,7 +57,9 @@ def test_another_sentence_would_be_seen() -> None:
     assert told("1. it reads True in mask as: ignore this key (217 verdicts)") == told(
         "1. it reads True in mask as: ignore this key (3 verdicts)"
     )
-    assert told("1. it reads True in mask as: ignore this key") != told("1. it reads True in mask as: attend this key")
+    assert told("1. it reads True in mask as: ignore this key") != told(
+        "1. it reads True in mask as: attend to this key"
+    )
     assert told("conforms: 1 cause in 322 calls.") != told("conforms: 2 causes in 322 calls.")
 
 

@@ -108,7 +108,7 @@ DIAGNOSES: dict[str, str] = {
         "fix: multiply the query (in a layer: wq and bq) by 1/sqrt(head_dim)"
     ),
     "tf32": (
-        "would conform if it rounds the operands of matrix products to tf32; "
+        "rounds like code that rounds the operands of matrix products to tf32: coarser than declared; "
         "fix: set the precision of matrix products to highest if this is not intended"
     ),
     "unheard_of": "",

@@ -144,7 +144,7 @@ def test_without_a_diagnosis_cells_are_grouped_by_what_explains_them_alone(tmp_p
 
 UNSTEADY = {
     "nondeterministic": "returns different results for the same call (nondeterministic)",
-    "order_dependent": "returns a different result for a call after other calls (order dependent)",
+    "order_dependent": "returns a different result for the same call after other calls (order dependent)",
 }
 
 

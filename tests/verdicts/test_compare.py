@@ -90,7 +90,7 @@ def test_many_small_errors_fail_by_their_root_mean_square() -> None:
     found = judged(np.zeros(100), errors, limit, rms=True)
     assert found.verdict == "fail"
     assert found.budget == pytest.approx(1.5 / 1.25)
-    assert "root mean square of error / standard deviation is 1.5, allowed 1.25" in found.message
+    assert "root mean square of error / expected standard deviation of the error is 1.5, allowed 1.25" in found.message
     assert judged(np.zeros(63), errors[:63], bound((63,), 0.0, 1.0, 1e9), rms=True).verdict == "pass"
 
 
@@ -98,7 +98,7 @@ def test_low_coverage_is_inconclusive_and_never_hides_a_failure() -> None:
     wide = bound((10,), hard=500.0)
     found = judged(np.zeros(10), np.zeros(10), wide)
     assert found.verdict == "inconclusive"
-    assert "only 0% of the elements have a meaningful tolerance (90% needed)" in found.message
+    assert "only 0% of the elements have a bound that is narrow enough to judge them (90% needed)" in found.message
     assert judged(np.zeros(10), np.full(10, 600.0), wide).verdict == "fail"
 
 

@@ -67,9 +67,9 @@ function knownOf({ known }) {
 
 function outputsOf({ outputs, reason, dropped_outputs: dropped }) {
   if (!outputs || !outputs.length) return null;
-  const head = ["Output", "Verdict", "Budget", "Max error", "Bound there", "At", "Expected", "Actual", "rms", "Beyond", "Coverage", "Not judged", "Unspecified"];
+  const head = ["Output", "Verdict", "Budget", "Max error", "Worst at", "Bound there", "Expected", "Actual", "rms", "Beyond", "Coverage", "Not judged", "Unspecified"];
   const rows = outputs.map((one) => [el("b", {}, one.output), [one.verdict, one.class].filter(Boolean).join(", "), logged(one.budget), logged(one.max_error),
-    logged(one.bound), one.at ? `[${one.at.join(", ")}]` : "", logged(one.expected), logged(one.actual), logged(one.rms),
+    one.at ? `[${one.at.join(", ")}]` : "", logged(one.bound), logged(one.expected), logged(one.actual), logged(one.rms),
     one.elements === undefined ? "" : `${one.beyond || 0} of ${one.elements}`, logged(one.coverage), logged(one.not_judged), logged(one.unspecified)]);
   const kept = head.map((_, column) => rows.some((row) => row[column] !== ""));
   const note = (one) => (one.message.startsWith(`${one.output}:`) ? one.message : `${one.output}: ${one.message}`);

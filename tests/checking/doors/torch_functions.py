@@ -11,7 +11,7 @@ WRONG = {
     "inverted": "reads True in attn_mask as",
     "unscaled": "does not scale the logits",
     "causal_ignored": "ignores the causal argument",
-    "over_queries": "normalises over the queries",
+    "over_queries": "takes the softmax over the queries",
     "mask_after_softmax": "after the softmax",
 }
 

@@ -9,7 +9,7 @@ RIGHT = ("ScaledDotProductAttention", "MultiHeadAttention", "Tools.attend")
 WRONG = {
     "KeyValueSwapped": "swaps key and value",
     "HeadsMerged": "head",
-    "SoftmaxOverHeads.forward": "normalises over the heads",
+    "SoftmaxOverHeads.forward": "takes the softmax over the heads",
 }
 
 
