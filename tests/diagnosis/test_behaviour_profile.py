@@ -18,41 +18,25 @@ from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-Q, K = 5, 7
+from ..problems import KEYS, QUERIES, random_sdpa
+
 SLOT = "attn_mask"
 
 
 def problem(
-    *groups: MaskOperand,
+    *masks: MaskOperand,
     outputs: tuple[str, ...] = ("output",),
-    heads: tuple[int, int] = (4, 4),
+    heads: tuple[int, int] = (3, 3),
     dtype: str = "float32",
     scale: float | None = None,
     square: bool = False,
 ) -> Problem:
-    rng = np.random.default_rng(7)
-    query_heads, kv_heads = heads
-    queries = K if square else Q
-    shapes = ((2, query_heads, queries, 11), (2, kv_heads, K, 11), (2, kv_heads, K, 11))
-    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem(
-        "sdpa",
-        dtype,
-        query_heads,
-        kv_heads,
-        11,
-        11,
-        query,
-        key,
-        value,
-        mask_operands=groups,
-        scale=scale,
-        outputs=outputs,
-    )
+    sizes = {"num_heads": heads[0], "num_kv_heads": heads[1], "seq_len_q": KEYS if square else QUERIES}
+    return random_sdpa(7, *masks, dtype=dtype, scale=scale, outputs=outputs, **sizes)
 
 
 def boolean(*, fully_masked: bool = False, verbatim: bool = False, square: bool = False) -> MaskOperand:
-    allowed = np.random.default_rng(5).random((1, 1, K if square else Q, K)) < 0.6
+    allowed = np.random.default_rng(5).random((1, 1, KEYS if square else QUERIES, KEYS)) < 0.6
     allowed[..., 0] = np.arange(allowed.shape[-2]) % 2 == 0
     allowed[..., 1] = ~allowed[..., 0]
     if fully_masked:
@@ -66,7 +50,7 @@ def floats(*, fully_masked: bool = False) -> MaskOperand:
 
 
 def flag() -> MaskOperand:
-    return MaskOperand("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+    return MaskOperand("is_causal", ("causal",), "flag", causal(QUERIES, KEYS, 0), offset=0)
 
 
 CALLS: dict[str, Problem] = {
@@ -82,7 +66,7 @@ CALLS: dict[str, Problem] = {
     "causal": problem(flag()),
     "both": problem(boolean(), flag()),
     "both_in_another_order": problem(flag(), boolean()),
-    "grouped": problem(heads=(4, 2)),
+    "grouped": problem(heads=(6, 3)),
     "scaled": problem(scale=2.5),
     "double": problem(dtype="float64"),
 }
@@ -265,7 +249,7 @@ def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(read
 
 def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> None:
     ignored = {"polarity[attn_mask]": "ignore"}
-    everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, Q, K), dtype=bool))
+    everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, QUERIES, KEYS), dtype=bool))
     asked = problem(everything)
     profile = Profile.uniform("float32")
     answer = evaluate(asked, ignored, "float32").reply
