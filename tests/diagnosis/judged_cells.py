@@ -1,12 +1,13 @@
 """Cells of subjects that take decisions otherwise, judged: what the tests of a diagnosis are about."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
 from conformance.deviations.evaluate import evaluate
@@ -39,18 +40,23 @@ def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Probl
 
 def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
     """What comes of an implementation that behaves so in this call, and declares otherwise."""
-    profile = Profile.ordinary(asked.dtype)
-    answer = evaluate(asked, behaviour, profile.score).reply
+    answer = evaluate(asked, behaviour, Profile.ordinary(asked.dtype).score).reply
     actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    return judged(asked, actual, declared)
+
+
+def judged(asked: Problem, actual: Mapping[str, Tensor], declared: Dialect | None = None) -> Evidence:
+    """The cell of this reply; it holds the reply only if it fails."""
+    profile = Profile.ordinary(asked.dtype)
     found = judge(asked, declared or {}, profile, actual)
     masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.mask_operands)
-    facts = Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
+    facts = Facts(asked.operator, asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
     name = "-".join(str(size) for size in (asked.dtype, "masked" if masks else "plain", *asked.logits_shape))
     ways = (found.explanation, *found.ties) if found.explanation else ()
     seen = tuple(each.way for each in ways if each is not None)
     failing = found.verdict == "fail"
-    judged = Evidence(name, facts, asked, found.expectation, profile)
-    return replace(judged, actual=actual, found=seen) if failing else judged
+    evidence = Evidence(name, facts, asked, found.expectation, profile)
+    return replace(evidence, actual=actual, found=seen) if failing else evidence
 
 
 def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
@@ -76,10 +82,9 @@ def bent(asked: Problem, by: float) -> Evidence:
 
 def reply(asked: Problem, values: np.ndarray) -> Evidence:
     """A failing cell with this output."""
-    actual = {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)}
-    found = judge(asked, {}, Profile.ordinary(asked.dtype), actual)
-    assert found.verdict == "fail"
-    return replace(cell(asked, {}), actual=actual)
+    made = judged(asked, {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)})
+    assert made.actual is not None
+    return made
 
 
 def flagged(batch: int, queries: int, keys: int) -> Problem:
