@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, behaviour_profile
 from conformance.diagnosis.explanation import CANONICAL
 from conformance.diagnosis.reading import Probe
-from conformance.spec.problem import MaskOperand, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
@@ -142,6 +143,58 @@ def test_each_decision_is_read_and_its_contradiction_found(lie: tuple[str, str])
     assert [line.decision for line in found.contradicted] == [decision]
     assert name in observed(found, decision).values()
     assert line(found, decision).against
+
+
+def plain(
+    asked: Problem,
+    *,
+    inverted: bool = False,
+    at_the_end: bool = False,
+    scaled: bool = True,
+    dead: float = 0.0,
+    tiled: bool = False,
+) -> dict[str, Array]:
+    """Output and weights in plain NumPy, without the oracle; each argument is a mistake."""
+    few = asked.num_heads // asked.num_kv_heads
+    key, value = (np.tile(a, (1, few, 1, 1)) if tiled else np.repeat(a, few, axis=1) for a in (asked.key, asked.value))
+    factor = asked.scale or asked.head_dim**-0.5
+    logits = asked.query @ key.swapaxes(-1, -2) * (factor if scaled else 1.0)
+    for each in asked.mask_operands:
+        allowed = each.values == 0.0 if each.element == "float" else each.values
+        if each.element == "flag" and at_the_end:
+            allowed = np.tri(asked.seq_len_q, asked.seq_len_k, asked.seq_len_k - asked.seq_len_q, dtype=bool)
+        if each.element == "bool" and inverted:
+            allowed = ~allowed
+        logits = np.where(allowed, logits, -np.inf)
+    top = logits.max(axis=-1, keepdims=True)
+    exponentials = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    weights = np.where(total == 0.0, dead, exponentials / np.where(total == 0.0, 1.0, total))
+    return {"output": weights @ value, "weights": weights}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "decision", "name"),
+    [
+        ({"inverted": True}, "polarity[attn_mask]", "ignore"),
+        ({"at_the_end": True}, "causal_alignment", "bottom_right"),
+        ({"scaled": False}, "scale", "none"),
+        ({"dead": np.nan}, "fully_masked_row", "nan"),
+        ({"dead": 1.0 / KEYS}, "fully_masked_row", "uniform"),
+        ({"tiled": True}, "grouped_heads", "tile"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_decision_is_read_off_replies_of_plain_numpy(mistake: dict[str, Any], decision: str, name: str) -> None:
+    probes = []
+    for case, asked in CALLS.items():
+        made = plain(asked, **mistake)
+        actual = {each: to_tensor(round_to(made[each], asked.dtype), asked.dtype) for each in asked.outputs}
+        probes.append(replace(probe(case, {}), actual=actual))
+    found = behaviour_profile(probes)
+    assert found.unexplained == ()
+    assert [line.decision for line in found.contradicted] == [decision]
+    assert name in observed(found, decision).values()
 
 
 def test_what_is_declared_and_done_agrees() -> None:
