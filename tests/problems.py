@@ -1,5 +1,5 @@
 """
-Problems that tests ask about: of arrays that the test writes out, or of random ones.
+Problems that tests ask about: of arrays that the test writes out, or of random ones; and what the oracle answers.
 
 Every array is float64. A random array depends on its seed alone. Its numbers are rounded to the dtype under test.
 """
@@ -8,8 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to
+from conformance.spec.rounding import round_to, to_tensor
 
 # Sizes that a test does not choose. They differ, so that an exchange of two axes shows.
 BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
@@ -153,3 +159,15 @@ def two_heads(*masks: MaskOperand, **fields: Any) -> Problem:
     value = fields.pop("value", [[[4.0, 10.0], [8.0, 30.0]]])
     params = dict.fromkeys(("wq", "wk", "wv", "wo"), np.eye(2)) | fields.pop("params", {})
     return mha(query, key, value, params, 2, *masks, **fields)
+
+
+def answered(problem: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
+    """Return the answer of the oracle under a dialect, and the bounds of its outputs under a profile."""
+    answer = evaluate(problem, dialect, profile.score)
+    return answer, bound_reply(answer, profile)
+
+
+def reply_under(dialect: Dialect, problem: Problem, profile: Profile) -> dict[str, Tensor]:
+    """Return the reply of an implementation of a dialect: the answer of the oracle, each output rounded once."""
+    reply = evaluate(problem, dialect, profile.score).reply
+    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}

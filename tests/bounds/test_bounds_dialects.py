@@ -7,13 +7,13 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.evaluate import OracleAnswer, evaluate, evaluate_deviations
+from conformance.deviations.evaluate import evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
 from conformance.deviations.tiles import BLOCKS
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_mha, random_sdpa, sdpa
+from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, answered, random_mha, random_sdpa, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 PARTS = ("hard", "sigma", "worst", "judged", "spread")
@@ -32,11 +32,6 @@ def fully_masked_rows() -> Array:
     allowed[0, :, 1] = False
     allowed[1, 2, 2] = False
     return allowed
-
-
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
-    answer = evaluate(case, dialect, profile.score)
-    return answer, bound_reply(answer, profile)
 
 
 def assert_alike(one: Bound, other: Bound) -> None:

@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.bounds.bound import Bound
 from conformance.bounds.operands import projection_error
-from conformance.bounds.outputs import bound_reply
 from conformance.bounds.roundings import roundings
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import OracleAnswer, evaluate
+from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import smallest_normal
 
-from ..problems import BATCH, DIM, HEADS, KEYS, OUTPUT_DIM, QUERIES, VALUE_DIM, random_mha, sdpa
+from ..problems import BATCH, DIM, HEADS, KEYS, OUTPUT_DIM, QUERIES, VALUE_DIM, answered, random_mha, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 MERGES: dict[str, Callable[[Array], Array]] = {
@@ -27,11 +25,6 @@ MERGES: dict[str, Callable[[Array], Array]] = {
 
 def problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
     return random_mha(seed, dtype=dtype, outputs=("output", "weights", "weights_mean"), **more)
-
-
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
-    answer = evaluate(case, dialect, profile.score)
-    return answer, bound_reply(answer, profile)
 
 
 def fully_masked(*, heads: int) -> MaskOperand:

@@ -16,7 +16,7 @@ from conformance.diagnosis.judgement import judge
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-from ..problems import DIM, random_sdpa
+from ..problems import DIM, random_sdpa, reply_under
 
 # (batch, seq_len_q, seq_len_k).
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
@@ -40,9 +40,7 @@ def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Probl
 
 def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
     """What comes of an implementation that behaves so in this call, and declares otherwise."""
-    answer = evaluate(asked, behaviour, Profile.ordinary(asked.dtype).score).reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
-    return judged(asked, actual, declared)
+    return judged(asked, reply_under(behaviour, asked, Profile.ordinary(asked.dtype)), declared)
 
 
 def judged(asked: Problem, actual: Mapping[str, Tensor], declared: Dialect | None = None) -> Evidence:

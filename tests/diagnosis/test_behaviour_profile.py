@@ -11,7 +11,6 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, behaviour_profile
 from conformance.diagnosis.explanation import CANONICAL
 from conformance.diagnosis.reading import Probe
@@ -19,7 +18,7 @@ from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-from ..problems import KEYS, QUERIES, random_sdpa
+from ..problems import KEYS, QUERIES, random_sdpa, reply_under
 
 SLOT = "attn_mask"
 
@@ -83,8 +82,7 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     """One call answered under `lie` by a subject that declares `declared`."""
     asked = CALLS[case]
     profile = Profile.uniform(asked.dtype)
-    answer = evaluate(asked, lie, asked.dtype).reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    actual = reply_under(lie, asked, profile)
     expected = expect(asked, declared or {}, profile)
     return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
@@ -305,8 +303,7 @@ def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> N
     everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, QUERIES, KEYS), dtype=bool))
     asked = problem(everything)
     profile = Profile.uniform("float32")
-    answer = evaluate(asked, ignored, "float32").reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    actual = reply_under(ignored, asked, profile)
     inverted = Probe("all", facts(asked), asked, expect(asked, {}, profile), profile, actual)
     found = behaviour_profile([inverted, probe("converted", ignored), probe("dead", ignored)])
     assert [line.decision for line in found.contradicted] == ["polarity[attn_mask]"]

@@ -7,16 +7,15 @@ from hypothesis import strategies as st
 
 from conformance.bridge.profile import Profile
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.measured import MEASURED, text
 from conformance.diagnosis.candidates import solved
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import MaskOperand
-from conformance.spec.rounding import round_to, to_tensor
+from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
 
-from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_sdpa
+from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_sdpa, reply_under
 from .judged_cells import SIZES, asked, cell
 
 EVERY = settings(max_examples=12, deadline=None)
@@ -41,8 +40,7 @@ def flag() -> MaskOperand:
 def told(decision: str, name: str, *masks: MaskOperand, dtype: str = "float64") -> dict[str, str]:
     """What is read off the reply of an implementation that takes a decision in this way: decision -> name."""
     asked_of, profile = random_sdpa(13, *masks, dtype=dtype), Profile.ordinary(dtype)
-    answer = evaluate(asked_of, {decision: name}, profile.score).reply
-    actual = {each: to_tensor(round_to(made.values, made.dtype), made.dtype) for each, made in answer.items()}
+    actual = reply_under({decision: name}, asked_of, profile)
     suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
     return {f"{found} {way.rstrip('-.e0123456789')}": way for found, way in solved(suspect)}
 
