@@ -1,5 +1,5 @@
 """
-Problems that tests ask about: of arrays that the test writes out, or of random ones.
+Problems that tests ask about: of arrays that the test writes out, or of random ones; and what the oracle answers.
 
 Every array is float64. A random array depends on its seed alone. Its numbers are rounded to the dtype under test.
 """
@@ -8,11 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from conformance.bounds.bound import Bound
+from conformance.bounds.outputs import bound_reply
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to
+from conformance.spec.rounding import round_to, to_tensor
 
 # Sizes that a test does not choose. They differ, so that an exchange of two axes shows.
 BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
+
+# Widths of query, key and value before a projection, and of the output after it.
+WIDTHS, OUTPUT_DIM = (17, 19, 23), 29
 
 LOG3 = float(np.log(3.0))
 
@@ -99,6 +108,45 @@ def mha(
     return Problem("mha", dtype, num_heads, kv_heads, head_dim, value_dim, q, k, v, **settings)
 
 
+def random_mha(
+    seed: int | np.random.Generator,
+    *masks: MaskOperand,
+    dtype: str = "float32",
+    batch: int = BATCH,
+    num_heads: int = HEADS,
+    num_kv_heads: int | None = None,
+    seq_len_q: int = QUERIES,
+    seq_len_k: int = KEYS,
+    head_dim: int = DIM,
+    value_dim: int = VALUE_DIM,
+    widths: tuple[int, int, int] = WIDTHS,
+    output_dim: int = OUTPUT_DIM,
+    biases: bool = True,
+    **fields: Any,
+) -> Problem:
+    """
+    Return a call of mha on standard normal numbers, rounded to `dtype`, with the usual scale.
+
+    seed: or a generator, from which query, key, value and the parameters are drawn in this order. A weight is divided
+    by the square root of its rows, so that projections stay of the size of their inputs. num_kv_heads: as many as
+    num_heads if None. widths: of query, key and value. fields: other fields of `Problem`; they replace the masks, too.
+    """
+    rng, kv_heads = np.random.default_rng(seed), num_heads if num_kv_heads is None else num_kv_heads
+    lengths = (seq_len_q, seq_len_k, seq_len_k)
+    columns = {"q": num_heads * head_dim, "k": kv_heads * head_dim, "v": kv_heads * value_dim, "o": output_dim}
+    rows = (*widths, num_heads * value_dim)
+    query, key, value = (
+        round_to(rng.standard_normal((batch, length, width)), dtype)
+        for length, width in zip(lengths, widths, strict=True)
+    )
+    params = {}
+    for (name, count), width in zip(columns.items(), rows, strict=True):
+        params["w" + name] = round_to(rng.standard_normal((width, count)) * width**-0.5, dtype)
+        if biases:
+            params["b" + name] = round_to(rng.standard_normal(count), dtype)
+    return mha(query, key, value, params, num_heads, *masks, dtype=dtype, **fields)
+
+
 def two_heads(*masks: MaskOperand, **fields: Any) -> Problem:
     """
     Return a call of `mha` with one item, two heads of width 1, one query and two keys; all projections are identities.
@@ -111,3 +159,15 @@ def two_heads(*masks: MaskOperand, **fields: Any) -> Problem:
     value = fields.pop("value", [[[4.0, 10.0], [8.0, 30.0]]])
     params = dict.fromkeys(("wq", "wk", "wv", "wo"), np.eye(2)) | fields.pop("params", {})
     return mha(query, key, value, params, 2, *masks, **fields)
+
+
+def answered(problem: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
+    """Return the answer of the oracle under a dialect, and the bounds of its outputs under a profile."""
+    answer = evaluate(problem, dialect, profile.score)
+    return answer, bound_reply(answer, profile)
+
+
+def reply_under(dialect: Dialect, problem: Problem, profile: Profile) -> dict[str, Tensor]:
+    """Return the reply of an implementation of a dialect: the answer of the oracle, each output rounded once."""
+    reply = evaluate(problem, dialect, profile.score).reply
+    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}

@@ -8,10 +8,16 @@ import pytest
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import candidates
+from conformance.deviations.deviation import with_params, without_params
 from conformance.deviations.evaluate import evaluate, evaluate_deviations
 from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.spec.rounding import round_to
+
+from ..problems import BATCH, HEADS, QUERIES, mha, random_mha
 
 ROOT = np.sqrt(1 / 3)
+KEYS, DIM = 11, 7
+WIDTH = HEADS * DIM
 
 
 def unit_problem(logits: list[float], **more: Any) -> Problem:
@@ -20,8 +26,7 @@ def unit_problem(logits: list[float], **more: Any) -> Problem:
     params = {"wq": one, "wk": one, "wv": one, "wo": one} | more.pop("params", {})
     key = np.asarray(logits)[None, :, None]
     value = np.arange(1.0, len(logits) + 1.0)[None, :, None]
-    fields: dict[str, Any] = {"outputs": ("output", "weights")} | more
-    return Problem("mha", "float64", 1, 1, 1, 1, np.ones((1, 1, 1)), key, value, params, **fields)
+    return mha([[[1.0]]], key, value, params, 1, **{"outputs": ("output", "weights"), **more})
 
 
 def reply(case: Problem, name: str = "weights", **dialect: str) -> Array:
@@ -103,22 +108,20 @@ def test_a_residual_adds_the_query_as_it_came() -> None:
 
 
 def test_without_an_output_projection_the_heads_stand_side_by_side() -> None:
-    case = random_problem(1).but(outputs=("output",))
-    params = {name: array for name, array in case.params.items() if name not in ("wo", "bo")}
-    answer = evaluate(case.but(params=params))
-    context = answer.state.context
-    np.testing.assert_array_equal(answer.reply["output"].values, context.transpose(0, 2, 1, 3).reshape(2, 5, 21))
-    assert case.but(params=params).sizes()["output_dim"] == 21
+    case = without_params(random_problem(1, outputs=("output",)), "wo", "bo")
+    answer = evaluate(case)
+    merged = answer.state.context.transpose(0, 2, 1, 3).reshape(BATCH, QUERIES, WIDTH)
+    np.testing.assert_array_equal(answer.reply["output"].values, merged)
+    assert case.sizes()["output_dim"] == WIDTH
 
 
 def random_problem(seed: int, dtype: str = "float64", **more: Any) -> Problem:
+    """A layer as torch has it, of one width, with a learned key and value."""
     rng = np.random.default_rng(seed)
-    widths = {"wq": (21, 21), "wk": (21, 21), "wv": (21, 21), "wo": (21, 21)}
-    params = {name: rng.standard_normal(shape) * 21**-0.5 for name, shape in widths.items()}
-    params |= {name: rng.standard_normal(21) for name in ("bq", "bk", "bv", "bo", "bias_k", "bias_v")}
-    q, k, v = (rng.standard_normal((2, length, 21)) for length in (5, 11, 11))
-    fields: dict[str, Any] = {"outputs": ("output", "weights")} | more
-    return Problem("mha", dtype, 3, 3, 7, 7, q, k, v, params, **fields)
+    sizes: dict[str, Any] = {"head_dim": DIM, "value_dim": DIM, "widths": (WIDTH,) * 3, "output_dim": WIDTH}
+    case = random_mha(rng, dtype=dtype, seq_len_k=KEYS, **sizes, **{"outputs": ("output", "weights"), **more})
+    learned = {name: round_to(rng.standard_normal(WIDTH), dtype) for name in ("bias_k", "bias_v")}
+    return with_params(case, **learned)
 
 
 @pytest.mark.frameworks
@@ -129,16 +132,16 @@ def test_torch_appends_alike(learned: bool, zero_key: bool) -> None:  # noqa: FB
 
     case = random_problem(2, zero_key=zero_key)
     if not learned:
-        case = case.but(params={name: array for name, array in case.params.items() if "bias" not in name})
-    allowed = np.random.default_rng(3).random((2, 1, 1, 11)) < 0.6
+        case = without_params(case, "bias_k", "bias_v")
+    allowed = np.random.default_rng(3).random((BATCH, 1, 1, KEYS)) < 0.6
     case = case.but(mask_operands=(MaskOperand("mask", ("key_padding",), "bool", allowed),))
     layer = torch.nn.MultiheadAttention(
-        21, 3, add_bias_kv=learned, add_zero_attn=zero_key, batch_first=True, dtype=torch.float64
+        WIDTH, HEADS, add_bias_kv=learned, add_zero_attn=zero_key, batch_first=True, dtype=torch.float64
     )
     state = {"in_proj_weight": np.concatenate([case.params[name].T for name in ("wq", "wk", "wv")])}
     state |= {"in_proj_bias": np.concatenate([case.params[name] for name in ("bq", "bk", "bv")])}
     state |= {"out_proj.weight": case.params["wo"].T, "out_proj.bias": case.params["bo"]}
-    state |= {name: case.params[name].reshape(1, 1, 21) for name in ("bias_k", "bias_v") if learned}
+    state |= {name: case.params[name].reshape(1, 1, WIDTH) for name in ("bias_k", "bias_v") if learned}
     layer.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in state.items()})
     query, key, value = (torch.from_numpy(array) for array in (case.query, case.key, case.value))
     padding = torch.from_numpy(~allowed[:, 0, 0])
@@ -183,11 +186,9 @@ def test_a_residual_is_one_more_store() -> None:
 
 def test_heads_side_by_side_have_the_bounds_of_their_contexts() -> None:
     profile = Profile.uniform("float32")
-    case = random_problem(5, "float32", outputs=("output",))
-    params = {name: array for name, array in case.params.items() if name not in ("wo", "bo")}
-    answer = evaluate(case.but(params=params))
+    answer = evaluate(without_params(random_problem(5, "float32", outputs=("output",)), "wo", "bo"))
     bound = bound_reply(answer, profile)["output"]
-    assert bound.sigma.shape == (2, 5, 21)
+    assert bound.sigma.shape == (BATCH, QUERIES, WIDTH)
     assert (bound.hard >= U * np.abs(answer.reply["output"].values)).all()
     assert (bound.sigma > 0).all()
     assert (bound.worst > bound.hard).all()
@@ -195,11 +196,12 @@ def test_heads_side_by_side_have_the_bounds_of_their_contexts() -> None:
 
 def test_every_deviation_can_be_asked_of_what_joins_attention() -> None:
     # as many queries as keys, so that transpositions reach; appended keys make rows longer than columns
-    group = MaskOperand("mask", ("attention",), "bool", np.random.default_rng(6).random((2, 3, 11, 11)) < 0.7)
+    group = MaskOperand(
+        "mask", ("attention",), "bool", np.random.default_rng(6).random((BATCH, HEADS, KEYS, KEYS)) < 0.7
+    )
     square = random_problem(6, "float32", zero_key=True, activation="relu", residual=True, softcap=2.0, dropout_p=0.5)
     square = square.but(query=square.key, mask_operands=(group,), requirements=("bias_kv", "zero_key"))
-    bare = {name: array for name, array in square.params.items() if name not in ("wo", "bo")}
-    for problem in (square, square.but(params=bare), square.but(alias="qkv", value=square.key)):
+    for problem in (square, without_params(square, "wo", "bo"), square.but(alias="qkv", value=square.key)):
         for deviation in candidates(problem):
             answer = evaluate_deviations(problem, (deviation,), "float32")
             assert answer.reply["output"].values.ndim == 3, deviation.key

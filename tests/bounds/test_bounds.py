@@ -7,34 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.bounds.bound import Bound
-from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import OracleAnswer, evaluate
+from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import smallest_normal
 
-from ..problems import random_sdpa
+from ..problems import answered, random_sdpa, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 U = UNIT["float32"]
 
 
 def problem(query: Any, key: Any, value: Any, dtype: str = "float32", **more: Any) -> Problem:
-    """One item and one head from lists of rows."""
-    q, k, v = (np.asarray(array, dtype=np.float64)[None, None] for array in (query, key, value))
+    """One batch element and one head from lists of rows."""
     fields = {"outputs": ("output", "weights")} | more
-    return Problem("sdpa", dtype, 1, 1, q.shape[-1], v.shape[-1], q, k, v, **fields)
+    return sdpa([[query]], [[key]], [[value]], dtype=dtype, **fields)
 
 
 def random_problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
     fields = {"outputs": ("output", "weights", "weights_mean")} | more
     return random_sdpa(seed, dtype=dtype, seq_len_k=11, head_dim=7, **fields)
-
-
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
-    answer = evaluate(case, dialect, profile.score)
-    return answer, bound_reply(answer, profile)
 
 
 def masked(allowed: Array) -> tuple[MaskOperand, ...]:

@@ -7,29 +7,22 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import TABLE
-from conformance.deviations.evaluate import OracleAnswer, evaluate, evaluate_deviations
+from conformance.deviations.evaluate import evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
 from conformance.deviations.tiles import BLOCKS
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to
+
+from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, answered, random_mha, random_sdpa, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
-BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
 PARTS = ("hard", "sigma", "worst", "judged", "spread")
 
 
 def problem(seed: int, dtype: str = "float32", allowed: Array | None = None, loudness: float = 1.0) -> Problem:
-    rng = np.random.default_rng(seed)
-    q, k, v = (
-        round_to(rng.standard_normal((BATCH, HEADS, length, dim)), dtype)
-        for length, dim in ((QUERIES, DIM), (KEYS, DIM), (KEYS, VALUE_DIM))
-    )
-    groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
-    outputs = ("output", "weights")
-    return Problem(
-        "sdpa", dtype, HEADS, HEADS, DIM, VALUE_DIM, q * loudness, k, v, mask_operands=groups, outputs=outputs
-    )
+    masks = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
+    case = random_sdpa(seed, *masks, dtype=dtype, outputs=("output", "weights"))
+    return case.but(query=case.query * loudness)
 
 
 def fully_masked_rows() -> Array:
@@ -39,11 +32,6 @@ def fully_masked_rows() -> Array:
     allowed[0, :, 1] = False
     allowed[1, 2, 2] = False
     return allowed
-
-
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
-    answer = evaluate(case, dialect, profile.score)
-    return answer, bound_reply(answer, profile)
 
 
 def assert_alike(one: Bound, other: Bound) -> None:
@@ -125,23 +113,12 @@ def test_a_fill_rounds_the_logits_of_other_rows_once_more() -> None:
 
 
 def test_a_logit_on_a_rounding_boundary_under_a_fill_is_not_judged() -> None:
-    key = np.zeros((1, 1, 2, 1))
-    key[0, 0, 0] = 32.0  # -1e9 + 32 is half way between two float32 numbers
     allowed = np.array([[False, False], [True, True]])[None, None]
-    case = Problem(
-        "sdpa",
-        "float32",
-        1,
-        1,
-        1,
-        1,
-        np.ones((1, 1, 2, 1)),
-        key,
-        np.array([[1.0], [2.0]])[None, None],
-        mask_operands=(MaskOperand("mask", ("attention",), "bool", allowed),),
-    )
+    mask = MaskOperand("mask", ("attention",), "bool", allowed)
+    # -1e9 + 32 is half way between two float32 numbers
+    case = sdpa([[[[1.0], [1.0]]]], [[[[32.0], [0.0]]]], [[[[1.0], [2.0]]]], mask, dtype="float32")
     assert answered(case, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.ravel().tolist() == [False, True]
-    near = case.but(key=key * 0.75)
+    near = case.but(key=case.key * 0.75)
     assert answered(near, FLOAT32, mask_fill="minus_1e9")[1]["output"].judged.all()
     assert answered(case, FLOAT32, mask_fill="finite_minimum")[1]["output"].judged.all()
 
@@ -173,13 +150,8 @@ def test_where_rows_need_not_sum_to_one_nothing_is_derived(dialect: dict[str, st
 
 def test_a_problem_with_numbers_of_its_own_has_no_bound_though_all_rows_are_dead() -> None:
     # the bias alone is left, exact as it is given; three times that is rounded
-    rng = np.random.default_rng(9)
-    width = 3 * DIM
-    params = {name: round_to(rng.normal(size=(width, width)), "float32") for name in ("wq", "wk", "wv", "wo")}
-    params["bo"] = round_to(rng.normal(size=width), "float32")
-    query, key = (round_to(rng.normal(size=(2, length, width)), "float32") for length in (5, 7))
-    none = MaskOperand("mask", ("attention",), "bool", np.zeros((1, 1, 5, 7), dtype=bool))
-    case = Problem("mha", "float32", 3, 3, DIM, DIM, query, key, key, params=params, mask_operands=(none,))
+    none = MaskOperand("mask", ("attention",), "bool", np.zeros((1, 1, QUERIES, KEYS), dtype=bool))
+    case = random_mha(9, none)
     _, exact = answered(case, FLOAT32)
     assert not exact["output"].tolerance.any()
     _, still = answered(case, FLOAT32, value_path="summed")

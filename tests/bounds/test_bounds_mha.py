@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.bounds.bound import Bound
 from conformance.bounds.operands import projection_error
-from conformance.bounds.outputs import bound_reply
 from conformance.bounds.roundings import roundings
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import OracleAnswer, evaluate
+from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to, smallest_normal
+from conformance.spec.rounding import smallest_normal
+
+from ..problems import BATCH, DIM, HEADS, KEYS, OUTPUT_DIM, QUERIES, VALUE_DIM, answered, random_mha, sdpa
 
 FLOAT32, FLOAT64 = Profile.uniform("float32"), Profile.uniform("float64")
 MERGES: dict[str, Callable[[Array], Array]] = {
@@ -21,31 +21,10 @@ MERGES: dict[str, Callable[[Array], Array]] = {
     "interleaved": lambda context: context.transpose(0, 2, 3, 1),
     "untransposed": lambda context: context,
 }
-BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM, WIDTH, OUTPUT = 2, 3, 5, 7, 11, 13, 17, 19
 
 
-def problem(seed: int, dtype: str = "float32", *, biases: bool = True, **more: Any) -> Problem:
-    rng = np.random.default_rng(seed)
-    query, key, value = (
-        round_to(rng.standard_normal((BATCH, length, WIDTH)), dtype) for length in (QUERIES, KEYS, KEYS)
-    )
-    params = {}
-    for name, rows, columns in (
-        ("q", WIDTH, HEADS * DIM),
-        ("k", WIDTH, HEADS * DIM),
-        ("v", WIDTH, HEADS * VALUE_DIM),
-        ("o", HEADS * VALUE_DIM, OUTPUT),
-    ):
-        params["w" + name] = round_to(rng.standard_normal((rows, columns)) * rows**-0.5, dtype)
-        if biases:
-            params["b" + name] = round_to(rng.standard_normal(columns), dtype)
-    fields = {"params": params, "outputs": ("output", "weights", "weights_mean")} | more
-    return Problem("mha", dtype, HEADS, HEADS, DIM, VALUE_DIM, query, key, value, **fields)
-
-
-def answered(case: Problem, profile: Profile, **dialect: str) -> tuple[OracleAnswer, dict[str, Bound]]:
-    answer = evaluate(case, dialect, profile.score)
-    return answer, bound_reply(answer, profile)
+def problem(seed: int, dtype: str = "float32", **more: Any) -> Problem:
+    return random_mha(seed, dtype=dtype, outputs=("output", "weights", "weights_mean"), **more)
 
 
 def fully_masked(*, heads: int) -> MaskOperand:
@@ -90,8 +69,8 @@ def test_the_variance_agrees_with_random_roundings_between_projections(merge: st
         q, k, v = (
             heads(rounded(x @ case.params["w" + n])) for n, x in (("q", case.query), ("k", case.key), ("v", case.value))
         )
-        core = Problem("sdpa", "float64", HEADS, HEADS, DIM, VALUE_DIM, q, k, v)
-        merged = MERGES[merge](rounded(evaluate(core).state.context)).reshape(BATCH, QUERIES, -1)
+        context = evaluate(sdpa(q, k, v, scale=None)).state.context
+        merged = MERGES[merge](rounded(context)).reshape(BATCH, QUERIES, -1)
         return rounded(merged @ case.params["wo"])
 
     errors = np.stack([run() - answer.reply["output"].values for _ in range(200)])
@@ -102,7 +81,7 @@ def test_the_variance_agrees_with_random_roundings_between_projections(merge: st
 
 
 def test_the_bound_is_far_tighter_than_the_worst_case() -> None:
-    answer, bounds = answered(problem(3), FLOAT32)
+    answer, bounds = answered(problem(3, widths=(17, 17, 17), output_dim=19), FLOAT32)
     tolerance = np.median(bounds["output"].tolerance)
     assert 5 < np.median(bounds["output"].worst) / tolerance < 60
     assert tolerance < 30 * UNIT["float32"] * np.abs(answer.reply["output"].values).max()
@@ -180,7 +159,7 @@ def test_grouped_heads_err_as_the_heads_they_share() -> None:
 
 
 def test_keys_taken_as_values_bring_their_own_errors() -> None:
-    case = problem(12)
+    case = problem(12, widths=(17, 19, 19))
     params = {**case.params}
     params["wv"], params["bv"] = params["wk"], params["bk"]
     params["wo"] = params["wo"][: HEADS * DIM]
@@ -202,7 +181,7 @@ def test_float16_projections_that_overflow_are_not_judged() -> None:
 def test_the_spread_is_that_of_the_projected_values_of_all_heads() -> None:
     case = problem(14)
     answer, bounds = answered(case, FLOAT32)
-    projected = answer.state.value @ case.params["wo"].reshape(HEADS, VALUE_DIM, OUTPUT)
+    projected = answer.state.value @ case.params["wo"].reshape(HEADS, VALUE_DIM, OUTPUT_DIM)
     spread = (projected.max(axis=2) - projected.min(axis=2)).sum(axis=1)
     np.testing.assert_allclose(bounds["output"].spread[:, 0], spread)
     assert bounds["output"].coverage == 1.0

@@ -11,17 +11,20 @@ from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import SCORES, Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 
+from ..problems import HEADS, KEYS, QUERIES, one_query, random_sdpa
+
 U = UNIT["float32"]
 
 
 def problem(dtype: str = "float32", seed: int = 0, **more: Any) -> Problem:
-    """Random operands of (batch, num_heads, seq_len, head_dim) = (2, 3, 5 or 7, 11), a mask, a bias and a cap."""
+    """Random operands with a mask, a bias and a cap."""
     rng = np.random.default_rng(seed)
-    query, key = (round_to(rng.normal(size=(2, 3, length, 11)), dtype) for length in (5, 7))
-    mask = MaskOperand("mask", ("attention",), "bool", rng.random((1, 1, 5, 7)) < 0.7)
-    bias = MaskOperand("bias", ("additive",), "float", round_to(rng.normal(size=(1, 3, 5, 7)), dtype))
+    plain = random_sdpa(rng, dtype=dtype)
+    mask = MaskOperand("mask", ("attention",), "bool", rng.random((1, 1, QUERIES, KEYS)) < 0.7)
+    numbers = round_to(rng.standard_normal((1, HEADS, QUERIES, KEYS)), dtype)
+    bias = MaskOperand("bias", ("additive",), "float", numbers)
     fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1.5, "mask_operands": (mask, bias)} | more
-    return Problem("sdpa", dtype, 3, 3, 11, 11, query, key, key, **fields)
+    return plain.but(**fields)
 
 
 def answered(asked: Problem, dtype: str, scale: float = 1.0) -> dict[str, Array]:
@@ -58,9 +61,7 @@ def test_by_hand() -> None:
     # q.k is 2 and 6, the scale 1/2; tanh(log 3) = 4/5, and a mask hides the second key
     mask = MaskOperand("mask", ("attention",), "bool", np.array([[[[True, False]]]]))
     bias = MaskOperand("bias", ("additive",), "float", np.array([[[[0.25, 0.5]]]]))
-    key = np.array([2.0, 6.0])[None, None, :, None]
-    fields: dict[str, Any] = {"outputs": SCORES, "softcap": 1 / np.log(3), "scale": 0.5, "mask_operands": (mask, bias)}
-    asked = Problem("sdpa", "float64", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, key, **fields)
+    asked = one_query([2.0, 6.0], None, mask, bias, outputs=SCORES, softcap=1 / np.log(3), scale=0.5)
     reply = evaluate(asked).reply
     assert reply["scaled"].values.ravel() == pytest.approx([1.0, 3.0])
     assert reply["capped"].values.ravel()[0] == pytest.approx(0.8 / np.log(3))

@@ -11,15 +11,14 @@ from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
+from ..problems import LOG3, one_query
+
 U = UNIT["float32"]
 
 
 def problem(logits: list[float], **more: Any) -> Problem:
     """One query of width 1 whose products are `logits`, with unit vectors as values."""
-    key = np.asarray(logits)[None, None, :, None]
-    value = np.eye(len(logits))[None, None]
-    fields: dict[str, Any] = {"outputs": ("output", "weights"), "softcap": 2.0} | more
-    return Problem("sdpa", "float64", 1, 1, 1, len(logits), np.ones((1, 1, 1, 1)), key, value, **fields)
+    return one_query(logits, np.eye(len(logits)), **{"outputs": ("output", "weights"), "softcap": 2.0, **more})
 
 
 def weights(case: Problem, **dialect: str) -> Array:
@@ -33,42 +32,41 @@ def softmax(*logits: float) -> Any:
 
 
 # tanh(log(3) / 2) = (3 - 1) / (3 + 1) = 1/2, tanh(log 3) = (9 - 1) / (9 + 1) = 4/5, tanh(2 log 3) = 80/82.
-LOG = np.log(3.0)
 
 
 def test_a_capped_logit_is_the_cap_times_a_tangent() -> None:
-    assert weights(problem([LOG, 0.0])) == softmax(1.0, 0.0)
+    assert weights(problem([LOG3, 0.0])) == softmax(1.0, 0.0)
     assert weights(problem([1e6, -1e6])) == softmax(2.0, -2.0)
 
 
 def test_the_cap_comes_after_the_scale_and_before_the_bias() -> None:
-    assert weights(problem([2.0 * LOG, 0.0], scale=0.5)) == softmax(1.0, 0.0)
+    assert weights(problem([2.0 * LOG3, 0.0], scale=0.5)) == softmax(1.0, 0.0)
     bias = MaskOperand("bias", ("additive",), "float", np.asarray([5.0, -np.inf, 0.0])[None, None, None])
-    assert weights(problem([LOG, 0.0, 0.0], mask_operands=(bias,))) == softmax(6.0, -np.inf, 0.0)
+    assert weights(problem([LOG3, 0.0, 0.0], mask_operands=(bias,))) == softmax(6.0, -np.inf, 0.0)
 
 
 @pytest.mark.parametrize(
     ("name", "logit"),
-    [("ignored", 2.0 * LOG), ("unmultiplied", 0.8), ("before_scale", 80.0 / 82.0)],
+    [("ignored", 2.0 * LOG3), ("unmultiplied", 0.8), ("before_scale", 80.0 / 82.0)],
 )
 def test_the_cap_taken_otherwise(name: str, logit: float) -> None:
-    case = problem([4.0 * LOG, 0.0], scale=0.5)
+    case = problem([4.0 * LOG3, 0.0], scale=0.5)
     assert weights(case) == softmax(1.6, 0.0)
     assert weights(case, softcap=name) == softmax(logit, 0.0)
 
 
 def test_a_cap_after_the_mask_lets_it_leak() -> None:
     mask = MaskOperand("mask", ("attention",), "bool", np.asarray([True, False])[None, None, None])
-    case = problem([LOG, 0.0], mask_operands=(mask,))
+    case = problem([LOG3, 0.0], mask_operands=(mask,))
     assert weights(case).tolist() == [1.0, 0.0]
     assert weights(case, softcap="after_mask") == softmax(1.0, -2.0)
     assert weights(case, softcap="after_bias").tolist() == [1.0, 0.0]
 
 
 def test_a_cap_after_the_bias_caps_it_too() -> None:
-    bias = MaskOperand("bias", ("additive",), "float", np.asarray([LOG, 0.0])[None, None, None])
+    bias = MaskOperand("bias", ("additive",), "float", np.asarray([LOG3, 0.0])[None, None, None])
     case = problem([0.0, 0.0], mask_operands=(bias,))
-    assert weights(case) == softmax(LOG, 0.0)
+    assert weights(case) == softmax(LOG3, 0.0)
     assert weights(case, softcap="after_bias") == softmax(1.0, 0.0)
 
 
@@ -95,25 +93,25 @@ def test_a_limit_leaves_masked_keys_masked_and_holds_behind_a_cap() -> None:
 
 
 def test_errors_pass_by_the_derivative() -> None:
-    gain = slope(evaluate(problem([LOG, 0.0])).state)
+    gain = slope(evaluate(problem([LOG3, 0.0])).state)
     assert gain is not None
     assert gain.reshape(-1) == pytest.approx([0.75, 1.0])  # 1 - (1/2)^2
 
 
 def test_the_variance_of_two_capped_keys() -> None:
     # weights 1/2 each: d p / d z = 1/4. Rounded to float32 alone: a twice, the quotient, the tangent, the product.
-    answer = evaluate(problem([LOG, LOG]))
+    answer = evaluate(problem([LOG3, LOG3]))
     bound = bound_reply(answer, Profile.uniform("float64").but(score="float32"))["weights"]
-    variance = U**2 / 3 * (0.75**2 * 3 * LOG**2 + 2 * 1.0**2)
+    variance = U**2 / 3 * (0.75**2 * 3 * LOG3**2 + 2 * 1.0**2)
     assert bound.sigma.reshape(-1) == pytest.approx([np.sqrt(2 * variance) / 4] * 2, rel=1e-6)
 
 
 def test_an_inexact_cap_is_hard() -> None:
-    answer = evaluate(problem([LOG, 0.0]))
+    answer = evaluate(problem([LOG3, 0.0]))
     bound = bound_reply(answer, Profile.uniform("float64").but(scale="float32"))["weights"]
     p = 1.0 / (1.0 + np.exp(-1.0))
     # scale twice and 1/C: each moves z by 3/4 log 3; C moves it by z = 1
-    assert bound.hard.reshape(-1) == pytest.approx([U * p * (1 - p) * (3 * 0.75 * LOG + 1.0)] * 2, rel=1e-6)
+    assert bound.hard.reshape(-1) == pytest.approx([U * p * (1 - p) * (3 * 0.75 * LOG3 + 1.0)] * 2, rel=1e-6)
 
 
 def test_far_beyond_the_cap_logits_are_nearly_exact() -> None:
@@ -126,7 +124,7 @@ def test_far_beyond_the_cap_logits_are_nearly_exact() -> None:
 
 
 def test_the_worst_case_is_that_of_the_ends() -> None:
-    bound = bound_reply(evaluate(problem([LOG, 0.0])), Profile.uniform("float64").but(score="float32"))["weights"]
+    bound = bound_reply(evaluate(problem([LOG3, 0.0])), Profile.uniform("float64").but(score="float32"))["weights"]
     p = 1.0 / (1.0 + np.exp(-1.0))
     # a errs by 2 u |a|, the quotient by u |a|, tangent and product by u |z|
-    assert bound.worst.max() == pytest.approx(p * (1 - p) * U * (0.75 * 3 * LOG + 2 * 1.0), rel=1e-3)
+    assert bound.worst.max() == pytest.approx(p * (1 - p) * U * (0.75 * 3 * LOG3 + 2 * 1.0), rel=1e-3)

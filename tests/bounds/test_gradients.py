@@ -9,57 +9,26 @@ from conformance.deviations.catalogue import TABLE, candidates, find
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-BATCH, HEADS, KV_HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 6, 3, 5, 7, 4, 3
+from ..problems import BATCH, KEYS, LOG3, OUTPUT_DIM, QUERIES, VALUE_DIM, one_query, random_mha, random_sdpa
+
+HEADS, KV_HEADS = 6, 3
 STEP = 1e-6
 
 
-def sdpa(groups: tuple[MaskOperand, ...] = (), scale: float | None = None) -> Problem:
+def sdpa(*masks: MaskOperand, scale: float | None = None) -> Problem:
+    """Gradients by every input."""
     rng = np.random.default_rng(11)
-    return Problem(
-        operator="sdpa",
-        dtype="float64",
-        num_heads=HEADS,
-        num_kv_heads=KV_HEADS,
-        head_dim=DIM,
-        value_dim=VALUE_DIM,
-        query=rng.standard_normal((BATCH, HEADS, QUERIES, DIM)),
-        key=rng.standard_normal((BATCH, KV_HEADS, KEYS, DIM)),
-        value=rng.standard_normal((BATCH, KV_HEADS, KEYS, VALUE_DIM)),
-        mask_operands=groups,
-        scale=scale,
-        outputs=("grad_query", "grad_key", "grad_value"),
-        grad_output=rng.standard_normal((BATCH, HEADS, QUERIES, VALUE_DIM)),
-    )
+    case = random_sdpa(rng, *masks, dtype="float64", num_heads=HEADS, num_kv_heads=KV_HEADS, scale=scale)
+    grad_output = rng.standard_normal((BATCH, HEADS, QUERIES, VALUE_DIM))
+    return case.but(outputs=("grad_query", "grad_key", "grad_value"), grad_output=grad_output)
 
 
-def mha(groups: tuple[MaskOperand, ...] = ()) -> Problem:
+def mha(*masks: MaskOperand) -> Problem:
+    """Gradients by every input and every parameter."""
     rng = np.random.default_rng(13)
-    shapes = {
-        "wq": (11, HEADS * DIM),
-        "bq": (HEADS * DIM,),
-        "wk": (13, KV_HEADS * DIM),
-        "bk": (KV_HEADS * DIM,),
-        "wv": (17, KV_HEADS * VALUE_DIM),
-        "bv": (KV_HEADS * VALUE_DIM,),
-        "wo": (HEADS * VALUE_DIM, 19),
-        "bo": (19,),
-    }
-    names = ("query", "key", "value", *shapes)
-    return Problem(
-        operator="mha",
-        dtype="float64",
-        num_heads=HEADS,
-        num_kv_heads=KV_HEADS,
-        head_dim=DIM,
-        value_dim=VALUE_DIM,
-        query=rng.standard_normal((BATCH, QUERIES, 11)),
-        key=rng.standard_normal((BATCH, KEYS, 13)),
-        value=rng.standard_normal((BATCH, KEYS, 17)),
-        params={name: rng.standard_normal(shape) * 0.3 for name, shape in shapes.items()},
-        mask_operands=groups,
-        outputs=tuple("grad_" + name for name in names),
-        grad_output=rng.standard_normal((BATCH, QUERIES, 19)),
-    )
+    case = random_mha(rng, *masks, dtype="float64", num_heads=HEADS, num_kv_heads=KV_HEADS)
+    outputs = tuple("grad_" + name for name in ("query", "key", "value", *case.params))
+    return case.but(outputs=outputs, grad_output=rng.standard_normal((BATCH, QUERIES, OUTPUT_DIM)))
 
 
 def allowed(*, fully_masked: bool = False) -> MaskOperand:
@@ -107,14 +76,14 @@ def differences(problem: Problem, name: str, places: list[tuple[int, ...]]) -> l
 PROBLEMS = {
     "plain": sdpa(),
     "scale": sdpa(scale=0.7),
-    "holes": sdpa((allowed(),)),
-    "bias": sdpa((bias(),)),
-    "both, and a dead row": sdpa((allowed(fully_masked=True), bias())),
-    "softcap": sdpa((bias(),)).but(softcap=1.5),
-    "softcap, and a dead row": sdpa((allowed(fully_masked=True), bias())).but(softcap=0.8),
+    "holes": sdpa(allowed()),
+    "bias": sdpa(bias()),
+    "both, and a dead row": sdpa(allowed(fully_masked=True), bias()),
+    "softcap": sdpa(bias()).but(softcap=1.5),
+    "softcap, and a dead row": sdpa(allowed(fully_masked=True), bias()).but(softcap=0.8),
     "mha": mha(),
-    "mha, softcap": mha((allowed(),)).but(softcap=1.2),
-    "mha, both, and a dead row": mha((allowed(fully_masked=True), bias())),
+    "mha, softcap": mha(allowed()).but(softcap=1.2),
+    "mha, both, and a dead row": mha(allowed(fully_masked=True), bias()),
 }
 
 
@@ -135,22 +104,10 @@ def test_gradients_are_the_slopes_of_the_output(name: str) -> None:
 def test_one_query_two_keys_by_hand() -> None:
     # Logits 0 and log 3: weights 1/4 and 3/4. O = 1/4 * 8 + 3/4 * 4 = 5, dO = 2: dP = (16, 8), mean 10,
     # dS = (1/4 * 6, 3/4 * -2) = (3/2, -3/2). scale 1: dq = 3/2 * (0 - log 3), dk = dS * 1, dv = (1/2, 3/2).
-    problem = Problem(
-        operator="sdpa",
-        dtype="float64",
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=1,
-        value_dim=1,
-        query=np.ones((1, 1, 1, 1)),
-        key=np.array([0.0, np.log(3.0)]).reshape(1, 1, 2, 1),
-        value=np.array([8.0, 4.0]).reshape(1, 1, 2, 1),
-        scale=1.0,
-        outputs=("grad_query", "grad_key", "grad_value"),
-        grad_output=np.full((1, 1, 1, 1), 2.0),
-    )
+    outputs = ("grad_query", "grad_key", "grad_value")
+    problem = one_query([0.0, LOG3], [8.0, 4.0], outputs=outputs, grad_output=np.full((1, 1, 1, 1), 2.0))
     reply = {name: expected.values.ravel() for name, expected in evaluate(problem).reply.items()}
-    np.testing.assert_allclose(reply["grad_query"], [-1.5 * np.log(3.0)], rtol=1e-14)
+    np.testing.assert_allclose(reply["grad_query"], [-1.5 * LOG3], rtol=1e-14)
     np.testing.assert_allclose(reply["grad_key"], [1.5, -1.5], rtol=1e-14)
     np.testing.assert_allclose(reply["grad_value"], [0.5, 1.5], rtol=1e-14)
 
@@ -245,21 +202,10 @@ LOWEST = -float(np.finfo(np.float32).max)
 
 def lowest_row(bias: float = LOWEST) -> Problem:
     """One query whose three logits 2, 3, 5 all get `bias`; values 0, 3, 9 and a gradient of 1."""
-    return Problem(
-        operator="sdpa",
-        dtype="float32",
-        num_heads=1,
-        num_kv_heads=1,
-        head_dim=1,
-        value_dim=1,
-        query=np.ones((1, 1, 1, 1)),
-        key=np.array([2.0, 3.0, 5.0]).reshape(1, 1, 3, 1),
-        value=np.array([0.0, 3.0, 9.0]).reshape(1, 1, 3, 1),
-        mask_operands=(MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias)),),
-        scale=1.0,
-        outputs=("output", "grad_query", "grad_key", "grad_value"),
-        grad_output=np.ones((1, 1, 1, 1)),
-    )
+    mask = MaskOperand("mask", ("additive",), "float", np.full((1, 1, 1, 3), bias))
+    outputs = ("output", "grad_query", "grad_key", "grad_value")
+    fields = {"dtype": "float32", "outputs": outputs, "grad_output": np.ones((1, 1, 1, 1))}
+    return one_query([2.0, 3.0, 5.0], [0.0, 3.0, 9.0], mask, **fields)
 
 
 def test_a_row_of_the_lowest_number_is_a_mean_on_the_way_back_too_by_hand() -> None:

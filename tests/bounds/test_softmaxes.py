@@ -11,26 +11,22 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to
 from conformance.verdicts.compare import compare
 
+from ..problems import BATCH, DIM, KEYS, QUERIES, one_query, random_sdpa
+
 FLOAT32 = Profile.uniform("float32")
-BATCH, HEADS, QUERIES, KEYS, DIM, VALUE_DIM = 2, 3, 5, 7, 11, 13
 SEEDS = range(40)
 BIG, SMALL = 30.0, 2.0**-126
 
 
 def problem(seed: int, loudness: float = 1.0, outputs: tuple[str, ...] = ("output",)) -> Problem:
     rng = np.random.default_rng(seed)
-    query, key, value = (
-        round_to(rng.standard_normal((BATCH, HEADS, length, dim)), "float32")
-        for length, dim in ((QUERIES, DIM), (KEYS, DIM), (KEYS, VALUE_DIM))
-    )
+    plain = random_sdpa(rng, outputs=outputs)
     allowed = rng.random((BATCH, 1, QUERIES, KEYS)) < 0.7
     allowed[..., 3] = True
-    groups = (MaskOperand("mask", ("attention",), "bool", allowed),)
-    sizes = (HEADS, HEADS, DIM, VALUE_DIM)
-    return Problem("sdpa", "float32", *sizes, query * loudness, key, value, mask_operands=groups, outputs=outputs)
+    mask = MaskOperand("mask", ("attention",), "bool", allowed)
+    return plain.but(query=plain.query * loudness, mask_operands=(mask,))
 
 
 def logits(case: Problem, fill: float) -> Array:
@@ -104,8 +100,7 @@ def test_exponentials_that_overflow_are_no_numbers_and_nothing_else_is() -> None
 
 def one_row(*row: float) -> tuple[Array, Bound]:
     """The output for a query whose logits are these numbers, all values 1, and its bound."""
-    key = np.array(row, dtype=np.float64).reshape(1, 1, -1, 1)
-    case = Problem("sdpa", "float32", 1, 1, 1, 1, np.ones((1, 1, 1, 1)), key, np.ones_like(key))
+    case = one_query(row, np.ones(len(row)), dtype="float32")
     answer = evaluate(case, RAW_DIALECT, "float32")
     return answer.reply["output"].values, bound_reply(answer, FLOAT32)["output"]
 

@@ -7,19 +7,10 @@ import pytest
 
 from conformance.reference.pipeline import STEPS, Step, Steps, insert_after, replace_step, run
 from conformance.reference.steps import State, begin
-from conformance.spec.problem import Problem
 
-PROBLEM = Problem(
-    operator="sdpa",
-    dtype="float32",
-    num_heads=2,
-    num_kv_heads=2,
-    head_dim=3,
-    value_dim=3,
-    query=np.linspace(-1.0, 1.0, 30).reshape(1, 2, 5, 3),
-    key=np.linspace(2.0, -1.0, 42).reshape(1, 2, 7, 3),
-    value=np.linspace(0.0, 1.0, 42).reshape(1, 2, 7, 3),
-)
+from ..problems import random_sdpa
+
+PROBLEM = random_sdpa(5)
 
 
 def in_full(steps: Steps) -> State:

@@ -1,12 +1,13 @@
 """Cells of subjects that take decisions otherwise, judged: what the tests of a diagnosis are about."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
 from conformance.deviations.evaluate import evaluate
@@ -15,7 +16,7 @@ from conformance.diagnosis.judgement import judge
 from conformance.spec.problem import MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 
-from ..problems import DIM, random_sdpa
+from ..problems import DIM, random_sdpa, reply_under
 
 # (batch, seq_len_q, seq_len_k).
 SIZES = ((2, 5, 7), (1, 5, 7), (2, 7, 7), (2, 17, 19), (1, 7, 7))
@@ -39,18 +40,21 @@ def padded(batch: int, queries: int, keys: int, dtype: str = "float32") -> Probl
 
 def cell(asked: Problem, behaviour: Dialect, declared: Dialect | None = None) -> Evidence:
     """What comes of an implementation that behaves so in this call, and declares otherwise."""
+    return judged(asked, reply_under(behaviour, asked, Profile.ordinary(asked.dtype)), declared)
+
+
+def judged(asked: Problem, actual: Mapping[str, Tensor], declared: Dialect | None = None) -> Evidence:
+    """The cell of this reply; it holds the reply only if it fails."""
     profile = Profile.ordinary(asked.dtype)
-    answer = evaluate(asked, behaviour, profile.score).reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
     found = judge(asked, declared or {}, profile, actual)
     masks = tuple(MaskFacts(group.slot, group.kinds, group.element) for group in asked.mask_operands)
-    facts = Facts("sdpa", asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
+    facts = Facts(asked.operator, asked.dtype, "cpu", "", asked.outputs, masks=masks, sizes=asked.sizes())
     name = "-".join(str(size) for size in (asked.dtype, "masked" if masks else "plain", *asked.logits_shape))
     ways = (found.explanation, *found.ties) if found.explanation else ()
     seen = tuple(each.way for each in ways if each is not None)
     failing = found.verdict == "fail"
-    judged = Evidence(name, facts, asked, found.expectation, profile)
-    return replace(judged, actual=actual, found=seen) if failing else judged
+    evidence = Evidence(name, facts, asked, found.expectation, profile)
+    return replace(evidence, actual=actual, found=seen) if failing else evidence
 
 
 def subject(lie: Lie, dtypes: Iterable[str] = ("float32", "float16")) -> list[Evidence]:
@@ -76,10 +80,9 @@ def bent(asked: Problem, by: float) -> Evidence:
 
 def reply(asked: Problem, values: np.ndarray) -> Evidence:
     """A failing cell with this output."""
-    actual = {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)}
-    found = judge(asked, {}, Profile.ordinary(asked.dtype), actual)
-    assert found.verdict == "fail"
-    return replace(cell(asked, {}), actual=actual)
+    made = judged(asked, {"output": to_tensor(round_to(values, asked.dtype), asked.dtype)})
+    assert made.actual is not None
+    return made
 
 
 def flagged(batch: int, queries: int, keys: int) -> Problem:

@@ -5,44 +5,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.deviations.deviation import with_params, without_params
 from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.attention_matrix import MAX_CALLS, joined, pieces
 from conformance.spec.problem import Array, Problem
 
+from ..problems import DIM, random_mha, random_sdpa
 
-def sdpa(**more: Any) -> Problem:
-    """Two items, three heads, four queries, seven keys, values of width 3: a pattern takes three calls."""
-    draw = np.random.default_rng(5).standard_normal
-    query, key, value = draw((2, 3, 4, 5)), draw((2, 3, 7, 5)), draw((2, 3, 7, 3))
-    return Problem("sdpa", "float64", 3, 3, 5, 3, query, key, value).but(**more)
+
+def sdpa(keys: int = 7, value_dim: int = 3, **fields: Any) -> Problem:
+    """With seven keys and values of width 3 a pattern takes three calls."""
+    return random_sdpa(5, dtype="float64", seq_len_k=keys, value_dim=value_dim, **fields)
 
 
 def mha(output_dim: int) -> Problem:
-    """Two heads of width 3 that share one key head, values of width 5 projected to 3."""
-    draw = np.random.default_rng(7).standard_normal
-    params = {
-        "wq": draw((4, 6)),
-        "wk": draw((5, 3)),
-        "wv": draw((5, 3)),
-        "wo": draw((6, output_dim)),
-        "bq": draw(6),
-        "bk": draw(3),
-        "bv": draw(3),
-        "bo": draw(output_dim),
-    }
-    return Problem("mha", "float64", 2, 1, 3, 3, draw((2, 4, 4)), draw((2, 7, 5)), draw((2, 7, 5)), params=params)
+    """Two heads that share one key head; values are projected to width 3."""
+    return random_mha(
+        7, dtype="float64", batch=5, num_heads=2, num_kv_heads=1, seq_len_q=13, value_dim=3, output_dim=output_dim
+    )
 
 
 def unprojected() -> Problem:
     """The heads of `mha` side by side, as they are."""
-    problem = mha(6)
-    return problem.but(params={name: array for name, array in problem.params.items() if name not in ("wo", "bo")})
+    return without_params(mha(6), "wo", "bo")
 
 
 def appended() -> Problem:
     """`mha` with a learned key, whose value is not zero."""
-    problem = mha(11)
-    return problem.but(params={**problem.params, "bias_k": np.full(3, 0.5), "bias_v": np.full(3, 7.0)})
+    return with_params(mha(11), bias_k=np.full(DIM, 0.5), bias_v=np.full(3, 7.0))
 
 
 def read(problem: Problem) -> tuple[int, Array | None]:
@@ -55,7 +45,7 @@ def read(problem: Problem) -> tuple[int, Array | None]:
 
 @pytest.mark.parametrize(
     ("problem", "calls"),
-    [(sdpa(), 3), (sdpa(value=np.ones((2, 3, 7, 7)), value_dim=7), 1), (mha(11), 3), (mha(5), 6), (mha(2), 8)],
+    [(sdpa(), 3), (sdpa(value_dim=13), 1), (mha(11), 3), (mha(5), 6), (mha(2), 8)],
     ids=["three keys a call", "all keys", "both heads", "one head", "two keys of one head"],
 )
 def test_the_pieces_are_the_weights(problem: Problem, calls: int) -> None:
@@ -96,7 +86,7 @@ def test_an_output_of_another_shape_gives_no_pattern() -> None:
         (sdpa(alias="kv"), "key and value are one tensor, so the values cannot be replaced"),
         (sdpa(outputs=("weights",)), "the output is not requested"),
         (
-            sdpa(key=np.zeros((2, 3, 80, 5)), value=np.zeros((2, 3, 80, 3))),
+            sdpa(keys=79),
             f"reading them takes 27 calls; the limit is {MAX_CALLS}",
         ),
         (unprojected(), "the layer has no output projection that could be set"),

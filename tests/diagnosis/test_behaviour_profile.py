@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,49 +11,32 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, behaviour_profile
 from conformance.diagnosis.explanation import CANONICAL
 from conformance.diagnosis.reading import Probe
-from conformance.spec.problem import MaskOperand, Problem
+from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-Q, K = 5, 7
+from ..problems import KEYS, QUERIES, random_sdpa, reply_under
+
 SLOT = "attn_mask"
 
 
 def problem(
-    *groups: MaskOperand,
+    *masks: MaskOperand,
     outputs: tuple[str, ...] = ("output",),
-    heads: tuple[int, int] = (4, 4),
+    heads: tuple[int, int] = (3, 3),
     dtype: str = "float32",
     scale: float | None = None,
     square: bool = False,
 ) -> Problem:
-    rng = np.random.default_rng(7)
-    query_heads, kv_heads = heads
-    queries = K if square else Q
-    shapes = ((2, query_heads, queries, 11), (2, kv_heads, K, 11), (2, kv_heads, K, 11))
-    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem(
-        "sdpa",
-        dtype,
-        query_heads,
-        kv_heads,
-        11,
-        11,
-        query,
-        key,
-        value,
-        mask_operands=groups,
-        scale=scale,
-        outputs=outputs,
-    )
+    sizes = {"num_heads": heads[0], "num_kv_heads": heads[1], "seq_len_q": KEYS if square else QUERIES}
+    return random_sdpa(7, *masks, dtype=dtype, scale=scale, outputs=outputs, **sizes)
 
 
 def boolean(*, fully_masked: bool = False, verbatim: bool = False, square: bool = False) -> MaskOperand:
-    allowed = np.random.default_rng(5).random((1, 1, K if square else Q, K)) < 0.6
+    allowed = np.random.default_rng(5).random((1, 1, KEYS if square else QUERIES, KEYS)) < 0.6
     allowed[..., 0] = np.arange(allowed.shape[-2]) % 2 == 0
     allowed[..., 1] = ~allowed[..., 0]
     if fully_masked:
@@ -66,7 +50,7 @@ def floats(*, fully_masked: bool = False) -> MaskOperand:
 
 
 def flag() -> MaskOperand:
-    return MaskOperand("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+    return MaskOperand("is_causal", ("causal",), "flag", causal(QUERIES, KEYS, 0), offset=0)
 
 
 CALLS: dict[str, Problem] = {
@@ -82,7 +66,7 @@ CALLS: dict[str, Problem] = {
     "causal": problem(flag()),
     "both": problem(boolean(), flag()),
     "both_in_another_order": problem(flag(), boolean()),
-    "grouped": problem(heads=(4, 2)),
+    "grouped": problem(heads=(6, 3)),
     "scaled": problem(scale=2.5),
     "double": problem(dtype="float64"),
 }
@@ -98,8 +82,7 @@ def probe(case: str, lie: Dialect, declared: Dialect | None = None, *, accepted:
     """One call answered under `lie` by a subject that declares `declared`."""
     asked = CALLS[case]
     profile = Profile.uniform(asked.dtype)
-    answer = evaluate(asked, lie, asked.dtype).reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    actual = reply_under(lie, asked, profile)
     expected = expect(asked, declared or {}, profile)
     return Probe(case, facts(asked), asked, expected, profile, actual, accepted=accepted)
 
@@ -158,6 +141,58 @@ def test_each_decision_is_read_and_its_contradiction_found(lie: tuple[str, str])
     assert [line.decision for line in found.contradicted] == [decision]
     assert name in observed(found, decision).values()
     assert line(found, decision).against
+
+
+def plain(
+    asked: Problem,
+    *,
+    inverted: bool = False,
+    at_the_end: bool = False,
+    scaled: bool = True,
+    dead: float = 0.0,
+    tiled: bool = False,
+) -> dict[str, Array]:
+    """Output and weights in plain NumPy, without the oracle; each argument is a mistake."""
+    few = asked.num_heads // asked.num_kv_heads
+    key, value = (np.tile(a, (1, few, 1, 1)) if tiled else np.repeat(a, few, axis=1) for a in (asked.key, asked.value))
+    factor = asked.scale or asked.head_dim**-0.5
+    logits = asked.query @ key.swapaxes(-1, -2) * (factor if scaled else 1.0)
+    for each in asked.mask_operands:
+        allowed = each.values == 0.0 if each.element == "float" else each.values
+        if each.element == "flag" and at_the_end:
+            allowed = np.tri(asked.seq_len_q, asked.seq_len_k, asked.seq_len_k - asked.seq_len_q, dtype=bool)
+        if each.element == "bool" and inverted:
+            allowed = ~allowed
+        logits = np.where(allowed, logits, -np.inf)
+    top = logits.max(axis=-1, keepdims=True)
+    exponentials = np.exp(logits - np.where(np.isfinite(top), top, 0.0))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    weights = np.where(total == 0.0, dead, exponentials / np.where(total == 0.0, 1.0, total))
+    return {"output": weights @ value, "weights": weights}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "decision", "name"),
+    [
+        ({"inverted": True}, "polarity[attn_mask]", "ignore"),
+        ({"at_the_end": True}, "causal_alignment", "bottom_right"),
+        ({"scaled": False}, "scale", "none"),
+        ({"dead": np.nan}, "fully_masked_row", "nan"),
+        ({"dead": 1.0 / KEYS}, "fully_masked_row", "uniform"),
+        ({"tiled": True}, "grouped_heads", "tile"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_decision_is_read_off_replies_of_plain_numpy(mistake: dict[str, Any], decision: str, name: str) -> None:
+    probes = []
+    for case, asked in CALLS.items():
+        made = plain(asked, **mistake)
+        actual = {each: to_tensor(round_to(made[each], asked.dtype), asked.dtype) for each in asked.outputs}
+        probes.append(replace(probe(case, {}), actual=actual))
+    found = behaviour_profile(probes)
+    assert found.unexplained == ()
+    assert [line.decision for line in found.contradicted] == [decision]
+    assert name in observed(found, decision).values()
 
 
 def test_what_is_declared_and_done_agrees() -> None:
@@ -265,11 +300,10 @@ def test_polarity_is_that_of_the_argument_also_where_the_mask_was_converted(read
 
 def test_a_row_that_dies_of_another_decision_says_nothing_about_dead_rows() -> None:
     ignored = {"polarity[attn_mask]": "ignore"}
-    everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, Q, K), dtype=bool))
+    everything = MaskOperand(SLOT, ("attention",), "bool", np.ones((1, 1, QUERIES, KEYS), dtype=bool))
     asked = problem(everything)
     profile = Profile.uniform("float32")
-    answer = evaluate(asked, ignored, "float32").reply
-    actual = {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
+    actual = reply_under(ignored, asked, profile)
     inverted = Probe("all", facts(asked), asked, expect(asked, {}, profile), profile, actual)
     found = behaviour_profile([inverted, probe("converted", ignored), probe("dead", ignored)])
     assert [line.decision for line in found.contradicted] == ["polarity[attn_mask]"]

@@ -5,14 +5,12 @@ import pytest
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.judgement import features, is_calibrated, judge
 from conformance.spec.problem import MaskOperand, Problem
-from conformance.spec.rounding import round_to, to_tensor
+from conformance.spec.rounding import round_to
 from conformance.verdicts.verdict import GRAVITY, gravest
 
-from ..problems import DIM, HEADS, KEYS, QUERIES, random_sdpa
+from ..problems import DIM, HEADS, KEYS, QUERIES, random_sdpa, reply_under
 
 FLOAT32 = Profile.uniform("float32")
 
@@ -27,15 +25,9 @@ def fully_masked_row() -> MaskOperand:
     return MaskOperand("attn_mask", ("attention",), "bool", allowed)
 
 
-def reply(asked: Problem, dialect: Dialect) -> dict[str, Tensor]:
-    """What an implementation of `dialect` would return, rounded once."""
-    answer = evaluate(asked, dialect, "float32").reply
-    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in answer.items()}
-
-
 def test_a_canonical_reply_passes() -> None:
     asked = problem(fully_masked_row(), outputs=("output", "weights"))
-    found = judge(asked, {}, FLOAT32, reply(asked, {}))
+    found = judge(asked, {}, FLOAT32, reply_under({}, asked, FLOAT32))
     assert found.verdict == "pass"
     assert 0 < found.budget < 1
 
@@ -43,14 +35,14 @@ def test_a_canonical_reply_passes() -> None:
 def test_a_declared_difference_is_a_dialect_where_it_shows_and_a_pass_elsewhere() -> None:
     uniform = {"fully_masked_row": "uniform"}
     asked = problem(fully_masked_row())
-    assert judge(asked, uniform, FLOAT32, reply(asked, uniform)).verdict == "dialect"
+    assert judge(asked, uniform, FLOAT32, reply_under(uniform, asked, FLOAT32)).verdict == "dialect"
     plain = problem()
-    assert judge(plain, uniform, FLOAT32, reply(plain, uniform)).verdict == "pass"
+    assert judge(plain, uniform, FLOAT32, reply_under(uniform, plain, FLOAT32)).verdict == "pass"
 
 
 def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
     asked = problem(fully_masked_row())
-    found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply(asked, {}))
+    found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply_under({}, asked, FLOAT32))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
     assert found.explanation.sentence == ("behaves as fully_masked_row=zero, while the declaration says uniform")
@@ -71,7 +63,7 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
 )
 def test_one_decision_taken_otherwise_is_named(lie: dict[str, str], sentence: str) -> None:
     asked = problem(fully_masked_row())
-    found = judge(asked, {}, FLOAT32, reply(asked, lie))
+    found = judge(asked, {}, FLOAT32, reply_under(lie, asked, FLOAT32))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
     assert found.explanation.sentence == sentence
@@ -91,7 +83,7 @@ def test_a_reply_to_large_logits_is_explained_where_no_bound_is_derived() -> Non
 
 def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_precision() -> None:
     asked = problem()
-    right = reply(asked, {})["output"].bits
+    right = reply_under({}, asked, FLOAT32)["output"].bits
     wild = judge(asked, {}, FLOAT32, {"output": Tensor.of(right + np.float32(3.0))})
     assert (wild.verdict, wild.klass) == ("fail", "impossible")
     assert wild.explanation is None
@@ -101,11 +93,11 @@ def test_what_no_arithmetic_explains_is_impossible_and_what_it_nearly_does_is_pr
 
 def test_a_precision_failure_outside_the_calibrated_table_is_inconclusive() -> None:
     asked = problem(kv_heads=1)
-    right = reply(asked, {})["output"].bits
+    right = reply_under({}, asked, FLOAT32)["output"].bits
     found = judge(asked, {}, FLOAT32, {"output": Tensor.of(right * np.float32(1 + 1e-6))}, "cuda")
     assert (found.verdict, found.uncalibrated) == ("inconclusive", True)
     inverted = problem(fully_masked_row())
-    lie = reply(inverted, {"polarity[attn_mask]": "ignore"})
+    lie = reply_under({"polarity[attn_mask]": "ignore"}, inverted, FLOAT32)
     assert judge(inverted, {}, FLOAT32, lie, "cuda").verdict == "fail"
 
 

@@ -1,6 +1,5 @@
 """Conditions that fit equally well: what is there is told before what is not, in both searches and before the cut."""
 
-import numpy as np
 import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
@@ -8,8 +7,9 @@ from conformance.bridge.profile import Profile
 from conformance.diagnosis import condition_fit
 from conformance.diagnosis.condition_fit import Guards
 from conformance.diagnosis.evidence import Evidence
-from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import expect
+
+from ..problems import random_sdpa
 
 PADDING = MaskFacts("padding", ("key_padding",), "bool")
 ATTENTION = MaskFacts("mask", ("attention",), "bool")
@@ -21,8 +21,7 @@ def call(
     *masks: MaskFacts, outputs: tuple[str, ...] = ("output",), layout: str = "contiguous", heads: int = 3
 ) -> Evidence:
     """Of which only the facts are looked at."""
-    array = np.zeros((2, heads, 5, 7))
-    asked = Problem("sdpa", "float32", heads, heads, 7, 7, array, array, array)
+    asked = random_sdpa(3, num_heads=heads)
     facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes(), layout=layout)
     profile = Profile.ordinary("float32")
     return Evidence("case", facts, asked, expect(asked, {}, profile), profile)

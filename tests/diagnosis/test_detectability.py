@@ -22,17 +22,12 @@ from conformance.diagnosis.detectability import (
     distinguishes_any,
 )
 from conformance.spec.problem import SLOTLESS, Array, MaskOperand, Problem
-from conformance.spec.rounding import round_to
 
-BATCH, HEADS, QUERIES, KEYS, DIM = 2, 3, 5, 7, 4
+from ..problems import KEYS, random_sdpa, sdpa
 
 
 def problem(dtype: str = "float32", **fields: Any) -> Problem:
-    generator = np.random.default_rng(0)
-    query, key, value = (
-        round_to(generator.normal(size=(BATCH, HEADS, length, DIM)), dtype) for length in (QUERIES, KEYS, KEYS)
-    )
-    return Problem("sdpa", dtype, HEADS, HEADS, DIM, DIM, query, key, value, **fields)
+    return random_sdpa(0, dtype=dtype, **fields)
 
 
 def padding() -> MaskOperand:
@@ -43,7 +38,7 @@ def padding() -> MaskOperand:
 def empty() -> Problem:
     """One key of zeros: nothing but the form of the reply can be seen."""
     zeros = np.zeros((1, 1, 1, 2))
-    return Problem("sdpa", "float32", 1, 1, 2, 2, zeros, zeros, zeros)
+    return sdpa(zeros, zeros, zeros, dtype="float32", scale=None)
 
 
 def test_a_mask_tells_apart_what_reads_it_otherwise_and_no_more() -> None:

@@ -17,16 +17,15 @@ from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect
 
-B, H, Q, K, D = 2, 3, 5, 7, 11
+from ..problems import BATCH, DIM, HEADS, KEYS, QUERIES, random_sdpa
+
 PROFILE = Profile.ordinary("float32")
 ROWS = dict(named_rows())
 
 
 def problem(allowed: Array | None = None, outputs: tuple[str, ...] = ("output",)) -> Problem:
-    rng = np.random.default_rng(5)
-    query, key, value = (round_to(rng.normal(size=(B, H, length, D)), "float32") for length in (Q, K, K))
-    groups = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
-    return Problem("sdpa", "float32", H, H, D, D, query, key, value, mask_operands=groups, outputs=outputs)
+    masks = () if allowed is None else (MaskOperand("mask", ("attention",), "bool", allowed),)
+    return random_sdpa(5, *masks, value_dim=DIM, outputs=outputs)
 
 
 def cell(asked: Problem, wrong: dict[str, Array] | None = None, name: str = "case") -> Evidence:
@@ -42,14 +41,14 @@ def cell(asked: Problem, wrong: dict[str, Array] | None = None, name: str = "cas
 
 
 def in_rows(*places: tuple[int | slice, ...]) -> dict[str, Array]:
-    off = np.zeros((B, H, Q, D))
+    off = np.zeros((BATCH, HEADS, QUERIES, DIM))
     for place in places:
         off[place] = 1.0
     return {"output": off}
 
 
 def holes(*hidden: tuple[int, int]) -> Array:
-    allowed = np.ones((1, 1, Q, K), dtype=bool)
+    allowed = np.ones((1, 1, QUERIES, KEYS), dtype=bool)
     for query, key in hidden:
         allowed[0, 0, query, key] = False
     return allowed
@@ -96,7 +95,7 @@ def test_rows_are_named_by_what_they_attend() -> None:
 
 
 def test_rows_of_blocks() -> None:
-    attended = np.ones((1, 1, 13, K), dtype=bool)
+    attended = np.ones((1, 1, 13, KEYS), dtype=bool)
     attended[0, 0, 3, :4] = False
     places = {name: np.flatnonzero(rows(attended)).tolist() for name, rows in ROWS.items()}
     assert places["in which the first 4 keys are masked"] == [3]
@@ -108,7 +107,7 @@ def test_rows_of_blocks() -> None:
 
 def test_a_padded_query_is_seen_by_its_own_key() -> None:
     """An outer product of padding hides rows 3 and 4, too: keys 3 and 4 are hidden from all."""
-    padding = np.ones((1, 1, 1, K), dtype=bool)
+    padding = np.ones((1, 1, 1, KEYS), dtype=bool)
     padding[..., 3:5] = False
     found = localise([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
     assert found.words == "in exactly the rows in which the key at their own position is masked"
@@ -116,7 +115,7 @@ def test_a_padded_query_is_seen_by_its_own_key() -> None:
 
 def test_an_output_that_is_wrong_alone_is_named() -> None:
     asked = problem(outputs=("output", "weights"))
-    off = np.zeros((B, H, Q, K))
+    off = np.zeros((BATCH, HEADS, QUERIES, KEYS))
     off[:, :, 4] = 0.5
     found = localise([cell(asked, {"weights": off})], (), 0)
     assert found.words == "only in weights, in exactly the rows of the last query"
@@ -125,14 +124,14 @@ def test_an_output_that_is_wrong_alone_is_named() -> None:
 
 def test_mean_weights_have_no_heads() -> None:
     asked = problem(outputs=("output", "weights_mean"))
-    off = np.zeros((B, Q, K))
+    off = np.zeros((BATCH, QUERIES, KEYS))
     off[:, 0] = 0.5
     assert localise([cell(asked, {"weights_mean": off})], (), 0).rows == "of the first query"
 
 
 def test_another_shape_has_no_rows() -> None:
     judged = cell(problem(), in_rows((EVERY, EVERY, 0)))
-    cut = replace(judged, actual={"output": to_tensor(np.zeros((B, H, Q)), "float32")})
+    cut = replace(judged, actual={"output": to_tensor(np.zeros((BATCH, HEADS, QUERIES)), "float32")})
     assert localise([cut], (Condition(masks=True),), 0).words == "only with a mask"
 
 
@@ -162,7 +161,10 @@ def test_the_smallest_condition_around_the_failures() -> None:
 
 def test_nothing_is_said_of_what_holds_for_most_calls() -> None:
     """One fails of four that are alike: no condition, no place."""
-    sine = {"output": np.sin(np.arange(B * H * Q * D, dtype=float)).reshape(B, H, Q, D) + 2.0}
+    sine = {
+        "output": np.sin(np.arange(BATCH * HEADS * QUERIES * DIM, dtype=float)).reshape(BATCH, HEADS, QUERIES, DIM)
+        + 2.0
+    }
     found = diagnose([cell(problem(), sine, "0"), *(cell(problem(), None, str(n)) for n in (1, 2, 3))])
     assert len(found.unexplained) == 1
     assert found.where.words == ""
@@ -170,8 +172,8 @@ def test_nothing_is_said_of_what_holds_for_most_calls() -> None:
 
 def test_a_diagnosis_says_where_its_unexplained_cells_lie() -> None:
     """Two calls with a scale are off in the last query; without one all is right."""
-    off = {"output": np.zeros((B, H, Q, D))}
-    off["output"][:, :, 4] = np.arange(1.0, D + 1.0)
+    off = {"output": np.zeros((BATCH, HEADS, QUERIES, DIM))}
+    off["output"][:, :, 4] = np.arange(1.0, DIM + 1.0)
     wrong = [cell(problem().but(scale=scale), off, f"scaled {scale}") for scale in (0.25, 0.5)]
     found = diagnose([*wrong, *(cell(problem(), None, str(n)) for n in range(3))])
     assert [each.case for each in found.unexplained] == ["scaled 0.25", "scaled 0.5"]

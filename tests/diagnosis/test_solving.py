@@ -7,49 +7,40 @@ from hypothesis import strategies as st
 
 from conformance.bridge.profile import Profile
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.measured import MEASURED, text
 from conformance.diagnosis.candidates import solved
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.suspect import Suspect
-from conformance.spec.problem import MaskOperand, Problem
-from conformance.spec.rounding import round_to, to_tensor
+from conformance.spec.problem import MaskOperand
+from conformance.spec.rounding import to_tensor
 from conformance.verdicts.expectation import expect
 
+from ..problems import BATCH, HEADS, KEYS, QUERIES, VALUE_DIM, random_sdpa, reply_under
 from .judged_cells import SIZES, asked, cell
 
-B, H, Q, K, D = 2, 3, 5, 7, 11
 EVERY = settings(max_examples=12, deadline=None)
 
 
-def problem(*groups: MaskOperand, dtype: str = "float64") -> Problem:
-    rng = np.random.default_rng(13)
-    shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
-    query, key, value = (round_to(rng.normal(size=shape), dtype) for shape in shapes)
-    return Problem("sdpa", dtype, H, H, D, D, query, key, value, mask_operands=groups)
-
-
 def padding() -> MaskOperand:
-    allowed = np.ones((B, 1, 1, K), dtype=bool)
+    allowed = np.ones((BATCH, 1, 1, KEYS), dtype=bool)
     allowed[..., -2:] = False
     return MaskOperand("padding", ("key_padding",), "bool", allowed)
 
 
 def bias() -> MaskOperand:
-    values = np.random.default_rng(17).normal(size=(1, H, Q, K))
+    values = np.random.default_rng(17).normal(size=(1, HEADS, QUERIES, KEYS))
     values[..., 0] = -np.inf
     return MaskOperand("bias", ("additive",), "float", values)
 
 
 def flag() -> MaskOperand:
-    return MaskOperand("is_causal", ("causal",), "flag", causal(Q, K, 0), offset=0)
+    return MaskOperand("is_causal", ("causal",), "flag", causal(QUERIES, KEYS, 0), offset=0)
 
 
-def told(asked_of: Problem, decision: str, name: str) -> dict[str, str]:
+def told(decision: str, name: str, *masks: MaskOperand, dtype: str = "float64") -> dict[str, str]:
     """What is read off the reply of an implementation that takes a decision in this way: decision -> name."""
-    profile = Profile.ordinary(asked_of.dtype)
-    answer = evaluate(asked_of, {decision: name}, profile.score).reply
-    actual = {each: to_tensor(round_to(made.values, made.dtype), made.dtype) for each, made in answer.items()}
+    asked_of, profile = random_sdpa(13, *masks, dtype=dtype), Profile.ordinary(dtype)
+    actual = reply_under({decision: name}, asked_of, profile)
     suspect = Suspect(asked_of, expect(asked_of, {}, profile), profile, actual)
     return {f"{found} {way.rstrip('-.e0123456789')}": way for found, way in solved(suspect)}
 
@@ -62,21 +53,21 @@ def near(name: str, prefix: str, number: float) -> bool:
 @given(st.floats(-12.0, 9.0).map(lambda number: round(number, 3)))
 @EVERY
 def test_what_masked_logits_are_filled_with(number: float) -> None:
-    found = told(problem(padding()), "mask_fill", f"puts_{text(number)}")
+    found = told("mask_fill", f"puts_{text(number)}", padding())
     assert near(found["mask_fill puts_"], "puts_", number)
 
 
 @given(st.floats(-12.0, -0.1).map(lambda number: round(number, 3)))
 @EVERY
 def test_what_is_added_to_masked_logits(number: float) -> None:
-    found = told(problem(padding()), "mask_fill", f"adds_{text(number)}")
+    found = told("mask_fill", f"adds_{text(number)}", padding())
     assert near(found["mask_fill adds_"], "adds_", number)
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("float64", 17), ("float32", 9)])
 def test_a_number_has_as_many_digits_as_the_reply_shows(dtype: str, most: int) -> None:
     ln2 = float(np.log(2.0))
-    found = told(problem(bias(), dtype=dtype), "bias_scale", f"times_{text(ln2)}")["bias_scale times_"]
+    found = told("bias_scale", f"times_{text(ln2)}", bias(), dtype=dtype)["bias_scale times_"]
     digits = found.removeprefix("times_0.")
     assert len(digits) <= most
     assert float(f"0.{digits}") == pytest.approx(ln2, rel=1e-14 if dtype == "float64" else 1e-5)
@@ -91,43 +82,41 @@ def test_the_text_of_a_number_gives_it_back(number: float) -> None:
 @given(st.floats(0.02, 30.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: float(f"{number:.4g}")))
 @EVERY
 def test_by_what_the_logits_are_scaled(number: float) -> None:
-    found = told(problem(), "scale", f"times_{text(number)}")
+    found = told("scale", f"times_{text(number)}")
     assert near(found["scale times_"], "times_", number)
 
 
 @given(st.floats(-9.0, 1.0).map(lambda power: float(f"{10.0**power:.4g}")))
 @EVERY
 def test_what_is_added_to_the_denominator(number: float) -> None:
-    found = told(problem(), "softmax_denominator", f"plus_{text(number)}")
+    found = told("softmax_denominator", f"plus_{text(number)}")
     assert near(found["softmax_denominator plus_"], "plus_", number)
 
 
 @given(st.floats(-4.0, 4.0).filter(lambda number: abs(number - 1.0) > 1e-3).map(lambda number: round(number, 3)))
 @EVERY
 def test_how_often_an_additive_mask_counts(number: float) -> None:
-    found = told(problem(bias()), "bias_scale", f"times_{text(number)}")
+    found = told("bias_scale", f"times_{text(number)}", bias())
     assert near(found["bias_scale times_"], "times_", number)
 
 
 @pytest.mark.parametrize("shift", [-4, -2, 2, 3])
 def test_by_how_many_keys_a_causal_flag_is_shifted(shift: int) -> None:
-    assert (
-        told(problem(flag()), "causal_alignment", f"shifted_{shift}")["causal_alignment shifted_"] == f"shifted_{shift}"
-    )
+    assert told("causal_alignment", f"shifted_{shift}", flag())["causal_alignment shifted_"] == f"shifted_{shift}"
 
 
 def test_in_float32_the_fewest_digits_are_told() -> None:
-    found = told(problem(padding(), dtype="float32"), "mask_fill", "puts_-10")
+    found = told("mask_fill", "puts_-10", padding(), dtype="float32")
     assert found["mask_fill puts_"] == "puts_-10"
 
 
 def test_what_is_right_has_no_number() -> None:
-    assert told(problem(padding()), "fully_masked_row", "nan") == {}
+    assert told("fully_masked_row", "nan", padding()) == {}
 
 
 def test_a_reply_of_another_form_has_no_number() -> None:
-    asked_of, profile = problem(padding()), Profile.ordinary("float64")
-    actual = {"output": to_tensor(np.ones((B, H, Q, D + 1)), "float64")}
+    asked_of, profile = random_sdpa(13, padding(), dtype="float64"), Profile.ordinary("float64")
+    actual = {"output": to_tensor(np.ones((BATCH, HEADS, QUERIES, VALUE_DIM + 1)), "float64")}
     assert list(solved(Suspect(asked_of, expect(asked_of, {}, profile), profile, actual))) == []
 
 

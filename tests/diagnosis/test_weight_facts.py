@@ -11,18 +11,19 @@ from conformance.deviations.positions import mask_tiles, named_positions
 from conformance.diagnosis.weight_facts import weight_facts
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-B, H, Q, K, D = 2, 3, 5, 11, 7
+from ..problems import BATCH, HEADS, QUERIES, random_sdpa
+
+KEYS = 11
 PLACES = dict([*named_positions(), *mask_tiles()])
 
 
-def sdpa(queries: int = Q, keys: int = K, **more: Any) -> Problem:
-    rng = np.random.default_rng(3)
-    query, key = rng.normal(size=(B, H, queries, D)), rng.normal(size=(B, H, keys, D))
-    return Problem("sdpa", "float64", H, H, D, D, query, key, np.zeros((B, H, keys, D))).but(**more)
+def problem_of(*masks: MaskOperand, queries: int = QUERIES, keys: int = KEYS) -> Problem:
+    return random_sdpa(3, *masks, dtype="float64", seq_len_q=queries, seq_len_k=keys, head_dim=7)
 
 
 def masked(allowed: Array) -> Problem:
-    return sdpa(*allowed.shape[-2:], mask_operands=(MaskOperand("mask", ("attention",), "bool", allowed[None, None]),))
+    queries, keys = allowed.shape
+    return problem_of(MaskOperand("mask", ("attention",), "bool", allowed[None, None]), queries=queries, keys=keys)
 
 
 def causal(queries: int, keys: int) -> Problem:
@@ -53,7 +54,7 @@ def keys_of(problem: Problem) -> Array:
 
 
 def test_right_weights_point_behind_themselves() -> None:
-    assert said(sdpa(), weights(sdpa())) == ("are right; the error arises in or after the product with V",)
+    assert said(problem_of(), weights(problem_of())) == ("are right; the error arises in or after the product with V",)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def test_right_weights_point_behind_themselves() -> None:
     ],
 )
 def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], words: str) -> None:
-    problem = sdpa(value=np.random.default_rng(5).normal(size=(B, H, K, D)))
+    problem = problem_of()
     expected = weights(problem)
     output = expected @ met(problem.value)
     tolerance = np.full(output.shape, 1e-9)
@@ -80,12 +81,12 @@ def test_values_that_right_weights_met_are_named(met: Callable[[Array], Array], 
 
 
 def test_nothing_is_said_of_weights_that_follow_no_rule() -> None:
-    noise = np.exp(np.random.default_rng(7).normal(size=(B, H, Q, K)))
-    assert said(sdpa(), softmax(np.log(weights(sdpa()) * noise))) == ()
+    noise = np.exp(np.random.default_rng(7).normal(size=(BATCH, HEADS, QUERIES, KEYS)))
+    assert said(problem_of(), softmax(np.log(weights(problem_of()) * noise))) == ()
 
 
 def test_nothing_is_said_where_one_weight_breaks_the_rule() -> None:
-    problem = sdpa()
+    problem = problem_of()
     actual = softmax(2.0 * evaluate(problem).state.logits)
     assert first(problem, actual) == "look as if the logits were multiplied by 2"
     actual[1, 2, 3, 4:6] += [1e-6, -1e-6]
@@ -106,8 +107,8 @@ def test_nothing_is_said_where_one_weight_breaks_the_rule() -> None:
     ],
 )
 def test_lost_places_have_the_plainest_name(lost: Any, words: str) -> None:
-    problem = sdpa()
-    actual = np.where(lost(np.arange(Q)[:, None], keys_of(problem)), 0.0, weights(problem))
+    problem = problem_of()
+    actual = np.where(lost(np.arange(QUERIES)[:, None], keys_of(problem)), 0.0, weights(problem))
     assert first(problem, actual) == f"are zero where attended, {words}"
 
 
@@ -120,7 +121,7 @@ def test_a_causal_loop_that_ends_early_loses_a_part_of_the_block() -> None:
 
 def test_leaked_places_are_those_of_the_mask() -> None:
     problem = causal(5, 5)
-    assert first(problem, np.full((B, H, 5, 5), 0.2)) == "are not zero where masked, for every key"
+    assert first(problem, np.full((BATCH, HEADS, 5, 5), 0.2)) == "are not zero where masked, for every key"
     actual = weights(problem)
     actual[..., 3, 4] = 0.5
     assert first(problem, actual) == "are not zero where masked, at 6 of 60 positions"
@@ -148,12 +149,12 @@ def test_places_by_hand() -> None:
 
 
 def test_rows_that_add_up_to_one_number() -> None:
-    problem = sdpa()
+    problem = problem_of()
     assert said(problem, 0.5 * weights(problem)) == ("sum to 0.5, in the right proportions",)
 
 
 def test_rows_that_add_up_to_less_have_a_name() -> None:
-    problem = sdpa()
+    problem = problem_of()
     factors = np.array([0.5, 0.25, 1.0, 0.5, 0.25])[:, None]
     words = "sum to less than one in 24 of 30 rows, in the right proportions"
     assert said(problem, factors * weights(problem)) == (words,)
@@ -163,14 +164,14 @@ def test_rows_that_add_up_to_less_have_a_name() -> None:
 
 def test_a_zero_key_that_nobody_asked_for() -> None:
     """The sum of the exponentials is S; with two further terms of one it is S + 2."""
-    problem = sdpa()
+    problem = problem_of()
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
     actual = weights(problem) * total / (total + 2.0)
     assert first(problem, actual) == "sum to less than one, as if 2 more keys had logit 0 and value 0"
 
 
 def test_hidden_blocks_that_count_as_keys() -> None:
-    allowed = np.ones((Q, K), dtype=bool)
+    allowed = np.ones((QUERIES, KEYS), dtype=bool)
     allowed[1, :4] = allowed[2, :8] = False
     problem = masked(allowed)
     total = np.exp(evaluate(problem).state.logits).sum(axis=-1, keepdims=True)
@@ -180,7 +181,7 @@ def test_hidden_blocks_that_count_as_keys() -> None:
 
 
 def test_keys_that_count_twice() -> None:
-    problem = sdpa()
+    problem = problem_of()
     actual = weights(problem) * np.where((keys_of(problem) >= 7) & (keys_of(problem) < 8), 2.0, 1.0)
     actual /= actual.sum(axis=-1, keepdims=True)
     words = "look as if those of the last 4 keys that are in a full block of 4 counted 2 times"
@@ -201,13 +202,13 @@ def test_keys_that_count_twice() -> None:
     ],
 )
 def test_logits_that_are_multiplied(times: float, words: str) -> None:
-    problem = sdpa()
+    problem = problem_of()
     assert first(problem, softmax(times * evaluate(problem).state.logits)) == f"look as if the logits were {words}"
 
 
 def test_a_bias_that_is_multiplied() -> None:
-    bias = np.random.default_rng(11).normal(size=(1, 1, Q, K))
-    problem = sdpa(mask_operands=(MaskOperand("bias", ("additive",), "float", bias),))
+    bias = np.random.default_rng(11).normal(size=(1, 1, QUERIES, KEYS))
+    problem = problem_of(MaskOperand("bias", ("additive",), "float", bias))
     state = evaluate(problem).state
     assert first(problem, softmax(state.capped + 3.0 * bias)) == "look as if the bias were multiplied by 3"
     assert (
@@ -217,14 +218,14 @@ def test_a_bias_that_is_multiplied() -> None:
 
 
 def test_logits_of_some_keys_that_are_multiplied() -> None:
-    problem = sdpa()
+    problem = problem_of()
     logits = evaluate(problem).state.logits
     actual = softmax(np.where(keys_of(problem) == 0, 3.0, 1.0) * logits)
     assert first(problem, actual) == "look as if the logits of the first key were multiplied by 3"
 
 
 def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
-    problem = sdpa(keys=13)
+    problem = problem_of(keys=13)
     logits = evaluate(problem).state.logits
     each = "look as if the logits of each block of 4 keys were multiplied by 0.378 (the scale)"
     words = f"{each} once more than in the preceding block"
@@ -232,7 +233,7 @@ def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
 
 
 def test_features_that_do_not_count() -> None:
-    problem = sdpa()
+    problem = problem_of()
     for kept, words in ((slice(4), "last 3"), (slice(3, None), "first 3")):
         products = problem.query[..., kept] @ problem.key[..., kept].swapaxes(-1, -2)
         told = f"look as if the {words} of 7 features of query and key were ignored"
@@ -240,8 +241,8 @@ def test_features_that_do_not_count() -> None:
 
 
 def test_blocks_that_are_right_in_themselves() -> None:
-    problem = sdpa(keys=16)
-    factors = np.exp(np.random.default_rng(13).normal(size=(B, H, Q, 2))).repeat(8, axis=-1)
+    problem = problem_of(keys=16)
+    factors = np.exp(np.random.default_rng(13).normal(size=(BATCH, HEADS, QUERIES, 2))).repeat(8, axis=-1)
     told = said(problem, softmax(np.log(weights(problem) * factors)))
     assert told[0] == "are in the right proportion within each block of 8 keys, but not between blocks"
 
@@ -254,15 +255,15 @@ def test_blocks_that_are_right_in_themselves() -> None:
         ([0, 0, 0], 1, "those of the first head for every head"),
         ([1, 0], 0, "those of batch element batch - 1 - b for batch element b"),
         ([4, 0, 1, 2, 3], 2, "those of query (q - 1) mod seq_len_q for query q"),
-        (list(range(K))[::-1], 3, "those of key seq_len_k - 1 - k for key k"),
+        (list(range(KEYS))[::-1], 3, "those of key seq_len_k - 1 - k for key k"),
     ],
 )
 def test_weights_of_others(order: list[int], axis: int, words: str) -> None:
-    assert first(sdpa(), weights(sdpa()).take(order, axis=axis)) == f"are {words}"
+    assert first(problem_of(), weights(problem_of()).take(order, axis=axis)) == f"are {words}"
 
 
 def test_heads_that_keep_the_weights_of_those_before_them() -> None:
-    problem = sdpa()
+    problem = problem_of()
     actual = weights(problem)
     actual[:, 2] = 0.5 * actual[:, 2] + 0.2 * actual[:, 1] + 0.3 * actual[:, 0]
     actual[:, 1] = 0.75 * actual[:, 1] + 0.25 * actual[:, 0]
@@ -270,8 +271,8 @@ def test_heads_that_keep_the_weights_of_those_before_them() -> None:
 
 
 def test_weights_that_are_no_numbers() -> None:
-    problem = sdpa()
+    problem = problem_of()
     actual = weights(problem)
     actual[:, :, 0] = np.nan
     assert first(problem, actual) == "are NaN in exactly the rows of the first query"
-    assert first(problem, np.full((B, H, Q, K), np.inf)) == "are not finite in every row"
+    assert first(problem, np.full((BATCH, HEADS, QUERIES, KEYS), np.inf)) == "are not finite in every row"

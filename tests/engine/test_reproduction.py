@@ -9,22 +9,17 @@ import pytest
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import EXPECTED, TOLERANCE, VARIANCE, compared
 from conformance.bridge.tensor import Tensor
-from conformance.spec.problem import Array, Problem
+from conformance.spec.problem import Array
 from conformance.verdicts.compare import RMS_LIMIT, compare, counted_variance
 from conformance.verdicts.expectation import Expectation, expect
 
-HEADS, QUERIES, KEYS, DIM, WIDTH = 3, 5, 7, 2, 11
+from ..problems import random_sdpa
+
 AT = (0, 1, 2, 3)
 
 
 def expectation() -> Expectation:
-    generator = np.random.default_rng(0)
-    query, key, value = (
-        generator.normal(size=(1, HEADS, length, width)).astype(np.float32).astype(np.float64)
-        for length, width in ((QUERIES, DIM), (KEYS, DIM), (KEYS, WIDTH))
-    )
-    problem = Problem("sdpa", "float32", HEADS, HEADS, DIM, WIDTH, query, key, value)
-    return expect(problem, {}, Profile.ordinary("float32"))
+    return expect(random_sdpa(0), {}, Profile.ordinary("float32"))
 
 
 def changed(values: Array, number: float) -> Array:

@@ -16,10 +16,12 @@ from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.cells import call_digest, make_call
 from conformance.engine.routing import Declined, Route, route, route_dense
 from conformance.engine.slots import Slot, parse_slots
-from conformance.spec.problem import Array, MaskOperand, Problem
+from conformance.spec.problem import Array, MaskOperand
+
+from ..problems import BATCH, DIM, HEADS, KEYS, QUERIES, random_sdpa
 
 ADAPTERS = Path(__file__).parents[2] / "adapters"
-B, H, Q, K, D = 2, 3, 5, 7, 11
+B, H, Q, K, D = BATCH, HEADS, QUERIES, KEYS, DIM
 
 TORCH_MHA: dict[str, dict[str, Any]] = {
     "key_padding_mask": {
@@ -110,13 +112,6 @@ def additive() -> MaskOperand:
     return MaskOperand("", ("additive",), "float", np.arange(Q * K).reshape(1, 1, Q, K) / 16.0)
 
 
-def problem(*groups: MaskOperand, operator: str = "sdpa") -> Problem:
-    rng = np.random.default_rng(0)
-    shapes = ((B, H, Q, D), (B, H, K, D), (B, H, K, D))
-    query, key, value = (np.round(rng.normal(size=shape) * 64) / 64 for shape in shapes)
-    return Problem(operator, "float32", H, H, D, D, query, key, value, mask_operands=groups)
-
-
 def bits(routed: Route, slot: str) -> Array:
     tensor = routed.arguments[slot]
     assert isinstance(tensor, Tensor)
@@ -124,7 +119,7 @@ def bits(routed: Route, slot: str) -> Array:
 
 
 def test_padding_and_attention_masks_go_to_their_own_arguments_inverted() -> None:
-    routed = route(problem(padding(), attention()), slots("torch.mha"))
+    routed = route(random_sdpa(0, padding(), attention()), slots("torch.mha"))
     assert set(routed.arguments) == {"key_padding_mask", "attn_mask"}
     assert np.array_equal(bits(routed, "key_padding_mask"), ~padding().values[:, 0, 0, :])
     assert np.array_equal(bits(routed, "attn_mask"), ~attention().values[0, 0])
@@ -133,44 +128,44 @@ def test_padding_and_attention_masks_go_to_their_own_arguments_inverted() -> Non
 
 def test_a_mask_per_head_is_folded_batch_major() -> None:
     mask = attention((B, H, Q, K))
-    routed = route(problem(mask), slots("torch.mha"))
+    routed = route(random_sdpa(0, mask), slots("torch.mha"))
     assert np.array_equal(bits(routed, "attn_mask"), ~mask.values.reshape(B * H, Q, K))
 
 
 def test_a_hint_is_set_only_beside_the_causal_mask_alone() -> None:
-    alone = route(problem(causal()), slots("torch.mha"))
+    alone = route(random_sdpa(0, causal()), slots("torch.mha"))
     assert alone.arguments["is_causal"] is True
     assert np.array_equal(bits(alone, "attn_mask"), ~causal().values[0, 0])
-    together = route(problem(causal(), attention()), slots("torch.mha"))
+    together = route(random_sdpa(0, causal(), attention()), slots("torch.mha"))
     assert "is_causal" not in together.arguments
     assert np.array_equal(bits(together, "attn_mask"), ~(causal().values & attention().values)[0, 0])
 
 
 def test_bool_padding_becomes_float_beside_a_float_attention_mask() -> None:
-    routed = route(problem(padding(), additive()), slots("torch.mha"))
+    routed = route(random_sdpa(0, padding(), additive()), slots("torch.mha"))
     assert {mask.element for mask in routed.masks} == {"float"}
     assert bits(routed, "key_padding_mask")[1].tolist() == [0, 0, 0, 0, -np.inf, -np.inf, -np.inf]
 
 
 def test_a_flag_takes_the_causal_mask_unless_it_excludes_the_other_argument() -> None:
-    assert route(problem(causal()), slots("torch.sdpa")).arguments == {"is_causal": True}
-    both = route(problem(causal(), padding()), slots("torch.sdpa"))
+    assert route(random_sdpa(0, causal()), slots("torch.sdpa")).arguments == {"is_causal": True}
+    both = route(random_sdpa(0, causal(), padding()), slots("torch.sdpa"))
     assert set(both.arguments) == {"attn_mask"}
     assert np.array_equal(
-        np.broadcast_to(bits(both, "attn_mask"), (B, H, Q, K)), problem(causal(), padding()).attended()
+        np.broadcast_to(bits(both, "attn_mask"), (B, H, Q, K)), random_sdpa(0, causal(), padding()).attended()
     )
 
 
 def test_a_causal_mask_of_another_anchor_is_written_out() -> None:
-    routed = route(problem(causal(offset=K - Q)), slots("torch.sdpa"))
+    routed = route(random_sdpa(0, causal(offset=K - Q)), slots("torch.sdpa"))
     assert set(routed.arguments) == {"attn_mask"}
     assert routed.problem.mask_operands[0].offset is None
     bottom = {**TORCH_SDPA, "is_causal": {"role": "causal", "alignment": "bottom_right"}}
-    assert route(problem(causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
+    assert route(random_sdpa(0, causal(offset=K - Q)), parse_slots(bottom)).arguments == {"is_causal": True}
 
 
 def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
-    routed = route(problem(padding(), additive(), causal(), window()), slots("jax"))
+    routed = route(random_sdpa(0, padding(), additive(), causal(), window()), slots("jax"))
     assert set(routed.arguments) == {"mask", "bias", "is_causal", "local_window_size"}
     assert routed.arguments["local_window_size"] == (2, 1)
     assert bits(routed, "mask").shape == (B, 1, Q, K)
@@ -179,56 +174,57 @@ def test_booleans_and_numbers_go_to_two_arguments_where_there_are_two() -> None:
 
 def test_what_nothing_can_express_is_declined_with_a_reason() -> None:
     with pytest.raises(Declined, match=r"no argument can express this mask \(additive\) over q k"):
-        route(problem(additive()), slots("keras"))
+        route(random_sdpa(0, additive()), slots("keras"))
     narrow = parse_slots({"mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"}})
     with pytest.raises(Declined, match=r"this mask \(attention\) over q k, seq_len_q 5, seq_len_k 7$"):
-        route(problem(attention()), narrow)
+        route(random_sdpa(0, attention()), narrow)
 
 
 def test_a_mask_without_keys_has_one_column_where_that_is_documented_and_is_written_out_elsewhere() -> None:
     whole = attention((B, 1, Q, 1))
     written = np.broadcast_to(whole.values, (B, 1, Q, K))
-    assert np.array_equal(bits(route(problem(whole), slots("torch.sdpa")), "attn_mask"), written)
+    assert np.array_equal(bits(route(random_sdpa(0, whole), slots("torch.sdpa")), "attn_mask"), written)
     mask = TORCH_SDPA["attn_mask"] | {"broadcast": ["b", "h", "q", "k"]}
-    assert np.array_equal(bits(route(problem(whole), parse_slots({"attn_mask": mask})), "attn_mask"), whole.values)
-    beside = route(problem(whole, padding()), parse_slots({"attn_mask": mask}))
+    alone = route(random_sdpa(0, whole), parse_slots({"attn_mask": mask}))
+    assert np.array_equal(bits(alone, "attn_mask"), whole.values)
+    beside = route(random_sdpa(0, whole, padding()), parse_slots({"attn_mask": mask}))
     assert np.array_equal(bits(beside, "attn_mask"), whole.values & padding().values)
     queries = {"role": "mask", "takes": ["attention"], "axes": [["b", "q"]], "bool": "attend"}
     assert np.array_equal(
-        bits(route(problem(whole), parse_slots({"query_mask": queries})), "query_mask"), whole.values[:, 0, :, 0]
+        bits(route(random_sdpa(0, whole), parse_slots({"query_mask": queries})), "query_mask"), whole.values[:, 0, :, 0]
     )
 
 
 def test_verbatim_masks_are_handed_over_unconverted_and_change_the_declared_dialect() -> None:
     mask = attention(verbatim=True)
-    torch = route(problem(mask), slots("torch.mha"))
+    torch = route(random_sdpa(0, mask), slots("torch.mha"))
     assert np.array_equal(bits(torch, "attn_mask"), mask.values[0, 0])
     assert torch.dialect == {"polarity[attn_mask]": "ignore"}
-    jax = route(problem(mask), slots("jax"))
+    jax = route(random_sdpa(0, mask), slots("jax"))
     assert np.array_equal(np.broadcast_to(bits(jax, "mask"), (B, H, Q, K))[0, 0], mask.values[0, 0])
     assert jax.dialect == {}
 
 
 def test_an_undocumented_element_is_handed_over_and_expected_canonical() -> None:
     mask = attention(element="float", verbatim=True)
-    routed = route(problem(mask), slots("keras"))
+    routed = route(random_sdpa(0, mask), slots("keras"))
     assert routed.dialect == {}
     assert routed.masks[0].element == "float"
     with pytest.raises(Declined, match="no argument is documented to take a verbatim float mask"):
-        route(problem(mask), slots("jax"))
+        route(random_sdpa(0, mask), slots("jax"))
 
 
 def test_a_verbatim_mask_is_never_folded() -> None:
     with pytest.raises(Declined, match="verbatim"):
-        route(problem(attention(verbatim=True), causal()), slots("torch.sdpa"))
+        route(random_sdpa(0, attention(verbatim=True), causal()), slots("torch.sdpa"))
 
 
 def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
     values = np.where(padding().values, 0.0, -np.inf)
     group = MaskOperand("", ("key_padding",), "float", values)
-    torch = route(problem(group), slots("torch.mha"))
+    torch = route(random_sdpa(0, group), slots("torch.mha"))
     assert torch.masks[0].element == "float"
-    keras = route(problem(group), slots("keras"))
+    keras = route(random_sdpa(0, group), slots("keras"))
     assert keras.masks[0].element == "bool"
     assert np.array_equal(bits(keras, "attention_mask")[:, 0, :], padding().values[:, 0, 0, :])
 
@@ -236,27 +232,27 @@ def test_a_float_padding_mask_stays_float_where_that_is_documented() -> None:
 def test_zero_and_minus_infinity_are_handed_over_as_booleans_where_floats_are_cast_to_bool() -> None:
     flax = parse_slots({"mask": {"role": "mask", "axes": [["b", "h", "q", "k"]], "bool": "attend", "float": "attend"}})
     hidden = np.where(np.arange(K) < 2, -np.inf, 0.0) * np.ones((B, H, Q, 1))
-    routed = route(problem(MaskOperand("mask", ("additive",), "float", hidden)), flax)
+    routed = route(random_sdpa(0, MaskOperand("mask", ("additive",), "float", hidden)), flax)
     np.testing.assert_array_equal(bits(routed, "mask"), hidden == 0.0)
 
 
 def test_integers_are_handed_over_as_int32() -> None:
     group = MaskOperand("", ("attention",), "int", attention().values)
-    routed = route(problem(group), slots("keras"))
+    routed = route(random_sdpa(0, group), slots("keras"))
     assert bits(routed, "attention_mask").dtype == np.int32
 
 
 def test_dense_folds_everything_and_exists_only_where_the_route_differs() -> None:
-    dense = route_dense(problem(causal(), padding()), slots("jax"))
+    dense = route_dense(random_sdpa(0, causal(), padding()), slots("jax"))
     assert dense is not None
     assert set(dense.arguments) == {"mask"}
-    assert route_dense(problem(padding()), slots("jax")) is None
-    assert route_dense(problem(), slots("jax")) is None
-    assert route_dense(problem(attention(verbatim=True), causal()), slots("jax")) is None
+    assert route_dense(random_sdpa(0, padding()), slots("jax")) is None
+    assert route_dense(random_sdpa(0), slots("jax")) is None
+    assert route_dense(random_sdpa(0, attention(verbatim=True), causal()), slots("jax")) is None
 
 
 def test_the_record_says_which_route_each_mask_took() -> None:
-    record = route(problem(padding(), causal()), slots("keras")).record()
+    record = route(random_sdpa(0, padding(), causal()), slots("keras")).record()
     assert record == [
         {
             "slot": "attention_mask",
@@ -277,7 +273,7 @@ def past_both() -> MaskOperand:
 
 
 def test_padding_at_the_end_goes_where_lengths_are_taken() -> None:
-    routed = route(problem(padding(), causal()), slots("lengths"))
+    routed = route(random_sdpa(0, padding(), causal()), slots("lengths"))
     assert set(routed.arguments) == {"key_value_seq_lengths", "is_causal"}
     assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
     assert bits(routed, "key_value_seq_lengths").dtype == np.int32
@@ -291,7 +287,7 @@ def test_padding_at_the_end_goes_where_lengths_are_taken() -> None:
 
 
 def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_documented() -> None:
-    asked = problem(causal(2), replace(window(), window=(0, 3))).but(past=2)
+    asked = random_sdpa(0, causal(2), replace(window(), window=(0, 3))).but(past=2)
     counting = parse_slots(
         {
             **JAX,
@@ -301,17 +297,17 @@ def test_a_flag_and_a_window_count_from_the_end_of_a_past_where_that_is_document
     )
     assert dict(route(asked, counting).arguments) == {"is_causal": True, "local_window_size": (2, 1)}
     assert "is_causal" not in route(asked, slots("jax")).arguments  # it is written out
-    assert "is_causal" not in route(problem(causal()).but(past=2), counting).arguments
+    assert "is_causal" not in route(random_sdpa(0, causal()).but(past=2), counting).arguments
 
 
 def test_a_flag_that_a_cache_stands_for_is_there_with_a_past_alone() -> None:
     cached = parse_slots({**KERAS, "cache": {"role": "causal", "alignment": "past", "only_with": ["past"]}})
-    assert set(route(problem(causal(2)).but(past=2), cached).arguments) == {"cache"}
-    assert set(route(problem(causal()), cached).arguments) == {"use_causal_mask"}
+    assert set(route(random_sdpa(0, causal(2)).but(past=2), cached).arguments) == {"cache"}
+    assert set(route(random_sdpa(0, causal()), cached).arguments) == {"use_causal_mask"}
 
 
 def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
-    asked = problem().but(past=3)
+    asked = random_sdpa(0).but(past=3)
     subject = subjects_of(read_adapters([ADAPTERS / "numpy_sdpa.py"]))[0]
     call = make_call(asked, subject, route(asked, subject.slots))
     assert call.past_key is not None
@@ -326,7 +322,7 @@ def test_a_past_is_handed_over_apart_and_reckoned_in_the_digest() -> None:
 
 
 def test_a_mask_past_queries_and_keys_is_two_lengths() -> None:
-    routed = route(problem(past_both()), slots("lengths"))
+    routed = route(random_sdpa(0, past_both()), slots("lengths"))
     assert {name: bits(routed, name).tolist() for name in routed.arguments} == {
         "query_seq_lengths": [3, 5],
         "key_value_seq_lengths": [7, 2],
@@ -340,7 +336,7 @@ def test_a_mask_past_queries_and_keys_is_two_masks_where_an_argument_takes_each(
             "value_mask": {"role": "mask", "takes": ["key_padding"], "axes": [["b", "k"]], "bool": "attend"},
         }
     )
-    routed = route(problem(past_both()), apart)
+    routed = route(random_sdpa(0, past_both()), apart)
     assert {name: bits(routed, name).sum(axis=1).tolist() for name in routed.arguments} == {
         "query_mask": [3, 5],
         "value_mask": [7, 2],
@@ -354,13 +350,13 @@ def test_lengths_that_cut_nothing_are_not_handed_over() -> None:
         (past_both().values.any(axis=2, keepdims=True), "key_value_seq_lengths"),
     ):
         whole = MaskOperand("", ("attention",), "bool", np.broadcast_to(alone, (B, 1, Q, K)))
-        assert set(route(problem(whole), slots("lengths")).arguments) == {name}
+        assert set(route(random_sdpa(0, whole), slots("lengths")).arguments) == {name}
 
 
 def test_an_item_that_attends_nowhere_has_no_lengths_at_all() -> None:
     group = past_both()
     group.values[1] = False
-    routed = route(problem(group), slots("lengths"))
+    routed = route(random_sdpa(0, group), slots("lengths"))
     assert {name: bits(routed, name).tolist() for name in routed.arguments} == {
         "query_seq_lengths": [3, 0],
         "key_value_seq_lengths": [7, 0],
@@ -369,7 +365,7 @@ def test_an_item_that_attends_nowhere_has_no_lengths_at_all() -> None:
 
 def test_a_second_padding_mask_goes_beside_the_lengths() -> None:
     shorter = MaskOperand("", ("key_padding",), "bool", np.arange(K)[None, None, None, :] < np.full((B, 1, 1, 1), 6))
-    routed = route(problem(padding(), shorter), slots("lengths"))
+    routed = route(random_sdpa(0, padding(), shorter), slots("lengths"))
     assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
     assert bits(routed, "mask")[:, 0, 0].sum(axis=-1).tolist() == [6, 6]
 
@@ -386,7 +382,7 @@ def test_a_second_padding_mask_goes_beside_the_lengths() -> None:
     ids=["leading", "verbatim", "leading queries", "over heads", "no product"],
 )
 def test_what_is_no_prefix_is_written_out_beside_lengths(group: MaskOperand) -> None:
-    routed = route(problem(group), slots("lengths"))
+    routed = route(random_sdpa(0, group), slots("lengths"))
     assert set(routed.arguments) == {"mask"}
     assert np.array_equal(
         np.broadcast_to(bits(routed, "mask"), (B, H, Q, K)), np.broadcast_to(group.values, (B, H, Q, K))
@@ -399,9 +395,9 @@ def float_padding() -> MaskOperand:
 
 
 def test_padding_in_floats_is_handed_over_as_lengths() -> None:
-    routed = route(problem(float_padding()), slots("lengths"))
+    routed = route(random_sdpa(0, float_padding()), slots("lengths"))
     assert bits(routed, "key_value_seq_lengths").tolist() == [7, 4]
-    assert np.array_equal(routed.problem.allowed(), problem(padding()).allowed())
+    assert np.array_equal(routed.problem.allowed(), random_sdpa(0, padding()).allowed())
 
 
 MAKERS = (
@@ -420,7 +416,7 @@ MAKERS = (
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(MAKERS), max_size=4), st.sampled_from(sorted(ALL)))
 def test_routing_and_folding_change_nothing_that_the_oracle_sees(makers: list[Any], name: str) -> None:
-    plain = problem(*(make() for make in makers))
+    plain = random_sdpa(0, *(make() for make in makers))
     routes = []
     with contextlib.suppress(Declined):
         routes.append(route(plain, slots(name)))
@@ -459,7 +455,7 @@ def test_of_two_arguments_that_exclude_each_other_the_one_that_can_carry_both_st
         }
     )
     for groups in ((additive(), attention()), (attention(), additive())):
-        assert set(route(problem(*groups), both).arguments) == {"bias"}
+        assert set(route(random_sdpa(0, *groups), both).arguments) == {"bias"}
 
 
 # As ONNX Attention since opset 24.
@@ -484,29 +480,29 @@ def moved() -> MaskOperand:
 
 
 def test_a_diagonal_that_lengths_move_is_a_flag_beside_them_and_a_mask_elsewhere() -> None:
-    native = route(problem(padding(), moved()), parse_slots(NONPAD))
+    native = route(random_sdpa(0, padding(), moved()), parse_slots(NONPAD))
     assert native.arguments["is_causal"] is True
     assert "attn_mask" not in native.arguments
-    apart = route(problem(padding(), causal()), parse_slots(NONPAD))
+    apart = route(random_sdpa(0, padding(), causal()), parse_slots(NONPAD))
     assert set(apart.arguments) == {"nonpad_kv_seqlen", "attn_mask"}
     assert np.array_equal(bits(apart, "attn_mask")[0, 0], causal().values[0, 0])
-    elsewhere = route(problem(padding(), moved()), slots("torch.sdpa"))
+    elsewhere = route(random_sdpa(0, padding(), moved()), slots("torch.sdpa"))
     assert set(elsewhere.arguments) == {"attn_mask"}
     assert np.array_equal(bits(elsewhere, "attn_mask")[:, :1], padding().values & moved().values)
 
 
 def test_lengths_that_do_not_go_with_a_past_are_a_mask_beside_one() -> None:
-    assert set(route(problem(padding()), parse_slots(NONPAD)).arguments) == {"nonpad_kv_seqlen"}
-    assert set(route(problem(padding()).but(past=2), parse_slots(NONPAD)).arguments) == {"attn_mask"}
+    assert set(route(random_sdpa(0, padding()), parse_slots(NONPAD)).arguments) == {"nonpad_kv_seqlen"}
+    assert set(route(random_sdpa(0, padding()).but(past=2), parse_slots(NONPAD)).arguments) == {"attn_mask"}
 
 
 def test_a_mask_leaves_out_keys_that_it_masks_where_that_is_documented() -> None:
     mask = replace(attention(), values=attention().values & (np.arange(K) < K - 2), short=2)
-    short = bits(route(problem(mask), parse_slots(NONPAD)), "attn_mask")
+    short = bits(route(random_sdpa(0, mask), parse_slots(NONPAD)), "attn_mask")
     assert np.array_equal(short[0, 0], mask.values[0, 0, :, :-2])
-    assert bits(route(problem(mask), slots("torch.sdpa")), "attn_mask").shape[-1] == K
+    assert bits(route(random_sdpa(0, mask), slots("torch.sdpa")), "attn_mask").shape[-1] == K
     shown = replace(mask, values=attention().values | True)
-    assert bits(route(problem(shown), parse_slots(NONPAD)), "attn_mask").shape[-1] == K
+    assert bits(route(random_sdpa(0, shown), parse_slots(NONPAD)), "attn_mask").shape[-1] == K
 
 
 @pytest.mark.parametrize(
@@ -522,7 +518,7 @@ def test_a_mask_leaves_out_keys_that_it_masks_where_that_is_documented() -> None
 def test_what_is_asked_as_it_stands_is_never_folded(
     native: tuple[str, ...], groups: tuple[MaskOperand, ...], lacking: str
 ) -> None:
-    asked = problem(*groups).but(native=native)
+    asked = random_sdpa(0, *groups).but(native=native)
     only_mask = {"attn_mask": NONPAD["attn_mask"]}
     with pytest.raises(Declined, match=f"the case requires {lacking}, and the subject has no such argument$"):
         route(asked, parse_slots(only_mask))
@@ -539,22 +535,22 @@ CARRIED: dict[str, dict[str, Any]] = {
 
 
 def test_an_attached_mask_goes_where_a_tensor_carries_it_and_no_other_does() -> None:
-    routed = route(problem(replace(padding(), attached=True), padding(), attention()), parse_slots(CARRIED))
+    routed = route(random_sdpa(0, replace(padding(), attached=True), padding(), attention()), parse_slots(CARRIED))
     assert set(routed.arguments) == {"value_mask", "carried", "attention_mask"}
-    alone = route(problem(padding(), padding()), parse_slots(CARRIED))
+    alone = route(random_sdpa(0, padding(), padding()), parse_slots(CARRIED))
     assert "carried" not in alone.arguments
 
 
 @pytest.mark.parametrize("name", [*ALL])
 def test_an_attached_mask_is_declined_where_nothing_carries_it(name: str) -> None:
     with pytest.raises(Declined, match="no tensor carries an attached mask of kind key_padding"):
-        route(problem(replace(padding(), attached=True)), slots(name))
+        route(random_sdpa(0, replace(padding(), attached=True)), slots(name))
 
 
 def test_an_attached_mask_is_never_folded() -> None:
-    assert route_dense(problem(replace(padding(), attached=True), causal()), parse_slots(CARRIED)) is None
+    assert route_dense(random_sdpa(0, replace(padding(), attached=True), causal()), parse_slots(CARRIED)) is None
     with pytest.raises(Declined, match="no tensor carries an attached mask of kind attention"):
-        route(problem(replace(attention(), attached=True)), parse_slots(CARRIED))
+        route(random_sdpa(0, replace(attention(), attached=True)), parse_slots(CARRIED))
 
 
 def test_a_flag_is_not_attached() -> None:

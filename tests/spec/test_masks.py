@@ -19,7 +19,9 @@ from conformance.spec.masks import (
 )
 from conformance.spec.problem import Array, MaskOperand, Problem
 
-SIZES = (2, 3, 5, 7)  # batch, num_heads, seq_len_q, seq_len_k
+from ..problems import BATCH, HEADS, KEYS, QUERIES, random_sdpa
+
+SIZES = (BATCH, HEADS, QUERIES, KEYS)
 
 
 @st.composite
@@ -38,13 +40,6 @@ def groups(draw: st.DrawFn) -> MaskOperand:
         return MaskOperand("", ("additive",), "float", numbers)
     values = np.where(allowed, 0.0, -np.inf) if element == "float" else allowed
     return MaskOperand("", ("attention",), element, values)
-
-
-def problem(*members: MaskOperand) -> Problem:
-    batch, heads, length_q, length_k = SIZES
-    query = np.zeros((batch, heads, length_q, 11))
-    key = np.zeros((batch, heads, length_k, 11))
-    return Problem("sdpa", "float32", heads, heads, 11, 11, query, key, key, mask_operands=members)
 
 
 def effect(each: Problem) -> Array:
@@ -86,17 +81,17 @@ def test_a_convention_that_cannot_carry_a_mask_is_refused(convention: tuple[str,
 
 @given(st.lists(groups(), min_size=1, max_size=4))
 def test_folding_means_what_all_mean_together(members: list[MaskOperand]) -> None:
-    apart = problem(*members)
-    together = problem(fold(members, "mask"))
+    apart = random_sdpa(3, *members)
+    together = random_sdpa(3, fold(members, "mask"))
     assert np.array_equal(effect(apart), effect(together))
     assert together.mask_operands[0].slot == "mask"
 
 
 @given(groups())
 def test_changing_the_element_changes_nothing_that_is_attended(group: MaskOperand) -> None:
-    assert np.array_equal(effect(problem(group)), effect(problem(as_float(group))))
+    assert np.array_equal(effect(random_sdpa(3, group)), effect(random_sdpa(3, as_float(group))))
     if is_boolean(group):
-        assert np.array_equal(effect(problem(group)), effect(problem(as_bool(group))))
+        assert np.array_equal(effect(random_sdpa(3, group)), effect(random_sdpa(3, as_bool(group))))
 
 
 def test_finite_numbers_cannot_become_booleans() -> None:

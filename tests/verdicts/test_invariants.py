@@ -9,6 +9,7 @@ import pytest
 
 from conformance import places
 from conformance.bridge import Profile, Tensor
+from conformance.deviations.edges import causal as causal_mask
 from conformance.deviations.evaluate import evaluate
 from conformance.spec.case import Case
 from conformance.spec.loader import load
@@ -19,6 +20,8 @@ from conformance.verdicts.expectation import expect
 from conformance.verdicts.invariants import INVARIANTS, Invariant, RelatedReply, Relation, relate
 from conformance.verdicts.problem_changes import is_changeable
 
+from ..problems import BATCH, DIM, HEADS, KEYS, QUERIES, VALUE_DIM, mha, random_sdpa
+
 BY_NAME = {each.name: each for each in INVARIANTS}
 PROFILE = Profile.uniform("float32")
 Reply = Mapping[str, Tensor]
@@ -26,17 +29,14 @@ Implementation = Callable[[Problem], Mapping[str, Array]]
 
 
 def problem(**more: object) -> Problem:
-    """Two items, three heads of width 5, four queries and seven keys; the last keys of each item are hidden."""
-    draw = np.random.default_rng(11).standard_normal
-    query, key, value = (round_to(draw((2, 3, length, 5)), "float32") for length in (4, 7, 7))
-    hidden = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0, 0]], dtype=bool)[:, None, None]
-    groups = (MaskOperand("mask", ("key_padding",), "bool", hidden),)
-    return Problem("sdpa", "float32", 3, 3, 5, 5, query, key, value, mask_operands=groups).but(**more)
+    """The last keys of each batch element are masked."""
+    allowed = np.arange(KEYS) < np.array([5, 3])[:, None, None, None]
+    return random_sdpa(11, MaskOperand("mask", ("key_padding",), "bool", allowed)).but(**more)
 
 
 def causal() -> Problem:
-    allowed = (np.arange(7)[None, :] <= np.arange(4)[:, None])[None, None]
-    return problem(mask_operands=(MaskOperand("is_causal", ("causal",), "flag", allowed, offset=0),))
+    operand = MaskOperand("is_causal", ("causal",), "flag", causal_mask(QUERIES, KEYS, 0), offset=0)
+    return problem(mask_operands=(operand,))
 
 
 def honest(asked: Problem) -> Mapping[str, Array]:
@@ -90,7 +90,7 @@ LIARS: Sequence[tuple[str, Problem, Implementation]] = [
     ("head_order", problem(), under(with_heads_told_apart)),
     ("batch_of_one", problem(), wrong_if(lambda asked: asked.batch == 1)),
     ("padded_key", problem(), wrong_if(lambda asked: asked.seq_len_k % 8 == 0)),
-    ("last_key", causal(), under(lambda asked: seeing(asked, asked.attended() | (np.arange(7) == 6)))),
+    ("last_key", causal(), under(lambda asked: seeing(asked, asked.attended() | (np.arange(KEYS) == KEYS - 1)))),
     ("mask_convention", problem(), wrong_if(lambda asked: asked.mask_operands[0].element == "float")),
     ("poisoned_key", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.key.sum()}),
     ("poisoned_value", problem(), lambda asked: {"output": honest(asked)["output"] + 0 * asked.value.sum()}),
@@ -115,19 +115,20 @@ def test_a_relation_holds_for_the_oracle_and_is_broken_by_its_liar(
 
 def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
     def doubled(asked: Problem) -> Mapping[str, Array]:
-        output = np.zeros((asked.batch, 3, 4, 5))
+        output = np.zeros((asked.batch, HEADS, QUERIES, VALUE_DIM))
         output[0, 2, 1, 3] = 0.5 if asked.batch == 1 else 0.25
         return {"output": output}
 
-    asked = problem(query=np.zeros((2, 3, 4, 5)), value=np.zeros((2, 3, 7, 5)))
-    found = related("batch_of_one", asked.but(query=asked.query[::-1]), doubled)
-    assert found.where == "output: 1 of 60 elements differ; 0.5 at [0, 2, 1, 3], 0 before the change, allowed 0"
+    asked = problem()
+    silent = asked.but(query=np.zeros_like(asked.query), value=np.zeros_like(asked.value))
+    found = related("batch_of_one", silent, doubled)
+    assert found.where == "output: 1 of 195 elements differ; 0.5 at [0, 2, 1, 3], 0 before the change, allowed 0"
 
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
     """The average over all keys of a row that sees none is another one with a key more."""
     fully_masked = problem(
-        mask_operands=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((2, 1, 1, 7), dtype=bool)),)
+        mask_operands=(MaskOperand("mask", ("key_padding",), "bool", np.zeros((BATCH, 1, 1, KEYS), dtype=bool)),)
     )
     padded = BY_NAME["padded_key"]
     changed = padded.change(fully_masked)
@@ -189,7 +190,7 @@ def test_relations_are_asked_of_output_and_weights_and_not_of_a_batch_that_is_on
 
 
 def test_heads_stay_where_a_parameter_is_unknown() -> None:
-    unknown = problem(params={"bias_k": np.zeros(15)})
+    unknown = problem(params={"bias_k": np.zeros(HEADS * DIM)})
     assert BY_NAME["head_order"].change(unknown) is None
 
 
@@ -197,8 +198,7 @@ def merged(**more: object) -> Problem:
     """Two heads of width 1 side by side, no output projection: the context of each head is its own mean of values."""
     rows = np.array([[[1.0, 3.0], [5.0, 11.0]]])
     params = {name: np.eye(2) if name == "wv" else np.zeros((2, 2)) for name in ("wq", "wk", "wv")}
-    asked = Problem("mha", "float32", 2, 2, 1, 1, rows[:, :1], rows, rows, params=params)
-    return asked.but(requirements=("no_output_projection",), **more)
+    return mha(rows[:, :1], rows, rows, params, 2, dtype="float32", requirements=("no_output_projection",), **more)
 
 
 def test_heads_that_stay_side_by_side_move_in_the_output() -> None:
