@@ -227,16 +227,19 @@ class Condition(BaseModel):
             yield " or ".join(ALIASES[each] for each in self.alias)
         if self.outputs:
             yield f"with {' and '.join(self.outputs)} requested"
-        if self.requirements:
-            yield f"with {' and '.join(HAVING.get(each, each) for each in self.requirements)}"
         if self.without_outputs:
             yield f"without {' or '.join(self.without_outputs)}"
-        for absent in self.without_requirements:
-            yield LACKING.get(absent) or f"without {HAVING.get(absent, absent)}"
+        yield from self._requirement_words()
         if self.layout:
             yield f"with query, key and value in memory layout {' or '.join(self.layout)}"
         if self.scaled is not None:
             yield f"with {'a' if self.scaled else 'no'} scale given"
+
+    def _requirement_words(self) -> Iterator[str]:
+        if self.requirements:
+            yield f"with {' and '.join(HAVING.get(each, each) for each in self.requirements)}"
+        for absent in self.without_requirements:
+            yield LACKING.get(absent) or f"without {HAVING.get(absent, absent)}"
 
     def _mask_words(self) -> Iterator[str]:
         if self.masks is not None:

@@ -64,10 +64,14 @@ class Localisation:
         if calls and self.conforming:
             calls += f" ({counted(self.conforming, 'such call')} conform{'s' if self.conforming == 1 else ''})"
         outputs = f"with errors only in {' and '.join(self.outputs)}" if self.outputs else ""
-        rows = f"in {'all' if self.exact else 'some'} of the rows {self.rows}, and no others" if self.rows else ""
+        rows = self._row_words if self.rows else ""
         columns = f"in exactly the columns {self.columns}" if self.columns else ""
         amount = f"every wrong number is {self.amount}" if self.amount else ""
         return ", ".join(each for each in (calls, outputs, rows, columns, amount) if each)
+
+    @property
+    def _row_words(self) -> str:
+        return f"in exactly the rows {self.rows}" if self.exact else f"in some of the rows {self.rows}, and no others"
 
 
 def localise(cells: Sequence[Evidence], conditions: tuple[Condition, ...], conforming: int) -> Localisation:

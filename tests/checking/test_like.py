@@ -55,7 +55,9 @@ def test_what_is_declared_goes_before_what_the_subject_declares(checked: Check) 
         declare={"fully_masked_row": "nan"},
         profile="tf32",
     )
-    assert done.causes[0].sentence.startswith("behaves as fully_masked_row=zero, while the declaration says nan")
+    assert done.causes[0].sentence.startswith(
+        "makes the canonical choice of fully_masked_row (zero), but nan is declared"
+    )
 
 
 @pytest.mark.frameworks

@@ -287,7 +287,7 @@ def test_a_log_that_two_processes_wrote_is_resumed_and_told(cut: Path) -> None:
     done = conformance("run", "cases", "-a", f"{LIAR}[slow]", "--out", "out", "--resume", cwd=cut)
     assert done.returncode == 0, done.stderr
     assert "two processes wrote the log: 1 cell is in out/run.jsonl more than once" in done.stderr
-    assert "two processes wrote this run at the same time: 1 cell is in the log more than once" in done.stdout
+    assert "two processes wrote this run at the same time: 1 verdict is in the log more than once" in done.stdout
 
 
 def test_what_a_command_only_prints_is_missed_where_stdout_is_full() -> None:

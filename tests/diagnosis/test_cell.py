@@ -45,7 +45,9 @@ def test_a_stale_declaration_fails_and_says_what_was_observed() -> None:
     found = judge(asked, {"fully_masked_row": "uniform"}, FLOAT32, reply_under({}, asked, FLOAT32))
     assert (found.verdict, found.klass) == ("fail", "semantic")
     assert found.explanation is not None
-    assert found.explanation.sentence == ("behaves as fully_masked_row=zero, while the declaration says uniform")
+    assert found.explanation.sentence == (
+        "makes the canonical choice of fully_masked_row (zero), but uniform is declared"
+    )
 
 
 @pytest.mark.parametrize(

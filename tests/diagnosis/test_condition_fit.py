@@ -74,9 +74,9 @@ def test_two_conditions_with_fewer_denials_come_first(monkeypatch: pytest.Monkey
 
 def test_several_layouts_are_told_together() -> None:
     cells = [call(layout=layout) for layout in ("contiguous", "transposed", "column_major", "offset")]
-    assert words(cells, [1, 2], [0, 3]) == ["where query, key and value lie transposed or column_major in memory"]
+    assert words(cells, [1, 2], [0, 3]) == ["with query, key and value in memory layout transposed or column_major"]
     assert words(cells, [1, 2, 3], [0]) == [
-        "where query, key and value lie transposed or column_major or offset in memory"
+        "with query, key and value in memory layout transposed or column_major or offset"
     ]
 
 

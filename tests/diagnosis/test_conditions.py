@@ -7,12 +7,15 @@ from conformance.diagnosis.conditions import OF_CALL, OF_MASKS, OF_PROBLEM, OF_S
 WORDS = [
     ({}, ""),
     ({"dtype": ["float16", "bfloat16"]}, "in float16 or bfloat16"),
-    ({"operator": "mha", "alias": ["kv"]}, "of mha and with key as value"),
+    ({"operator": "mha", "alias": ["kv"]}, "in calls of mha and with one tensor for key and value"),
     ({"outputs": ["weights"], "without_outputs": ["weights_mean"]}, "with weights requested and without weights_mean"),
-    ({"requirements": ["scale"], "without_requirements": ["past"]}, "with scale and without past"),
+    ({"requirements": ["scale"], "without_requirements": ["past"]}, "with an explicit scale and without a past"),
     ({"masks": False, "scaled": True}, "with a scale given and without a mask"),
     ({"slots": ["bias"], "without_slots": ["mask"]}, "with bias given and without mask"),
-    ({"elements": {"bias": "float"}, "verbatim": True}, "with masks passed as written and with a float bias"),
+    (
+        {"elements": {"bias": "float"}, "verbatim": True},
+        "with a mask array passed unchanged and with bias of type float",
+    ),
     (
         {"kinds": ["causal"], "without_kinds": ["additive"], "dead_row": True},
         "with a mask of kind causal and without a mask of kind additive and with a fully masked row",
@@ -57,8 +60,8 @@ def test_a_condition_is_recorded_by_what_it_asks_for() -> None:
 def test_where_many_conditions_fit_it_is_said_what_the_calls_have_in_common() -> None:
     fit = [Condition(dtype=["float16"]), Condition(sizes={"batch": 1}), Condition(masks=True)]
     assert condition_text(fit[:1]) == "only in float16"
-    assert condition_text(fit[:2]) == "only in float16, or with batch = 1, and no case tells which"
-    assert condition_text(fit) == "only in some calls, all of them in float16"
+    assert condition_text(fit[:2]) == "only in float16, or only with batch = 1; no case distinguishes them"
+    assert condition_text(fit) == "only in some of the calls in float16"
 
 
 def test_every_field_is_looked_at() -> None:

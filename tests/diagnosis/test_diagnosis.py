@@ -147,7 +147,7 @@ def test_conditions_that_no_cell_tells_apart_are_named_together() -> None:
     cells = [cell(each, lie.get((each.dtype, each.batch), {})) for each in calls]
     (record,) = record_of(diagnose(cells))["causes"]
     assert record["when"] == {"dtype": ["float16"]}
-    assert record["condition"] == "only in float16, or with batch = 1, and no case tells which"
+    assert record["condition"] == "only in float16, or only with batch = 1; no case distinguishes them"
     assert record["other_conditions"] == ["with batch = 1"]
     told_apart = [*cells, cell(plain(2, 5, 7, "float16"), {})]
     (record,) = record_of(diagnose(told_apart))["causes"]
@@ -159,8 +159,8 @@ def test_a_stale_declaration_is_a_cause() -> None:
     cells = [cell(each, {}, declared) for size in SIZES for each in asked(*size, "float32")]
     (record,) = record_of(diagnose(cells))["causes"]
     assert record["decisions"] == {"value_path": "canonical"}
-    assert record["remedy"] == "update the declaration"
-    assert "while the declaration says reversed" in record["sentence"]
+    assert record["remedy"] == "remove value_path=reversed from the declaration"
+    assert "but reversed is declared" in record["sentence"]
 
 
 def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:

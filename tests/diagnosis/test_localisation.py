@@ -63,7 +63,7 @@ TWICE = "every wrong number is 2 times the expected number"
     [
         (in_rows((EVERY, EVERY, 0)), "in exactly the rows of the first query"),
         (in_rows((EVERY, EVERY, 4)), "in exactly the rows of the last query"),
-        (in_rows((1, EVERY, 4)), "within the rows of the last query"),
+        (in_rows((1, EVERY, 4)), "in some of the rows of the last query, and no others"),
         (in_rows((1,)), "in exactly the rows of the last batch element"),
         (in_rows((EVERY, slice(1, 3))), "in exactly the rows of heads after the first"),
         (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are no place
@@ -118,7 +118,7 @@ def test_an_output_that_is_wrong_alone_is_named() -> None:
     off = np.zeros((BATCH, HEADS, QUERIES, KEYS))
     off[:, :, 4] = 0.5
     found = localise([cell(asked, {"weights": off})], (), 0)
-    assert found.words == "only in weights, in exactly the rows of the last query"
+    assert found.words == "with errors only in weights, in exactly the rows of the last query"
     assert localise([cell(problem(), in_rows((EVERY,)))], (), 0).outputs == ()
 
 
@@ -136,8 +136,8 @@ def test_another_shape_has_no_rows() -> None:
 
 
 def test_what_conforms_there_is_counted() -> None:
-    assert Localisation((Condition(masks=True),), 3).words == "only with a mask (where 3 calls conform)"
-    assert Localisation((Condition(masks=True),), 1).words == "only with a mask (where 1 call conforms)"
+    assert Localisation((Condition(masks=True),), 3).words == "only with a mask (3 such calls conform)"
+    assert Localisation((Condition(masks=True),), 1).words == "only with a mask (1 such call conforms)"
 
 
 def test_the_smallest_condition_around_the_failures() -> None:
@@ -195,7 +195,7 @@ def times(factor: float, columns: slice = EVERY) -> Evidence:
         (
             2.0,
             slice(7, 8),
-            f"in exactly the columns of the last 4 that are also in a full 4, {TWICE}",
+            f"in exactly the columns of the last 4 that lie in a full block of 4, {TWICE}",
         ),
         (0.0, slice(4, None), "in exactly the columns after the first 4, every wrong number is zero"),
         (-1.0, EVERY, "every wrong number is the expected number with the opposite sign"),

@@ -109,22 +109,22 @@ def test_nothing_is_said_where_one_weight_breaks_the_rule() -> None:
 def test_lost_places_have_the_plainest_name(lost: Any, words: str) -> None:
     problem = problem_of()
     actual = np.where(lost(np.arange(QUERIES)[:, None], keys_of(problem)), 0.0, weights(problem))
-    assert first(problem, actual) == f"are zero where attended, {words}"
+    assert first(problem, actual) == f"are wrongly zero {words}"
 
 
 def test_a_causal_loop_that_ends_early_loses_a_part_of_the_block() -> None:
     problem = causal(16, 16)
     query, key = np.arange(16)[:, None], np.arange(16)
     actual = np.where((key // 8 == query // 8) & (key % 8 >= 4), 0.0, weights(problem))
-    assert first(problem, actual) == "are zero where attended, for keys of the query's own block of 8 after its first 4"
+    assert first(problem, actual) == "are wrongly zero for keys of the query's own block of 8 after its first 4"
 
 
 def test_leaked_places_are_those_of_the_mask() -> None:
     problem = causal(5, 5)
-    assert first(problem, np.full((BATCH, HEADS, 5, 5), 0.2)) == "are not zero where masked, for every key"
+    assert first(problem, np.full((BATCH, HEADS, 5, 5), 0.2)) == "are wrongly not zero for every key"
     actual = weights(problem)
     actual[..., 3, 4] = 0.5
-    assert first(problem, actual) == "are not zero where masked, at 6 of 60 positions"
+    assert first(problem, actual) == "are wrongly not zero at 6 of 60 positions"
 
 
 def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
@@ -133,7 +133,7 @@ def test_a_tile_that_is_looked_up_by_its_first_query_leaks() -> None:
     problem = masked((key <= query) & (key >= query - 1))
     seen = np.array([[1, 0], [1, 1]], dtype=bool).repeat(4, axis=0).repeat(4, axis=1)  # by query 0, by query 4
     actual = np.where(seen, 0.125, weights(problem))
-    told = "are not zero where masked, for tiles of 4 queries and 4 keys in which the first query attends some key"
+    told = "are wrongly not zero for tiles of 4 queries and 4 keys in which the first query attends some key"
     assert told in said(problem, actual)
 
 
@@ -184,7 +184,7 @@ def test_keys_that_count_twice() -> None:
     problem = problem_of()
     actual = weights(problem) * np.where((keys_of(problem) >= 7) & (keys_of(problem) < 8), 2.0, 1.0)
     actual /= actual.sum(axis=-1, keepdims=True)
-    words = "look as if those of the last 4 keys that are in a full block of 4 counted 2 times"
+    words = "look as if those of the last 4 keys that are in a full block of 4 counted 2 times in the softmax"
     assert first(problem, actual) == words
     assert first(problem, 3.0 * actual) == f"sum to 3, and {words}"
 
@@ -227,8 +227,8 @@ def test_logits_of_some_keys_that_are_multiplied() -> None:
 def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
     problem = problem_of(keys=13)
     logits = evaluate(problem).state.logits
-    each = "look as if the logits of each block of 4 keys were multiplied by 0.378 (the scale)"
-    words = f"{each} once more than in the preceding block"
+    each = "look as if the logits of block n of 4 keys were multiplied by 0.378 (the scale)"
+    words = f"{each} to the power n (n = 0, 1, ...)"
     assert said(problem, softmax(logits * 7 ** (-0.5 * (keys_of(problem) // 4)))) == (words,)
 
 

@@ -169,7 +169,7 @@ def test_its_one_cell_can_be_rerun(tmp_path: Path) -> None:
     code, lines = ran(adapter(tmp_path), command)
     assert code == decision.REJECTED
     assert (
-        "1 cause explains 1 verdict of mine.attention: aligns the causal mask to the last key (bottom right); "
+        "1 cause explains 1 verdict of mine.attention: it aligns the causal mask to the last key (bottom right); "
         "fix: pass the causal mask as an attention mask"
     ) in lines
 

@@ -33,7 +33,7 @@ def test_where_plain_calls_work_what_raises_is_a_failure_with_its_condition(tmp_
     assert done.returncode == 1
     assert "does not work here" not in done.stdout
     done = conformance("run", *words[:-1], str(tmp_path / "more"), "-k", PLAIN)
-    told = "2 verdicts of fake.broken[with_a_mask] (error): only with a mask: RuntimeError: node "
+    told = "2 verdicts of fake.broken[with_a_mask] (error): fails only with a mask: RuntimeError: node "
     assert told in done.stdout
 
 

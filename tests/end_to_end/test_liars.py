@@ -131,7 +131,7 @@ def test_one_sentence_explains_all_verdicts_of_a_liar(diagnosed: Finished, lie: 
     if not DIAGNOSES[lie]:
         assert (record["causes"], len(record["unexplained"])) == ([], failing)
         return
-    said = f"1 cause explains {failing} verdicts of {name}: {DIAGNOSES[lie]}"
+    said = f"1 cause explains {failing} verdicts of {name}: it {DIAGNOSES[lie]}"
     summary = (diagnosed.folder / "summary.md").read_text(encoding="utf-8")
     assert said in diagnosed.stdout.splitlines()
     assert said in (diagnosed.folder / "junit.xml").read_text(encoding="utf-8").replace("&gt;", ">")

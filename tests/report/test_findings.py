@@ -28,7 +28,7 @@ def test_verdicts_with_one_cause_are_one_finding(demonstration: Path) -> None:
         ),
     )
     assert finding_text(found[0]) == (
-        "1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, only with a mask; "
+        "1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, only with a mask; "
         "fix: pass ~attn_mask"
     )
     assert found[0].remedy == "pass ~attn_mask"
@@ -72,7 +72,7 @@ def test_the_diagnosis_overrules_what_explains_a_cell_alone(tmp_path: Path) -> N
     assert reverses.ambiguous == ("or it turns round, only now; no case distinguishes the two",)
     assert left.cells == (("a/one", subject), ("a/three", subject))
     assert finding_text(left) == (
-        "2 verdicts of torch.mha (fail, semantic, unexplained): "
+        "2 verdicts of torch.mha (fail: as if it meant something else; no cause found): "
         "these calls alone suggest that it does not scale, but other calls contradict this: output: far off"
     )
 
@@ -90,7 +90,7 @@ def test_without_a_cause_it_is_told_what_the_weights_are(tmp_path: Path) -> None
     builder.diagnosis(subject, cause, unexplained=("a/two", "a/three", "a/four"))
     explained, left = findings(load_run(builder.write()))
     assert explained.sentence == "does not scale"
-    assert left.sentence == "its weights, read in 3 calls, sum to 2: output: far off"
+    assert left.sentence == "its weights (measured in 3 calls) sum to 2: output: far off"
 
 
 def test_a_cause_shows_once_for_calls_and_for_relations_between_replies(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_what_is_told_by_repetition_is_one_cause_beside_the_others(tmp_path: Pat
     found, other = findings(load_run(builder.write()))
     assert (found.sentence, found.explained, found.count) == (UNSTEADY[klass], True, 2)
     assert finding_text(found) == (
-        f"1 cause explains 2 verdicts of torch.mha: {UNSTEADY[klass]}: b/one differs; fix: {found.remedy}"
+        f"1 cause explains 2 verdicts of torch.mha: it {UNSTEADY[klass]}: b/one differs; fix: {found.remedy}"
     )
     assert (other.sentence, other.cells) == ("does not scale", (("a/one", subject),))
 

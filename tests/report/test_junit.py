@@ -94,7 +94,7 @@ def test_a_failure_says_why_and_how_to_run_it_again(root: ET.Element) -> None:
     failure = test.find("failure")
     assert failure is not None
     assert failure.get("message") == (
-        "fail, semantic: 1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, "
+        "fail, semantic: 1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, "
         "only with a mask; fix: pass ~attn_mask"
     )
     assert failure.text is not None
@@ -143,7 +143,7 @@ def test_a_dialect_passes_and_names_what_is_declared(root: ET.Element) -> None:
 
 def test_what_stands_against_the_run_besides_verdicts_is_a_suite(root: ET.Element) -> None:
     names = [test.get("name") for test in root.findall("testsuite[@name='gate']/testcase")]
-    assert "dead known deviation: known.yaml:31 jax.nn.dot_product_attention" in names
+    assert "known deviation no longer needed: known.yaml:31 jax.nn.dot_product_attention" in names
 
 
 def test_a_rejected_inconclusive_is_a_failure(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_of_a_cell_that_stands_twice_the_graver_verdict_counts(small: Path) -> N
     assert key in run.rejected
     (note,) = (text for kind, text in gate_notes(run) if kind == LOG_NOTE)
     assert note == (
-        "two processes wrote this run at the same time: 1 cell is in the log more than once (first: "
+        "two processes wrote this run at the same time: 1 verdict is in the log more than once (first: "
         "masks/key_padding/trailing on torch.mha); the worse verdict counts"
     )
 

@@ -52,7 +52,7 @@ def test_each_subject_is_one_line(demonstration: Path) -> None:
 def test_findings_conclusion_and_report_follow(demonstration: Path) -> None:
     lines = told(demonstration, io.StringIO()).splitlines()
     said = (
-        "1 cause explains 10 verdicts of torch.sdpa[math]: reads True in attn_mask as ignore, only with a mask; "
+        "1 cause explains 10 verdicts of torch.sdpa[math]: it reads True in attn_mask as ignore, only with a mask; "
         "fix: pass ~attn_mask"
     )
     assert lines[lines.index(said) + 1].startswith("  ambiguous: or it ignores attn_mask (fix: do not rely on ")
@@ -87,4 +87,6 @@ def test_what_is_not_offered_is_named_with_the_command_that_adds_it(tmp_path: Pa
     )
     (tmp_path / "run.jsonl").write_text(header + "\n", encoding="utf-8")
     lines = told(tmp_path, io.StringIO()).splitlines()
-    assert "not offered here: jax.sdpa[jit], jax.sdpa[eager]; to add: python -m pip install 'jax>=0.4.35'" in lines
+    assert (
+        "not installed here: jax.sdpa[jit], jax.sdpa[eager]; to install: python -m pip install 'jax>=0.4.35'" in lines
+    )

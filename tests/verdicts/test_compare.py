@@ -42,7 +42,7 @@ def test_a_non_finite_number_where_a_finite_one_belongs(wrong: float) -> None:
     found = judged(np.array([1.0, 2.0]), np.array([1.0, wrong]), bound((2,)))
     assert found.verdict == "fail"
     assert found.impossible
-    kind = "1 of 2 elements differ in kind from the expected ones (NaN, inf, -inf or finite)"
+    kind = "1 of 2 elements are of another kind (NaN, inf, -inf or finite) than expected"
     assert found.message == f"output: {kind}: {wrong:.6g} at [1], expected 2"
 
 
@@ -73,7 +73,7 @@ def test_a_value_inside_passes_and_outside_fails(fraction: float, hard: float, s
 def test_the_message_says_what_where_how_much_and_how_much_was_allowed() -> None:
     found = judged(np.zeros((2, 3)), np.array([[0.0, 0.0, 0.0], [0.0, 2.5, 0.0]]), bound((2, 3)))
     assert found.message == (
-        "output: 1 of 6 elements beyond the bound; error 2.5 at [1, 1] (2.5, expected 0), allowed 1"
+        "output: 1 of 6 elements beyond the bound; worst: error 2.5 at [1, 1] (2.5, expected 0), allowed 1"
     )
     assert found.numbers["at"] == [1, 1]
 

@@ -122,7 +122,10 @@ def test_the_place_and_the_numbers_of_a_broken_relation_are_told() -> None:
     asked = problem()
     silent = asked.but(query=np.zeros_like(asked.query), value=np.zeros_like(asked.value))
     found = related("batch_of_one", silent, doubled)
-    assert found.where == "output: 1 of 195 elements differ; 0.5 at [0, 2, 1, 3], 0 before the change, allowed 0"
+    assert (
+        found.where
+        == "output: 1 of 195 elements differ; 0.5 at [0, 2, 1, 3], 0 before the change, allowed difference 0"
+    )
 
 
 def test_what_does_not_follow_under_the_declaration_is_not_asked() -> None:
