@@ -250,7 +250,7 @@ def _finished(
     little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
     problems = further_problems(request.is_whole and not stopped)
     decision = decide(
-        session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
+        session.cells, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
     )
     finish(session, decision, clock)
     run = write_reports(session.folder)
