@@ -5,7 +5,7 @@ Each field names the dtype (a key of UNIT) that a value is rounded to at that st
 there. The bound of a cell is derived from these fields and nothing else (docs/tolerance.md section 2).
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 # Unit roundoff by dtype name: half the distance from 1 to the next larger number.
@@ -58,7 +58,7 @@ class Profile:
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
+        for name, value in vars(self).items():
             if name in _FLAGS and not isinstance(value, bool):
                 raise ValueError(f"profile field {name}: {value!r} is not True or False")
             if name in _FLAGS or (name in _OPTIONAL and value is None):
@@ -107,7 +107,7 @@ class Profile:
 
     def record(self) -> dict[str, Any]:
         """The fields as JSON values."""
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_record(cls, fields: dict[str, Any]) -> "Profile":

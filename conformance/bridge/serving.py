@@ -6,7 +6,8 @@ No exception of an adapter or framework leaves `answer`; the coordinator notices
 
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -26,8 +27,6 @@ from conformance.bridge.tensor import Tensor
 # Maximum number of characters of a message or traceback; the end is kept, which names the cause.
 _MAX_TEXT = 16_000
 
-_Answering = Callable[[ModuleType, Request, Answer], Answer]
-
 
 def answer(adapter: ModuleType, request: Request) -> Answer:
     """Answer a request: check its requirements, get the declaration, make the call, collect the evidence."""
@@ -37,16 +36,19 @@ def answer(adapter: ModuleType, request: Request) -> Answer:
     if lacking:
         return replace(so_far, reason=f"does not support: {', '.join(lacking)}")
     begin_call()
+    seconds: dict[str, float] = {}
     try:
         so_far = replace(so_far, declaration=_declared(adapter, request))
         stage = "adapter"
-        return _called(adapter, request, so_far)
+        outputs = _called(adapter, request, seconds)
+        evidence = {**evidence_of(adapter), "dtypes": {name: tensor.dtype for name, tensor in outputs.items()}}
+        return replace(so_far, status="reply", outputs=outputs, evidence=evidence, seconds=seconds)
     except Unsupported as refusal:
         if not framework_was_entered():
             return replace(so_far, reason=str(refusal) or "declined without giving a reason")
-        return _failed(so_far, refusal, stage)
+        return _failed(replace(so_far, seconds=seconds), refusal, stage)
     except BaseException as error:  # noqa: BLE001 - including SystemExit: whatever an adapter raises is its answer
-        return _failed(so_far, error, "framework" if left_from_framework() else stage)
+        return _failed(replace(so_far, seconds=seconds), error, "framework" if left_from_framework() else stage)
 
 
 def _fact(adapter: ModuleType, request: Request, name: str) -> Any:
@@ -61,19 +63,26 @@ def _declared(adapter: ModuleType, request: Request) -> Declaration:
     return declaration
 
 
-def _called(adapter: ModuleType, request: Request, so_far: Answer) -> Answer:
+def _called(adapter: ModuleType, request: Request, seconds: dict[str, float]) -> dict[str, Tensor]:
+    """The outputs of the operator. seconds: is given the time that it took, also if it raises an exception."""
     operator = getattr(adapter, request.call.facts.operator)
     if SECOND_CALL in request.requirements:  # arrays, layers and sessions keep what the first call left in them
         operator(request.call)
-    wall, cpu = time.perf_counter(), time.process_time()
-    results = operator(request.call)
-    seconds = {"call": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    with _timed(seconds):
+        results = operator(request.call)
     if not framework_was_entered():
         raise RuntimeError("the adapter returned without calling the framework inside framework_call()")
-    outputs = _asked_for(results, request)
-    dtypes = {name: tensor.dtype for name, tensor in outputs.items()}
-    evidence = {**evidence_of(adapter), "dtypes": dtypes}
-    return replace(so_far, status="reply", outputs=outputs, evidence=evidence, seconds=seconds)
+    return _asked_for(results, request)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float]) -> Iterator[None]:
+    """Write the wall time ("call") and the CPU time ("cpu") of the block into `seconds`."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        seconds |= {"call": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
 def _asked_for(results: Any, request: Request) -> dict[str, Tensor]:

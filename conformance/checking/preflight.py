@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance import places
-from conformance.checking.array_layouts import PASSED
-from conformance.checking.signature import FRAMEWORKS, LAYOUTS, MaskForm, Signature
+from conformance.checking.signature import DEVICES, FRAMEWORKS, LAYOUTS, MaskForm, Signature
 from conformance.checking.target import CheckError, Target
 from conformance.disk import scratch
 
@@ -38,7 +37,7 @@ class Calling:
         for option, value, known in (
             ("framework", self.framework, FRAMEWORKS),
             ("layout", self.layout, LAYOUTS),
-            ("device", self.device, PASSED),
+            ("device", self.device, DEVICES),
         ):
             if value is not None and value not in known:
                 raise CheckError(f"--{option} {value}: expected one of {', '.join(known)}")

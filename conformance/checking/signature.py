@@ -77,6 +77,9 @@ LAYOUTS = {
 # The frameworks whose arrays a function may take.
 FRAMEWORKS = ("numpy", "torch", "jax")
 
+# The devices on which a function may take them; `array_layouts.PASSED` says in words what check does there.
+DEVICES = ("cpu", "cuda")
+
 _MIN_SIMILARITY = 0.8
 
 

@@ -1,7 +1,7 @@
 """Finds the single deviations that explain one failing reply, and few deviations that explain many cells."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -65,10 +65,14 @@ class Likely:
     ways are tried.
     """
 
-    def __init__(self) -> None:
-        """Start without any ways. searched: whether the last reply was compared with every single deviation."""
-        self._ways: dict[Way, None] = {}
-        self._fruitless = 0
+    def __init__(self, ways: Iterable[Way] = (), *, search: bool = True) -> None:
+        """
+        Start with some ways. search: whether others are tried, too.
+
+        searched: whether the last reply was compared with every single deviation.
+        """
+        self._ways = dict.fromkeys(ways)
+        self._fruitless = 0 if search else FRUITLESS
         self.searched = True
 
     def explain(

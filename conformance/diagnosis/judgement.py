@@ -1,8 +1,7 @@
 """Judges one cell: the reply of a subject to one problem, under the dialect and the arithmetic that it declares."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
@@ -75,21 +74,16 @@ class Judgement:
 def judge(
     problem: Problem, dialect: Dialect, profile: Profile, actual: Mapping[str, Tensor], device: str = "cpu"
 ) -> Judgement:
-    """Judge the reply `actual` to `problem` under the declared dialect and profile."""
+    """Judge the reply `actual` to `problem` under the declared dialect and profile, and explain a failure."""
     declared = expect(problem, dialect, profile)
-    return judge_against(problem, declared, expect(problem, {}, profile), profile, actual, device)
+    found = judge_against(declared, expect(problem, {}, profile), profile, actual)
+    return explained(found, problem, profile, actual, device)
 
 
 def judge_against(
-    problem: Problem,
-    declared: Expectation,
-    canonical: Expectation,
-    profile: Profile,
-    actual: Mapping[str, Tensor],
-    device: str = "cpu",
-    likely: Likely | None = None,
+    declared: Expectation, canonical: Expectation, profile: Profile, actual: Mapping[str, Tensor]
 ) -> Judgement:
-    """As `judge`, with given expectations, which subjects share, and the ways that explained the subject so far."""
+    """The verdict from the numbers alone, with given expectations, which subjects share; see `explained`."""
     outputs = compare_all(declared, actual, profile)
     budget = max(each.budget for each in outputs)
     verdict = gravest(each.verdict for each in outputs)
@@ -99,24 +93,36 @@ def judge_against(
         return Judgement("dialect" if other else "pass", None, budget, reason, outputs, declared, differs=other)
     if verdict == "inconclusive":
         return Judgement(verdict, None, budget, reason, outputs, declared)
-    cell = (problem, declared, profile, actual)
-    return _failed(cell, outputs, budget, reason, device, likely or Likely())
+    klass = "impossible" if any(each.impossible for each in outputs) else "precision"
+    return Judgement(verdict, klass, budget, reason, outputs, declared, searched=False)
 
 
-def _failed(
-    cell: tuple[Problem, Expectation, Profile, Mapping[str, Tensor]],
-    outputs: tuple[OutputComparison, ...],
-    budget: float,
-    reason: str,
-    device: str,
-    likely: Likely,
+def explained(
+    found: Judgement,
+    problem: Problem,
+    profile: Profile,
+    actual: Mapping[str, Tensor],
+    device: str = "cpu",
+    likely: Likely | None = None,
 ) -> Judgement:
-    problem, declared, _, _ = cell
-    impossible = any(each.impossible for each in outputs)
-    uncalibrated = not impossible and not is_calibrated(problem, device)
-    found = likely.explain(*cell, thorough=uncalibrated)
-    if uncalibrated and not found:
-        return Judgement("inconclusive", None, budget, reason, outputs, declared, uncalibrated=True)
-    klass = "semantic" if found else "impossible" if impossible else "precision"
-    extra: dict[str, Any] = {"explanation": found[0], "ties": found[1:]} if found else {"searched": likely.searched}
-    return Judgement("fail", klass, budget, reason, outputs, declared, **extra)
+    """
+    The judgement of a failing reply with the single deviations that explain it.
+
+    A failure that could be rounding, that nothing explains, and whose bound was not validated is inconclusive. likely:
+    the ways that explained the subject so far.
+    """
+    if found.verdict != "fail":
+        return found
+    likely = likely or Likely()
+    uncalibrated = needs_explanation(found, problem, device)
+    ways = likely.explain(problem, found.expectation, profile, actual, thorough=uncalibrated)
+    if ways:
+        return replace(found, klass="semantic", explanation=ways[0], ties=ways[1:], searched=True)
+    if uncalibrated:
+        return replace(found, verdict="inconclusive", klass=None, uncalibrated=True, searched=True)
+    return replace(found, searched=likely.searched)
+
+
+def needs_explanation(found: Judgement, problem: Problem, device: str) -> bool:
+    """Whether the verdict depends on an explanation: the failure could be rounding, and its bound is not validated."""
+    return found.klass == "precision" and not is_calibrated(problem, device)

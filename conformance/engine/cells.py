@@ -13,6 +13,7 @@ from conformance.engine.adapters import Subject
 from conformance.engine.mask_placing import Declined, Slots
 from conformance.engine.routing import Route, route, route_dense
 from conformance.spec.case import Case
+from conformance.spec.materialise import materialise
 from conformance.spec.problem import GRADIENT, SCORES, Array, Problem
 from conformance.spec.rounding import to_tensor
 
@@ -184,13 +185,17 @@ def make_cell(case: Case, problem: Problem, subject: Subject) -> Cell | Refused 
     return _cell(case, problem, subject, kept, tuple(name for name in case.outputs if name not in outputs))
 
 
-def count_cells(case: Case, problem: Problem, subjects: Sequence[Subject]) -> int:
-    """The number of subjects for which `make_cell` returns a cell; fast, since no call is built."""
+def count_cells(case: Case, subjects: Sequence[Subject]) -> int:
+    """
+    The number of subjects for which `make_cell` returns a cell.
+
+    Fast, since no call is built, and the problem is made only if a dense form may be there.
+    """
     candidates = [subject for subject in subjects if case.operator in subject.operators]
     routed: dict[int, bool] = {}
     for slots in (subject.slots for subject in candidates if subject.dense):
         if id(slots) not in routed:
-            routed[id(slots)] = route_dense(problem, slots) is not None
+            routed[id(slots)] = route_dense(materialise(case), slots) is not None
     return sum(not subject.dense or routed[id(subject.slots)] for subject in candidates)
 
 

@@ -55,10 +55,9 @@ class SubjectDiagnosis:
     cells are not kept. They are evidence only if the subject fails in other calls, and are then recalled from the log.
     """
 
-    def __init__(self, cases: Cases, problem: Callable[[Case], Problem] = materialise) -> None:
-        """Start empty. problem: returns the arrays of a case."""
+    def __init__(self, cases: Cases) -> None:
+        """Start empty. cases: returns every case."""
         self._cases = cases
-        self._problem = problem
         self._shared: Shared = {}
         self._seen: dict[str, list[Evidence]] = {}
         self._asked: dict[str, set[str]] = {}
@@ -146,7 +145,7 @@ class SubjectDiagnosis:
         declared = {(cell.facts.operator, cell.facts.dtype): cell for cell in cells}
         left = [case for case in self._cases() if case.id not in asked and (case.operator, case.dtype) in declared]
         for case in sorted(left, key=lambda case: prod(case.axes.values()))[:SEPARATING]:
-            alike, cell = declared[case.operator, case.dtype], make_cell(case, self._problem(case), subject)
+            alike, cell = declared[case.operator, case.dtype], make_cell(case, materialise(case), subject)
             if isinstance(cell, Cell):
                 dialect = {**cell.route.dialect, **alike.declared.dialect}
                 problem = cell.route.problem

@@ -18,7 +18,8 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.cell_cause import Likely
-from conformance.diagnosis.judgement import Judgement, judge_against
+from conformance.diagnosis.explanation import way_of
+from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
 from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
@@ -89,10 +90,6 @@ class Judged:
         return found
 
 
-# Maximum size in bytes of the expectations that are remembered for cases that no worker needs any more.
-LIMIT = 1 << 25
-
-
 class Judge:
     """
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
@@ -104,8 +101,6 @@ class Judge:
     def __init__(self) -> None:
         """Start with nothing remembered."""
         self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
-        self._size = 0
-        self._finished: dict[str, None] = {}
         self._likely: dict[str, Likely] = {}
 
     def expectation(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
@@ -123,16 +118,11 @@ class Judge:
         of_case = self._expectations.setdefault(case, {})
         if key not in of_case:
             of_case[key] = expect(problem, dialect, profile)
-            self._size += of_case[key].size
         return of_case[key]
 
     def finish(self, case: str) -> None:
-        """No worker needs a case any more; the cases that ended first are forgotten beyond LIMIT bytes."""
-        self._finished[case] = None
-        while self._size > LIMIT and self._finished:
-            oldest = next(iter(self._finished))
-            del self._finished[oldest]
-            self._size -= sum(each.size for each in self._expectations.pop(oldest, {}).values())
+        """No worker needs a case any more: of its expectations only those are kept for which `expect` has room."""
+        self._expectations.pop(case, None)
 
     def declared(self, cell: Cell, declaration: Declaration) -> Expectation:
         """
@@ -147,7 +137,11 @@ class Judge:
     def judge(
         self, cell: Cell, declaration: Declaration, actual: Mapping[str, Tensor], versions: Mapping[str, str]
     ) -> Judged:
-        """Judge one reply under what the subject declared for that call."""
+        """
+        Judge one reply under what the subject declared for that call.
+
+        A failure is explained here only if its verdict depends on that; else see `explained`.
+        """
         problem, profile = cell.route.problem, declaration.profile
         shared = (cell.case.id, cell.subject.name, versions, cell.call.facts, problem)
         try:
@@ -155,9 +149,28 @@ class Judge:
         except (UnderivedBound, KeyError) as error:
             return Judged(*shared, "error", f"the declaration cannot be judged: {error}")
         canonical = declared if not declared.dialect else self.expectation(cell.case.id, problem, {}, profile)
-        likely = self._likely.setdefault(cell.subject.name, Likely())
-        found = judge_against(problem, declared, canonical, profile, actual, cell.subject.device, likely)
-        return Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
+        found = judge_against(declared, canonical, profile, actual)
+        judged = Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
+        return self.explained(judged) if needs_explanation(found, problem, judged.facts.device) else judged
+
+    def explained(self, judged: Judged, known: Mapping[str, Any] | None = None) -> Judged:
+        """
+        A failing reply with the single deviations that explain it.
+
+        known: the record of the known deviation that accepts the reply. Then only its own decision is tried.
+        """
+        found, profile = judged.judgement, judged.profile
+        if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
+            return judged
+        likely = self._likely.setdefault(judged.subject, Likely())
+        if known is not None:
+            decisions = known.get("decisions", ())
+            if len(decisions) != 1:
+                return judged
+            decision, _, name = decisions[0].rpartition("=")
+            likely = Likely([way_of(decision, name)], search=False)
+        found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
+        return replace(judged, verdict=found.verdict, judgement=found)
 
 
 def judgement_record(judged: Judged) -> dict[str, Any]:

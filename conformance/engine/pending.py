@@ -205,8 +205,8 @@ class PendingCell:
                 continue
             changed = judge.judge(cell, outcome.declaration, outcome.outputs, self.judged.versions)
             changed = replace(changed, case=self.judged.case, machine=self.judged.machine)
-            known = "known" in accepts(changed)
-            yield replace(found, found="known") if known else found, changed
+            known = accepts(changed).get("known")
+            yield replace(found, found="known") if known else found, judge.explained(changed, known)
 
     def _relation(
         self, judge: Judge, invariant: Invariant, cell: Cell, declaration: Declaration, actual: Mapping[str, Tensor]

@@ -14,7 +14,7 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment, cpu_features
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case, asked
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import made_anew
 from conformance.spec.problem_digest import problem_digest
 
 
@@ -33,7 +33,7 @@ def _case(case: Case) -> dict[str, Any]:
         "yaml": case.yaml,
         "source": case.source,
         "features": list(asked(case)),
-        "digest": problem_digest(materialise(case)),
+        "digest": problem_digest(made_anew(case)),
     }
 
 

@@ -5,7 +5,7 @@ What a verdict means for the gate is decided by `review`, which is called with e
 that it does not accept, and of a few others, wait for the second look that a worker is given after its last call.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -22,7 +22,6 @@ from conformance.engine.judging import Judge
 from conformance.engine.ledger import Ledger, recalled
 from conformance.engine.pending import Accepts
 from conformance.engine.pool import Hooks, Pool
-from conformance.engine.problem_memo import CaseUses, ProblemMemo
 from conformance.engine.records import JudgedCell
 from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
 from conformance.engine.runlog import RunLog
@@ -31,11 +30,36 @@ from conformance.engine.verdict_writer import Review, VerdictWriter, accepts_not
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
 from conformance.spec.case import Case
+from conformance.spec.materialise import forget, materialise
 from conformance.verdicts.published_numbers import PublishedFinding, published_findings
 from conformance.verdicts.verdict import LOST
 
 Key = tuple[str, str]
 Record = dict[str, Any]
+
+
+class CaseUses:
+    """How many workers may still need a case: what is remembered of it is dropped after the last one."""
+
+    def __init__(self) -> None:
+        """Start without any worker."""
+        self._left: Counter[str] = Counter()
+
+    def expect(self, case: str) -> None:
+        """One more worker, or one more call, will need the case."""
+        self._left[case] += 1
+
+    def needs(self, case: str) -> bool:
+        """Whether somebody still needs the case."""
+        return self._left[case] > 0
+
+    def end(self, case: str) -> bool:
+        """One of them is done; whether it was the last one."""
+        self._left[case] -= 1
+        if self._left[case] > 0:
+            return False
+        del self._left[case]
+        return True
 
 
 @dataclass
@@ -74,9 +98,9 @@ class Session:
 
     def __post_init__(self) -> None:
         self.suite = cache(self.suite)
-        self._problems = ProblemMemo()
         self._uses = CaseUses()
-        self._diagnosing = SubjectDiagnosis(self.suite, self._problems.problem)
+        self._cases = {case.id: case for case in self.cases}
+        self._diagnosing = SubjectDiagnosis(self.suite)
         self.ledger = Ledger(self.log, self.folder, self.rerun, len(self.done))
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []
@@ -93,7 +117,7 @@ class Session:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
         self.cells.extend(self.done.values())
-        self.published = published_findings(self.cases, self._problems.problem)
+        self.published = published_findings(self.cases, materialise)
         for plan in pool.plans:
             for case in self._cases_of(plan):
                 self._uses.expect(case.id)
@@ -122,7 +146,6 @@ class Session:
             self.watch,
             self.ledger,
             self._diagnosing,
-            self._problems,
             subset_of(self.cases, self.closeness.subset),
         )
 
@@ -139,7 +162,7 @@ class Session:
     @property
     def total(self) -> int:
         """How many cells there are, those that were done before included."""
-        return sum(count_cells(case, self._problems.problem(case), self.subjects) for case in self.cases)
+        return sum(count_cells(case, self.subjects) for case in self.cases)
 
     @property
     def missing(self) -> list[str]:
@@ -216,19 +239,18 @@ class Session:
         }.intersection(names)
         if not failing:
             return
-        cases = {case.id: case for case in self.cases}
         for judged in self.cells:
             key = judged.key
             if key[1] not in failing or judged.verdict == "unsupported":
                 continue
             if (before := key in self.done) or self._diagnosing.recalls(judged):
-                case, record = cases[key[0]], self.log.read(judged.start)
-                made = make_cell(case, self._problems.problem(case), self._by_name[key[1]])
+                case, record = self._cases[key[0]], self.log.read(judged.start)
+                made = make_cell(case, materialise(case), self._by_name[key[1]])
                 found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 answered = None if before or not isinstance(made, Cell) else AnsweredCall(made)
                 self._diagnosing.recall(key[1], key[0], found, answered)
                 if not self._uses.needs(key[0]):
-                    self.judge.finish(key[0])
+                    self._forget(key[0])
 
     def _remember(self) -> None:
         """Keep the records of every worker that answered all its calls for a later run that asks the same."""
@@ -295,7 +317,7 @@ class Session:
         subject = self._by_name[name]
         if (case.id, name) in self.done or (case.id, name) in self._replayed or case.operator not in subject.operators:
             return None
-        made = make_cell(case, self._problems.problem(case), subject)
+        made = make_cell(case, materialise(case), subject)
         if isinstance(made, Refused):
             self._writer.write(made.key, {"verdict": "unsupported", "reason": made.reason})
             return None
@@ -304,7 +326,12 @@ class Session:
     def _end_use(self, case: str) -> None:
         """After the last worker, what was worked out for a case may be forgotten."""
         if self._uses.end(case):
-            self.judge.finish(case)
+            self._forget(case)
+
+    def _forget(self, case: str) -> None:
+        self.judge.finish(case)
+        if case in self._cases:  # the twin of a refused call may be of a case that was not chosen
+            forget(self._cases[case])
 
     def _ended(self, worker: WorkerRun) -> None:
         if worker.plan.parts == 1:  # of a subject whose cases are shared between workers, at the end

@@ -12,7 +12,8 @@ from conformance.engine.job import Outcome, RunListener, Started, StopRun
 from conformance.engine.judging import Judge, Judged, judged_outcome, judgement_record, outcome_record, packed
 from conformance.engine.ledger import Ledger
 from conformance.engine.pending import Accepts, PendingCell
-from conformance.engine.problem_memo import ProblemMemo
+from conformance.spec.materialise import materialise
+from conformance.spec.problem_digest import problem_digest
 from conformance.verdicts.verdict import CONFORMING, is_green
 
 Key = tuple[str, str]
@@ -40,7 +41,6 @@ class VerdictWriter:
     watch: RunListener
     ledger: Ledger
     diagnosing: SubjectDiagnosis
-    problems: ProblemMemo
     subset: frozenset[str]
     _versions: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _machines: dict[str, Machine] = field(default_factory=dict)
@@ -60,16 +60,18 @@ class VerdictWriter:
         started = time.thread_time()
         judged = judged_outcome(self.judge, cell, outcome, self._versions.get(cell.subject.name, {}), doubt)
         judged = replace(judged, machine=self._machines.get(cell.subject.name, judged.machine))
-        about = outcome_record(cell, outcome, self.problems.digest(cell.case))
+        reviewed = self.review(judged)
+        judged = self.judge.explained(judged, reviewed.get("known"))
+        about = outcome_record(cell, outcome, problem_digest(materialise(cell.case)))
         record = about | {"verdict": judged.verdict} | judgement_record(judged)
         if judged.message:
             record["reason"] = judged.message
-        record |= self.review(judged)
+        record |= reviewed
         record["seconds"] = {**outcome.seconds, "judge": time.thread_time() - started}
         record["compiles"] = compiles
         if outcome.cached:
             record["cached"] = True
-        return PendingCell(cell, outcome, judged, record, self.problems.problem(cell.case), not is_green(record))
+        return PendingCell(cell, outcome, judged, record, materialise(cell.case), not is_green(record))
 
     def waits(self, pending: PendingCell) -> bool:
         """Whether a cell gets a second look; one that ends the run does not."""

@@ -205,16 +205,21 @@ def _one_sided(
     The change for a cell that one side lacks: added or deleted.
 
     If the cell was requested on that side, there is no change: it is reported as missing. If its subject is no longer
-    offered, its support is lost.
+    offered, its support is lost. What only the thorough one of two runs asks is a note.
     """
     case, subject = key
     if now is None and subject in candidate.not_offered:
         lost = Observed(DECLINED, text=f"not offered, because it lacks {candidate.not_offered[subject]}")
         return [Change("support_lost", case, subject, before, lost)]
     other = candidate if now is None else base
-    if case in other.cases and subject in other.asked:
+    if (case in other.cases and subject in other.asked) or _is_shorter(other, base, candidate):
         return []
     return [Change("deleted" if now is None else "added", case, subject, before, now)]
+
+
+def _is_shorter(side: ComparedRun, base: ComparedRun, candidate: ComparedRun) -> bool:
+    """Whether a side left out what only a thorough run asks, while the other side asked it."""
+    return side.left_out > 0 and 0 in (base.left_out, candidate.left_out)
 
 
 def _absent(side: ComparedRun, other: ComparedRun) -> list[str]:
@@ -241,11 +246,20 @@ def _notes(base: ComparedRun, candidate: ComparedRun) -> Iterable[str]:
     if foreign:
         which = "every subject" if foreign == subjects else ", ".join(foreign)
         yield f"bits are not comparable for {which}: CPU features, threads or devices differ"
+    yield from _left_out(base, candidate)
     yield from sorted({text for name in subjects for text in _settings(base.asked[name], candidate.asked[name])})
     for name in subjects:
         before, now = base.asked[name].adapter, candidate.asked[name].adapter
         if before and now and before != now:
             yield f"the adapter of {name} differs between the two sides: it may have caused the changes"
+
+
+def _left_out(base: ComparedRun, candidate: ComparedRun) -> Iterator[str]:
+    for shorter, longer in ((base, candidate), (candidate, base)):
+        only = longer.cells.keys() - shorter.cells.keys()
+        if only and _is_shorter(shorter, base, candidate):
+            number = are(len(only), "verdict")
+            yield f"{number} only in {longer.name}, a thorough run, and not compared: run both sides with --thorough"
 
 
 def _settings(base: Circumstances, candidate: Circumstances) -> Iterator[str]:

@@ -92,7 +92,8 @@ class ComparedRun:
 
     cases: id -> digest of the problem, or "". asked: the subjects that were to be judged. missing: sentences that say
     what was not judged and why. sources: id -> `file:line` of the case. not_offered: subjects that could not be judged
-    -> what they lack. not_working: subjects without a reply to any valid call -> the sentence that says so.
+    -> what they lack. not_working: subjects without a reply to any valid call -> the sentence that says so. left_out:
+    how many cases it left out because only a thorough run asks them.
     """
 
     name: str
@@ -103,6 +104,7 @@ class ComparedRun:
     sources: Mapping[str, str] = field(default_factory=dict)
     not_offered: Mapping[str, str] = field(default_factory=dict)
     not_working: Mapping[str, str] = field(default_factory=dict)
+    left_out: int = 0
 
     def works(self, subject: str) -> bool:
         """Whether a subject (for a dense form, its native subject) had a reply to some valid call."""
@@ -159,6 +161,7 @@ def side_of(run: Run, missing: tuple[str, ...] = (), *, plain: bool = True) -> C
         sources={case: about.source for case, about in header.cases.items()},
         not_offered={each.adapter: ", ".join(each.missing) for each in header.not_offered},
         not_working={names[subject]: sentence for subject, sentence in not_working.items()},
+        left_out=header.left_out,
     )
 
 

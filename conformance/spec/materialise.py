@@ -11,6 +11,7 @@ import numpy as np
 
 from conformance.spec import streams
 from conformance.spec.array_files import arrays
+from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.case import Case, Hidden
 from conformance.spec.masks import mask_operand
 from conformance.spec.problem import GRADIENTS, Array, Problem
@@ -22,8 +23,37 @@ HALF = ("float16", "bfloat16")
 HIDDEN_SCALE = {"float64": 1e5, "float32": 1e5, "float16": 100.0, "bfloat16": 100.0}
 
 
+# Maximum size in bytes of the arrays of problems that are kept. All shipped cases fit (100 MB), since each worker of a
+# run goes through all of them.
+LIMIT = 1 << 27
+
+
+def size_of(problem: Problem) -> int:
+    """Return the bytes of all arrays of a problem."""
+    arrays = [problem.query, problem.key, problem.value, *problem.params.values()]
+    arrays += [operand.values for operand in problem.mask_operands]
+    return sum(array.nbytes for array in arrays)
+
+
+_MADE: BoundedMemo[Problem] = BoundedMemo(LIMIT, size_of)
+
+
 def materialise(case: Case) -> Problem:
-    """Make the problem of a case; its mask operands are not assigned to arguments yet (slot "")."""
+    """
+    Make the problem of a case; its mask operands are not assigned to arguments yet (slot "").
+
+    Equal cases get the same object while there is room, so nobody may change its arrays. A file is read anew.
+    """
+    return _MADE.once(case, lambda: made_anew(case)) if case.inputs.file is None else made_anew(case)
+
+
+def forget(case: Case) -> None:
+    """Let go of the problem of a case that nobody needs any more."""
+    _MADE.forget(case)
+
+
+def made_anew(case: Case) -> Problem:
+    """Make the problem of a case, and keep nothing."""
     given = _literals(case)
     problem = _poisoned(case, _large(case, _problem(case, given), given))
     return _first_batch_element(problem) if case.inputs.layout == "expanded" else problem

@@ -118,7 +118,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 def covered(names: Collection[str], patterns: Collection[str]) -> set[str]:
     """Return the names that at least one of the patterns matches."""
     exact = {pattern for pattern in patterns if pattern in names}
-    return exact | {name for name in names if any(matches(pattern, name) for pattern in set(patterns) - exact)}
+    globs = set(patterns) - exact
+    return exact | {name for name in names if any(matches(pattern, name) for pattern in globs)}
 
 
 def near_glob(pattern: str, names: Collection[str]) -> str | None:

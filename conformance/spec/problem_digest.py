@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,10 +13,16 @@ from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Array, MaskOperand, Problem
 
+# The digests of the problems that are still in use: records, headers and expectations need the same ones.
+_KNOWN: WeakKeyDictionary[Problem, str] = WeakKeyDictionary()
+
 
 def problem_digest(problem: Problem) -> str:
     """Return the digest of everything in a problem, "sha256:..."; it is the same on every machine."""
-    return _digest(problem, {"outputs": list(problem.outputs)})
+    known = _KNOWN.get(problem)
+    if known is None:
+        known = _KNOWN[problem] = _digest(problem, {"outputs": list(problem.outputs)})
+    return known
 
 
 def arrays_digest(problem: Problem) -> str:

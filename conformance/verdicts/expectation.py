@@ -11,7 +11,9 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.evaluate import evaluate
+from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.problem import Problem
+from conformance.spec.problem_digest import problem_digest
 from conformance.verdicts.compare import OutputComparison, compare, differs, has_rms_gate
 
 
@@ -37,13 +39,24 @@ class Expectation:
         return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
 
 
+# Maximum size in bytes of the expectations that are kept. Those of the default cases under one declaration fit.
+LIMIT = 1 << 25
+
+_KNOWN: BoundedMemo[Expectation] = BoundedMemo(LIMIT, lambda each: each.size)
+
+
 def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     """
-    Evaluate the oracle and derive its bounds.
+    Evaluate the oracle and derive its bounds; equal questions get the same object while there is room.
 
     Raises:
         UnderivedBound: no bound is derived for this dialect; it can be diagnosed but not declared.
     """
+    key = (problem_digest(problem), tuple(sorted(dialect.items())), profile)
+    return _KNOWN.once(key, lambda: _expected(problem, dialect, profile))
+
+
+def _expected(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     answer = evaluate(problem, dialect, profile.score)
     return Expectation(dialect, answer.reply, bound_reply(answer, profile))
 

@@ -99,9 +99,11 @@ def test_the_stage_is_where_it_was_raised(raised: BaseException) -> None:
 
     stages = {"declare": adapter(declare=before), "adapter": adapter(before), "framework": adapter(inside)}
     for stage, module in stages.items():
-        error = ask(module).error
+        reply = ask(module)
+        error = reply.error
         assert error is not None
         assert error["stage"] == stage
+        assert set(reply.seconds) == (set() if stage == "declare" else {"call", "cpu"}), "the time of a failed call"
         assert error["type"] == type(raised).__name__
         assert f"in {before.__name__ if stage != 'framework' else inside.__name__}" in error["traceback"]
 

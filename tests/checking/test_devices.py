@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from conformance.checking.array_layouts import PASSED
 from conformance.checking.function_check import Checked
 from conformance.checking.inspection import _device_of
 from conformance.checking.preflight import Calling, preflight
+from conformance.checking.signature import DEVICES
 from conformance.checking.target import CheckError, parse_target
 
 pytestmark = pytest.mark.frameworks
@@ -96,6 +98,10 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path, imported: str, said
     text = f"{imported}\ndef attention(query, key, value):\n    return value\n"
     with pytest.raises(CheckError, match=f"^--device cuda: {said}$"):
         preflight(parse_target(written(tmp_path, text)), Calling(framework=framework, device="cuda"), 30)
+
+
+def test_each_device_is_described() -> None:
+    assert tuple(PASSED) == DEVICES
 
 
 def test_an_unknown_device_is_refused() -> None:

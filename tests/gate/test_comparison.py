@@ -1,6 +1,7 @@
 """Two sides of one cell each: what the comparison calls the change, what it says, and what it returns."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,19 @@ def test_support_may_be_lost_within_the_skip_budget() -> None:
 def test_cells_of_cases_that_one_side_does_not_have_are_reported_only() -> None:
     found = of({"a": PASS, "old": PASS}, {"a": PASS, "new": nan_row()})
     assert (found.counts, found.exit_code) == ({"added": 1, "deleted": 1}, CONFORMS)
+
+
+def test_what_only_a_thorough_run_asks_is_not_deleted() -> None:
+    both, further = Observed("pass", budget=0.5), Observed("pass", budget=0.25)
+    thorough = side("nightly", {"a": both, "b": further, "c": further})
+    plain = side("plain", {"a": both}, left_out=592)
+    found = compare(thorough, plain)
+    assert (found.counts, found.exit_code) == ({}, CONFORMS)
+    assert found.notes == (
+        "2 verdicts are only in nightly, a thorough run, and not compared: run both sides with --thorough",
+    )
+    assert compare(plain, thorough).notes == found.notes, "in either direction"
+    assert compare(replace(plain, cells=thorough.cells), plain).counts == {"deleted": 2}, "both are plain runs"
 
 
 def test_a_verdict_that_was_asked_for_and_is_missing_makes_it_incomplete() -> None:

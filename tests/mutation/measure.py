@@ -15,26 +15,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from conformance import places
 from conformance.checking.adapter_text import ADAPTER
 from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
 from conformance.cli.main import main as conformance
-from conformance.diagnosis.conditions import Condition, always
-from conformance.engine.adapters import read_adapter
+from conformance.diagnosis.conditions import always
 from conformance.engine.job import RunListener
 from conformance.gate import decision
-from conformance.report import load_run
-from conformance.spec.loader import load
+from conformance.report import Run, load_run
 
 from .bugs_list import Bug, bugs
-from .guards import alike_where_it_shows
+from .effects import Effects, every_case
 from .leaking import leaks
-from .mutants import Asked, Choice, Lied, Mutant, asked_of, routed
+from .mutants import Choice, Mutant, asked_of
 from .scoring import OUTCOMES, Option, Said, outcome, said_of, score
 
 # So many pairs of deviations are sampled.
@@ -86,49 +82,45 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _mutants(pool: ProcessPoolExecutor, folder: Path, sample: int) -> Iterator[Row]:
-    asked = asked_of(load([places.cases()], places.cases()), folder)
-    choice = Choice(asked)
+    choice = Choice(asked_of(list(every_case().values()), folder))
     chosen = _sampled([*choice.singles(), *choice.guarded(), *choice.pairs(PAIRS)], sample)
-    for mutant, said in zip(chosen, pool.map(partial(run_mutant, folder), chosen), strict=True):
-        yield row_of(mutant, said, asked)
-    control = choice.identity()
-    yield row_of(control, run_mutant(folder, control), asked)
+    yield from pool.map(judged_mutant, [*chosen, choice.identity()])
 
 
-def run_mutant(folder: Path, mutant: Mutant) -> Said:
+def judged_mutant(mutant: Mutant) -> Row:
+    """What `conformance run` says of a mutant, scored."""
+    with tempfile.TemporaryDirectory() as folder:
+        return row_of(mutant, run_mutant(Path(folder), mutant))
+
+
+def run_mutant(folder: Path, mutant: Mutant) -> Run:
     """
-    What `conformance run` says of a mutant.
+    The run of a mutant.
 
     Raises:
         RuntimeError: the run did not come to a verdict.
     """
     out = folder / f"{mutant.name}.run"
-    words = ["run", "-j", "1", "--out", str(out), "-a", str(mutant.write(folder))]
+    words = ["run", "-j", "1", "--no-cache", "--out", str(out), "-a", str(mutant.write(folder))]
     for case in mutant.cases:
         words += ["-k", case]
     if (code := quietly(lambda: conformance(words))) not in (decision.CONFORMS, decision.REJECTED):
         raise RuntimeError(f"{mutant.name} ended with exit code {code}: conformance {' '.join(words)}")
-    return said_of(load_run(out))
+    return load_run(out)
 
 
-def row_of(mutant: Mutant, said: Said, asked: Sequence[Asked]) -> Row:
+def row_of(mutant: Mutant, run: Run) -> Row:
     """Score a mutant: the cause is its lie, under its condition; of two, either by itself or both together."""
-    of_it = [each for each in asked if each.case in mutant.cases]
+    said = said_of(run)
     expected = [Option(frozenset({lie.key}), lie.when) for lie in mutant.lies]
-    expected += [Option(frozenset({f"{lie.key}_with_weights"}), always()) for lie in mutant.lies if _has_a_row(lie)]
     if len(mutant.lies) > 1:
         expected.append(Option(frozenset(lie.key for lie in mutant.lies), mutant.lies[0].when))
-    found = outcome(said, expected, alike=alike_where_it_shows(of_it))
+    found = outcome(said, expected, alike=Effects(run, mutant.path(run.folder.parent)).alike)
     counts = bool(mutant.lies)
     if not counts:  # the control: what nobody killed is what is right
         found = "right" if found == "survived" else "wrong"
     lies = " and ".join(f"{lie.key} {lie.when.words}".strip() for lie in mutant.lies)
     return Row(f"{mutant.kind} {mutant.decision}", f"{mutant.kind}: {lies or 'no lie'}", found, text(said), counts)
-
-
-def _has_a_row(lie: Lied) -> bool:
-    """Whether the lie under its condition is a row of the table: a mask that is ignored with weights asked for."""
-    return lie.key.endswith("=ignored") and lie.key.startswith("use[") and lie.when == Condition(outputs=["weights"])
 
 
 def judged_bug(bug: Bug) -> Row:
@@ -137,9 +129,8 @@ def judged_bug(bug: Bug) -> Row:
         folder = Path(name)
         request = CheckRequest(parse_target(bug.given), declare=bug.declare)
         done = quietly(lambda: check(request, folder, RunListener()))
-        said = said_of(done.run)
-        alike = alike_where_it_shows(_asked_of_bug(bug, said, folder))
-        return Row(bug.name, bug.name, outcome(said, also_leaking(bug), bug.kinds, alike), text(said))
+        said, effects = said_of(done.run), Effects(done.run, folder / ADAPTER)
+        return Row(bug.name, bug.name, outcome(said, also_leaking(bug), bug.kinds, effects.alike), text(said))
 
 
 def also_leaking(bug: Bug) -> tuple[Option, ...]:
@@ -148,16 +139,6 @@ def also_leaking(bug: Bug) -> tuple[Option, ...]:
         return bug.expected
     both = [Option(option.keys | {LEAK}, option.when) for option in bug.expected]
     return (*bug.expected, *both, Option(frozenset({LEAK}), always()))
-
-
-def _asked_of_bug(bug: Bug, said: Said, folder: Path) -> tuple[Asked, ...]:
-    """The calls of a check, where a condition is at stake: looking at what each can tell takes its time."""
-    conditions = any(option.when.words for named in said.named for option in named.options)
-    if not conditions and not any(option.when.words for option in bug.expected):
-        return ()
-    adapter = read_adapter(folder / ADAPTER)
-    cases = [case for case in load([places.cases()], places.cases()) if case.operator in adapter.operators]
-    return routed(cases, adapter, {key for option in bug.expected for key in option.keys})
 
 
 def quietly(work: Callable[[], T]) -> T:

@@ -8,22 +8,19 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from conformance.bounds.outputs import bound_reply
 from conformance.bridge.contract import Facts
-from conformance.bridge.profile import Profile
-from conformance.deviations.catalogue import TABLE, candidates
-from conformance.deviations.evaluate import evaluate, evaluate_deviations
+from conformance.deviations.catalogue import TABLE
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.names import INVISIBLE, slot_of
-from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
 from conformance.diagnosis.conditions import Condition, always
-from conformance.diagnosis.detectability import FACTOR, bounds_apart, distinguished
-from conformance.engine.adapters import Adapter, read_adapter, subjects_of
+from conformance.diagnosis.detectability import distinguished
+from conformance.engine.adapters import read_adapter, subjects_of
 from conformance.engine.cells import Cell, make_cell
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
@@ -155,9 +152,13 @@ class Mutant:
         """The decision of the first lie without its argument, for the table."""
         return self.lies[0].decision.partition("[")[0] if self.lies else "identity"
 
+    def path(self, folder: Path) -> Path:
+        """Where `write` puts the adapter."""
+        return folder / f"{self.name}.py"
+
     def write(self, folder: Path) -> Path:
         """Write the adapter."""
-        path = folder / f"{self.name}.py"
+        path = self.path(folder)
         path.write_text(
             _TEXT.format(
                 here=str(Path(__file__).parent),
@@ -174,56 +175,29 @@ class Mutant:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """
-    A case as it reaches a lying adapter, and the deviations that it tells apart there.
-
-    dense: with all masks in one argument, as a subject of its own.
-    """
+    """A case as it reaches a lying adapter. dense: with all masks in one argument, as a subject of its own."""
 
     case: str
-    dtype: str
     facts: Facts
     problem: Problem
-    told: frozenset[str]
     dense: bool = False
+
+    @cached_property
+    def told(self) -> frozenset[str]:
+        """The deviations that the call distinguishes from canonical."""
+        return frozenset(distinguished(self.problem))
 
 
 def asked_of(cases: Sequence[Case], folder: Path) -> tuple[Asked, ...]:
-    """Route cases to a lying adapter, and see what each can tell."""
-    return routed(cases, read_adapter(Mutant("routed", "identity", (), ()).write(folder)))
-
-
-def routed(cases: Sequence[Case], adapter: Adapter, among: AbstractSet[str] | None = None) -> tuple[Asked, ...]:
-    """Route cases to an adapter, in each form of masks, and see what they can tell, of some deviations if given."""
+    """Route cases to a lying adapter, in each form of masks."""
+    adapter = read_adapter(Mutant("routed", "identity", (), ()).write(folder))
     found = []
     for subject in subjects_of([adapter]):
         for case in cases:
             cell = make_cell(case, materialise(case), subject)
             if isinstance(cell, Cell):
-                problem = cell.route.problem
-                told = frozenset(distinguished(problem) if among is None else _told_of(problem, among))
-                found.append(Asked(case.id, case.dtype, cell.call.facts, problem, told, is_dense(subject.name)))
+                found.append(Asked(case.id, cell.call.facts, cell.route.problem, subject.dense))
     return tuple(found)
-
-
-def is_dense(subject: str) -> bool:
-    """Whether a subject takes all masks in one argument, by its name."""
-    return subject.endswith("dense]")
-
-
-def _told_of(problem: Problem, keys: AbstractSet[str]) -> Iterator[str]:
-    """As `told_apart`, of a few deviations; arithmetic is told wherever it would be coarser."""
-    profile = Profile.ordinary(problem.dtype)
-    yield from (each.name for each in ARITHMETIC if each.name in keys and each.of(profile) is not None)
-    right = evaluate(problem, score=profile.score)
-    bounds = bound_reply(right, profile)
-    known = {row.key: row for row in candidates(problem)}
-    for key in keys:
-        if (
-            key in known
-            and bounds_apart(right, evaluate_deviations(problem, (known[key],), profile.score).reply, bounds) >= FACTOR
-        ):
-            yield key
 
 
 def deviations() -> tuple[str, ...]:

@@ -1,25 +1,25 @@
 """A sample of what `nox -s mutation` measures, and that what measures can fail."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from conformance import places
 from conformance.cli.main import main as conformance
 from conformance.deviations.catalogue import TABLE, find
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
 from conformance.diagnosis.conditions import Condition, always
 from conformance.report import load_run
-from conformance.spec.loader import load
 
 from .bugs.pieces import Array, attend
 from .bugs_list import bugs
-from .guards import alike_where_it_shows
+from .effects import Effects, every_case
 from .leaking import function_leaks, leaks
-from .measure import judged_bug, row_of, run_mutant
-from .mutants import Asked, Choice, Lied, Mutant, asked_of
+from .measure import judged_bug, judged_mutant, row_of, run_mutant
+from .mutants import Choice, Lied, Mutant, asked_of
 from .scoring import Named, Option, Said, outcome, said_of, score
 
 ARITHMETIC_NAMES = {each.name for each in ARITHMETIC}
@@ -75,13 +75,64 @@ def test_the_bar_is_met_or_says_what_is_below_it() -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Asked, ...]:
-    cases = {case.id: case for case in load([places.cases()], places.cases())}
-    return asked_of([cases[case] for case in CASES], tmp_path_factory.mktemp("asked"))
+def effects(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Effects]:
+    """What causes do to the calls of some cases: a subject that does not lie was asked them."""
+
+    @cache
+    def made(cases: tuple[str, ...]) -> Effects:
+        folder = tmp_path_factory.mktemp("effects")
+        honest = Mutant("identity_1", "identity", (), cases)
+        return Effects(run_mutant(folder, honest), honest.path(folder))
+
+    return made
 
 
-def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(asked: tuple[Asked, ...]) -> None:
-    alike = alike_where_it_shows(asked)
+EffectsOf = Callable[[tuple[str, ...]], Effects]
+CAUSAL = ("causal/square/one_tensor[operator=sdpa]", "shapes/cross_attention/three_tensors[operator=sdpa]")
+# The causal mask is passed in another argument.
+AT_THE_END = "causal/rectangular/more_keys[operator=sdpa,masks.0.offset=end]"
+FLAG, CAUSAL_MASK = option("use[is_causal]=ignored"), option("causal_mask=ignored")
+
+
+def test_two_names_with_one_effect_on_every_call_are_alike(effects: EffectsOf) -> None:
+    alike = effects(CAUSAL).alike
+    assert alike(CAUSAL_MASK, FLAG, False)
+    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, False)
+
+
+def test_a_name_that_differs_in_one_call_is_not_alike(effects: EffectsOf) -> None:
+    alike = effects((*CAUSAL, AT_THE_END)).alike
+    assert not alike(CAUSAL_MASK, FLAG, False)
+    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, False)
+    assert not alike(FLAG, CAUSAL_MASK, False)
+
+
+def test_a_name_that_no_call_shows_is_not_alike(effects: EffectsOf) -> None:
+    alike = effects(CAUSAL).alike
+    assert not alike(option("use[window]=ignored"), option("use[bias]=ignored"), False)
+    assert not alike(option("use[window]=ignored"), FLAG, False)
+
+
+def test_a_number_that_the_rounding_of_the_calls_hides_is_alike_and_another_is_not(effects: EffectsOf) -> None:
+    alike = effects(CAUSAL).alike
+    assert {call.facts.dtype for call in effects(CAUSAL).calls[False]} == {"float32"}
+    assert alike(option("scale=times_1.100000001"), option("scale=times_1.1"), False)
+    assert not alike(option("scale=times_1.101"), option("scale=times_1.1"), False)
+    exact = "numerics/float64/distribution[operator=sdpa,inputs.distribution=bell]"
+    assert not effects((*CAUSAL, exact)).alike(option("scale=times_1.100000001"), option("scale=times_1.1"), False)
+
+
+def test_coarser_arithmetic_is_only_like_itself(effects: EffectsOf) -> None:
+    alike = effects(CASES).alike
+    coarse, other = (option(each.name) for each in ARITHMETIC[:2])
+    assert alike(coarse, coarse, False)
+    assert not alike(other, coarse, False)
+    assert not alike(NONE, coarse, False)
+    assert not alike(Option(coarse.keys, HALF), coarse, False)
+
+
+def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(effects: EffectsOf) -> None:
+    alike = effects(CASES).alike
     half = option("scale=none", HALF)
     assert alike(half, half, False)
     assert alike(option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half, False)
@@ -89,10 +140,10 @@ def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(asked: tuple[As
     assert not alike(option("scale=squared", HALF), half, False)
 
 
-def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(asked: tuple[Asked, ...]) -> None:
+def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(effects: EffectsOf) -> None:
     """Where all masks are in one argument, every call has a mask."""
-    assert {each.dense for each in asked if "scale=none" in each.told} == {False, True}
-    alike = alike_where_it_shows(asked)
+    assert all(effects(CASES).calls.values())
+    alike = effects(CASES).alike
     masked = option("scale=none", Condition(masks=True))
     assert alike(NONE, masked, True)
     assert not alike(NONE, masked, False)
@@ -101,29 +152,27 @@ def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(aske
 @pytest.mark.parametrize(
     "lie", ["scale=none", "use[mask]=ignored", "head_split=untransposed", "polarity[key_padding_mask]=ignore"]
 )
-def test_a_lie_is_killed_and_named(lie: str, asked: tuple[Asked, ...], tmp_path: Path) -> None:
-    mutant = Mutant("single_1", "single", (Lied(lie, always()),), CASES)
-    row = row_of(mutant, run_mutant(tmp_path, mutant), asked)
+def test_a_lie_is_killed_and_named(lie: str) -> None:
+    row = judged_mutant(Mutant("single_1", "single", (Lied(lie, always()),), CASES))
     assert row.outcome in ("right", "tie"), row.said
 
 
-def test_a_lie_that_is_told_in_half_precision_alone_is_killed(asked: tuple[Asked, ...], tmp_path: Path) -> None:
-    mutant = Mutant("guarded_1", "guarded", (Lied("scale=none", HALF),), CASES)
-    row = row_of(mutant, run_mutant(tmp_path, mutant), asked)
+def test_a_lie_that_is_told_in_half_precision_alone_is_killed() -> None:
+    row = judged_mutant(Mutant("guarded_1", "guarded", (Lied("scale=none", HALF),), CASES))
     assert row.outcome in ("right", "tie"), row.said
 
 
-def test_who_does_not_lie_survives_every_case_in_every_dtype(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+def test_who_does_not_lie_survives_every_case_in_every_dtype(tmp_path: Path) -> None:
     honest = Mutant("identity_1", "identity", (), ())
-    told = run_mutant(tmp_path, honest)
-    assert told == Said(conforms=True, named=(), others=())
-    assert row_of(honest, told, asked).outcome == "right"
-    assert len(load_run(tmp_path / "identity_1.run").cells) > 400
+    run = run_mutant(tmp_path, honest)
+    assert said_of(run) == Said(conforms=True, named=(), others=())
+    assert row_of(honest, run).outcome == "right"
+    assert len(run.cells) > 400
 
 
-def test_a_lie_that_nothing_reaches_is_reported_as_one_that_survived(asked: tuple[Asked, ...], tmp_path: Path) -> None:
+def test_a_lie_that_nothing_reaches_is_reported_as_one_that_survived() -> None:
     mutant = Mutant("single_2", "single", (Lied("use[window]=ignored", always()),), CASES)
-    assert row_of(mutant, run_mutant(tmp_path, mutant), asked).outcome == "survived"
+    assert judged_mutant(mutant).outcome == "survived"
 
 
 def test_honest_numpy_gets_no_finding(tmp_path: Path) -> None:
@@ -135,7 +184,8 @@ def test_honest_numpy_gets_no_finding(tmp_path: Path) -> None:
     assert not [record for line in log if (record := json.loads(line))["type"] == "diagnosis"]
 
 
-def test_mutants_are_one_for_every_deviation_and_the_same_each_time(asked: tuple[Asked, ...]) -> None:
+def test_mutants_are_one_for_every_deviation_and_the_same_each_time(tmp_path: Path) -> None:
+    asked = asked_of([every_case()[case] for case in CASES], tmp_path)
     one, other = (Choice(asked) for _ in range(2))
     singles = list(one.singles())
     assert {row.key for row in TABLE} - {lie.key for mutant in singles for lie in mutant.lies} == set()

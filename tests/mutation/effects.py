@@ -1,0 +1,124 @@
+"""Whether a cause that the tool names is the one that is meant: it has the same effect on every judged call."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+from conformance import places
+from conformance.bridge.messages import read_declaration
+from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Dialect
+from conformance.deviations.evaluate import evaluate
+from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
+from conformance.diagnosis.conditions import always
+from conformance.diagnosis.evidence import Evidence, reply_key
+from conformance.engine.adapters import read_adapter, subjects_of
+from conformance.engine.cells import Cell, make_cell
+from conformance.engine.judging import Judge
+from conformance.report import Run
+from conformance.spec.case import Case
+from conformance.spec.loader import load
+from conformance.spec.materialise import materialise
+from conformance.spec.rounding import round_to, to_tensor
+from conformance.verdicts.verdict import CONFORMING
+
+from .scoring import Option
+
+# What an implementation does that deviates nowhere from its declaration.
+NOTHING = Option(frozenset(), always())
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """
+    What causes do to the judged calls of one run.
+
+    adapter: the file of the adapter that answered. judge: remembers what is expected of the calls.
+    """
+
+    run: Run
+    adapter: Path
+    judge: Judge = field(default_factory=Judge)
+
+    def alike(self, named: Option, expected: Option, dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`
+        """
+        Whether two options are the same mistake, as far as the tool can see.
+
+        They are if they are equal, or if no judged call distinguishes them and some judged call shows them. dense:
+        whether the judged calls are those with all masks in one argument.
+        """
+        if named == expected:
+            return True
+        calls = self.calls[dense]
+        return all(same_effect(call, named, expected) for call in calls) and any(
+            not same_effect(call, named, NOTHING) for call in calls
+        )
+
+    @cached_property
+    def calls(self) -> Mapping[bool, Sequence[Evidence]]:
+        """The calls of which the numbers were judged: with all masks in one argument (True), and the others (False)."""
+        subjects = {subject.name: subject for subject in subjects_of([read_adapter(self.adapter)])}
+        found: dict[bool, list[Evidence]] = {False: [], True: []}
+        for logged in self.run.cells.values():
+            if logged.budget is None or logged.verdict not in (*CONFORMING, "fail"):
+                continue
+            case, subject = every_case()[logged.case], subjects[logged.subject]
+            made = make_cell(case, materialise(case), subject)
+            assert isinstance(made, Cell)  # what was judged was not declined
+            declaration = read_declaration(logged.record["declared"])
+            declared = self.judge.declared(made, declaration)
+            call = Evidence(case.id, made.call.facts, made.route.problem, declared, declaration.profile)
+            found[subject.dense].append(call)
+        return found
+
+
+@cache
+def every_case() -> Mapping[str, Case]:
+    """The shipped cases by id."""
+    return {case.id: case for case in load([places.cases()], places.cases())}
+
+
+def same_effect(call: Evidence, one: Option, other: Option) -> bool:
+    """
+    Whether the tool cannot distinguish two options in a call.
+
+    It cannot if both make the arithmetic coarser in the same way, and the oracle's reply under each, rounded once, has
+    the same bytes as the reply under the other or lies within the bound under the other.
+    """
+    if _arithmetic(call, one) != _arithmetic(call, other):
+        return False
+    first, second = _dialect(call, one), _dialect(call, other)
+    if first == second:
+        return True
+    reply, changed = _reply(call, first), _reply(call, second)
+    return reply_key(reply) == reply_key(changed) or (_holds(call, first, changed) and _holds(call, second, reply))
+
+
+def _arithmetic(call: Evidence, option: Option) -> frozenset[str]:
+    """The names of an option that are coarser arithmetic than the call declares, where its condition holds."""
+    coarser = (each.name for each in ARITHMETIC if each.name in option.keys and each.of(call.profile) is not None)
+    return frozenset(coarser) if option.when.holds(call.facts, call.problem) else frozenset()
+
+
+def _dialect(call: Evidence, option: Option) -> dict[str, str]:
+    """The declared dialect of a call, with the deviations of an option where its condition holds."""
+    if not option.when.holds(call.facts, call.problem):
+        return dict(call.declared.dialect)
+    ways = (key.rpartition("=") for key in sorted(option.keys) if "=" in key)
+    return call.under(tuple((decision, name) for decision, _, name in ways))
+
+
+def _reply(call: Evidence, dialect: Dialect) -> Mapping[str, Tensor]:
+    """The oracle's reply under a dialect, rounded once."""
+    return call.of_call.once(("reply", *sorted(dialect.items())), lambda: _computed(call, dialect))
+
+
+def _computed(call: Evidence, dialect: Dialect) -> Mapping[str, Tensor]:
+    reply = evaluate(call.problem, dialect, call.profile.score).reply
+    return {name: to_tensor(round_to(each.values, each.dtype), each.dtype) for name, each in reply.items()}
+
+
+def _holds(call: Evidence, dialect: Dialect, reply: Mapping[str, Tensor]) -> bool:
+    """Whether a reply lies within the bound under a dialect, as verdicts are decided."""
+    return call.failing(reply, ()).suspect().holds(dialect)
