@@ -155,7 +155,7 @@ def _declared(cell: Cell, found: LoggedCell) -> tuple[Expectation, Profile] | No
     Raises:
         UsageError: the log has an invalid declaration.
     """
-    if not found.declared or cell.case.mistake is not None:
+    if found.declared is None or cell.case.mistake is not None:
         return None
     try:
         declaration = read_declaration(found.declared)

@@ -31,7 +31,7 @@ class Ledger:
     The log of a run, and the records that were written to it.
 
     folder: the run folder. rerun: returns the command that reruns one cell. tensors: number of tensor files.
-    cells: what is kept of cells, in the order of verdicts; `read` returns the whole record. diagnoses: records of subjects.
+    cells: what is kept of cells, in the order of verdicts; `read` returns whole records. diagnoses: of subjects.
     """
 
     log: RunLog

@@ -266,7 +266,7 @@ class LoggedCell(_Record):
     odd_weights: Annotated[tuple[str, ...] | None, Field(validation_alias=AliasPath("pattern", "odd"))] = None
     tensors: str = ""
     rerun: str = ""
-    declared: Annotated[Mapping[str, Any], Field(repr=False)] = {}
+    declared: Annotated[Any, Field(repr=False)] = None
 
     @property
     def key(self) -> Key:
@@ -274,9 +274,13 @@ class LoggedCell(_Record):
         return (self.case, self.subject)
 
 
+def _known_of(known: Mapping[str, Any]) -> LoggedKnown:
+    """The known deviation in the record of a cell; the same object for all cells that it accepts."""
+    return _known(known["reason"], known.get("link", ""), known.get("entry", ""), tuple(known.get("decisions", ())))
+
+
 @lru_cache(maxsize=1024)
 def _known(reason: str, link: str, entry: str, decisions: tuple[str, ...]) -> LoggedKnown:
-    """The same object for all cells that a known deviation accepts."""
     return LoggedKnown(reason=reason, link=link, entry=entry, decisions=decisions)
 
 
@@ -314,8 +318,7 @@ class JudgedCell:
             fail_class=sys.intern(record.get("class", "")),
             budget=None if budget is None else real(budget),
             green=is_green(record),
-            known=known
-            and _known(known["reason"], known.get("link", ""), known.get("entry", ""), tuple(known.get("decisions", ()))),
+            known=None if known is None else _known_of(known),
             dropped_outputs=tuple(map(sys.intern, record.get("dropped_outputs", ()))),
             tensors=record.get("tensors", ""),
             seconds=sum(each for each in seconds if 0 <= each < math.inf),

@@ -107,9 +107,9 @@ class RunLog:
     """
     An open log; every record is in the file when `append` returns.
 
-    footer: the footer that was appended last, or None. start: the byte at which the line of the record that was appended
-    last begins. locked: whether the log is locked. The lock (flock) is released
-    when the process ends. On a file system without locks, `locked` is False and a second owner is possible.
+    footer: the footer that was appended last, or None. start: the byte at which the last appended line begins. locked:
+    whether the log is locked. The lock (flock) is released when the process ends. On a file system without locks,
+    `locked` is False and a second owner is possible.
     """
 
     def __init__(self, path: Path, file: int) -> None:
