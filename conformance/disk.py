@@ -8,6 +8,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -93,13 +94,23 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Raises:
         OSError: the file cannot be written. The error names `path`; no partial file is left.
     """
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[str | bytes]) -> None:
+    """
+    Write a file as `write_whole` does, from pieces that need not all be in memory.
+
+    Raises:
+        OSError: as `write_whole`.
+    """
     part = _part(path, identity())
     try:
         with suppress(FileNotFoundError):
             part.unlink()
         with part.open("xb") as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(_encoded(piece))
         part.replace(path)
     except BaseException as error:
         with suppress(OSError):
@@ -107,6 +118,10 @@ def write_whole(path: Path, content: str | bytes) -> None:
         if isinstance(error, OSError):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
 
 
 def _part(path: Path, name: str) -> Path:
@@ -123,7 +138,7 @@ def write_asked(path: Path, content: str | bytes) -> None:
     """
     real = path.resolve()
     if real.exists() and not real.is_file():
-        real.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+        real.write_bytes(_encoded(content))
         return
     real.parent.mkdir(parents=True, exist_ok=True)
     for old in real.parent.glob(f"{glob.escape(_part(real, '').name.removesuffix('.part'))}*.part"):

@@ -172,11 +172,11 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
 
 def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: bool) -> str:
     """Return the first line: whether the function conforms, and which share of the cases was judged."""
-    judged = sum(cell.verdict != "unsupported" for cell in run.cells.values())
-    some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.cells.items())
+    judged = sum(cell.verdict != "unsupported" for cell in run.judged.values())
+    some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
     share = f"{counted(judged, 'call')} judged, in {share_text(some / max(1, every))} of the cases"
     if conforms:
-        left = len(run.cells) - judged
+        left = len(run.judged) - judged
         return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')} judged."

@@ -249,9 +249,7 @@ def _finished(
     known = Known((), dt.datetime.now(tz=dt.UTC).date())
     little = too_little(session.records, request.min_judged) if request.is_whole and not stopped else ()
     problems = further_problems(request.is_whole and not stopped)
-    decision = decide(
-        session.records, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped
-    )
+    decision = decide(session.cells, [*session.missing, *little], problems, known.record(whole=False), stopped=stopped)
     finish(session, decision, clock)
     run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}

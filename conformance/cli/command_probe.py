@@ -112,14 +112,14 @@ def run_probe(arguments: argparse.Namespace, patterns: Sequence[str], only: Sequ
                 session.watch = RunListener(cell=progress.cell, worker=progress.worker)
                 session.run(pool)
         decision = decide(
-            session.records,
+            session.cells,
             [*offer.incomplete, *session.missing],
             (),
             known.record(whole=False),
             not_working=session.not_working,
         )
         footer = finish(session, decision, clock)
-        probed_subjects = tuple(_probed_subjects(offer.subjects, probes, session.records))
+        probed_subjects = tuple(_probed_subjects(offer.subjects, probes, tuple(session.records)))
         return ProbeRun(probed_subjects, Decision.recorded(footer), opened.folder, offer, resources.pop_all())
 
 

@@ -155,10 +155,10 @@ def _declared(cell: Cell, found: LoggedCell) -> tuple[Expectation, Profile] | No
     Raises:
         UsageError: the log has an invalid declaration.
     """
-    if "declared" not in found.record or cell.case.mistake is not None:
+    if found.declared is None or cell.case.mistake is not None:
         return None
     try:
-        declaration = read_declaration(found.record["declared"])
+        declaration = read_declaration(found.declared)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"the run log has an invalid declaration of this cell: {printable(str(error))}") from None
     try:

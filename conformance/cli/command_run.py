@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
                 resources.enter_context(_resumable(session, offer))
                 if opened.footer is not None:
                     print("conformance: the run is finished already; its reports are written again", file=sys.stderr)
-                    session.records.extend(session.done.values())
+                    session.cells.extend(session.done.values())
                     stopped = bool(opened.footer.get("stopped"))
                 else:
                     stopped = _judge(session, pool, progress, arguments)
@@ -91,9 +91,9 @@ def _begin(
     Raises:
         UsageError: a known deviation that the run used is not in the lists any more.
     """
-    for record in opened.done.values():
+    for cell in opened.done.values():
         try:
-            known.restore(record)
+            known.restore(opened.log.read(cell.start))
         except KeyError as error:
             raise UsageError(
                 f"cannot resume: {error} is not in the lists of known deviations any more: give the lists that the run "
@@ -170,7 +170,7 @@ def _decided(
     every = whole and not choice.left_out  # an entry may match only in cases that were left out
     if footer is None:
         decided = decide(
-            session.records,
+            session.cells,
             [*offer.incomplete, *session.missing],
             [*known.problems(whole=every), *baseline_problems, *session.contradicted],
             known.record(whole=every),
@@ -181,7 +181,7 @@ def _decided(
     else:
         decision = Decision.recorded(footer)
         _see_decided(baseline_problems, decision, session.folder)
-        write_verdict(session.folder, decision, session.records)
+        write_verdict(session.folder, decision, session.cells)
     code = _reported(decision, session, arguments)
     baseline.finish(complete=decision.exit_code != INCOMPLETE and not stopped, again=footer is not None)
     return code

@@ -36,7 +36,7 @@ def check(arguments: argparse.Namespace) -> int:
     for line in checked.lines():
         print(line)
     print()
-    print_slowest((cell.record for cell in checked.run.cells.values()), arguments.durations)
+    print_slowest(map(checked.run.cells.record, checked.run.judged), arguments.durations)
     print_summary(checked.run, sys.stdout, with_findings=False, brief=arguments.level == QUIET)
     if arguments.open:
         open_page(checked.run.folder)

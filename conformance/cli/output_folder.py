@@ -12,6 +12,7 @@ from typing import Any
 from conformance.cli.errors import FULL, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
 from conformance.disk import identity
+from conformance.engine.records import JudgedCell, Key
 from conformance.engine.run_folder import graver_cells
 from conformance.engine.run_header import header
 from conformance.engine.runlog import LOG, Record, RunLog, RunLogError, as_logged, read_log
@@ -36,7 +37,7 @@ class Opened:
     folder: Path
     log: RunLog
     header: Mapping[str, Any]
-    done: Mapping[tuple[str, str], Record] = field(default_factory=dict)
+    done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     footer: Record | None = None
 
 

@@ -13,6 +13,7 @@ from conformance.diagnosis.evidence import Evidence, Shared
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
+from conformance.engine.records import JudgedCell
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
@@ -83,10 +84,10 @@ class SubjectDiagnosis:
         """Those of the subjects that have failures or exceptions to explain."""
         return {*self._seen, *self._lost}.intersection(names)
 
-    def recalls(self, record: Mapping[str, Any]) -> bool:
-        """Whether a record of this run is of a call with a reply that `add` did not keep."""
-        fails = record["verdict"] == "fail" and record.get("class") != OF_CHANGED_CALLS
-        return "budget" in record and (not fails or "known" in record)
+    def recalls(self, cell: JudgedCell) -> bool:
+        """Whether a cell of this run is of a call with a reply that `add` did not keep."""
+        fails = cell.verdict == "fail" and cell.fail_class != OF_CHANGED_CALLS
+        return cell.budget is not None and (not fails or cell.known is not None)
 
     def recall(self, subject: str, case: str, evidence: Evidence | None, answered: AnsweredCall | None = None) -> None:
         """Keep a cell that was judged before. evidence: what it says, if anything; answered: that it had a reply."""

@@ -1,6 +1,6 @@
 """The records of a run, in the log and in memory, and the evidence that is recalled from them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from conformance.disk import write_whole
 from conformance.engine.cells import Cell
 from conformance.engine.diagnosing import OF_CHANGED_CALLS
 from conformance.engine.judging import Judge
+from conformance.engine.records import JudgedCell
 from conformance.engine.runlog import RunLog
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.repetition import CLASSES
@@ -30,14 +31,14 @@ class Ledger:
     The log of a run, and the records that were written to it.
 
     folder: the run folder. rerun: returns the command that reruns one cell. tensors: number of tensor files.
-    cells: records of cells in the order of verdicts. diagnoses: records of subjects.
+    cells: what is kept of cells, in the order of verdicts; `read` returns whole records. diagnoses: of subjects.
     """
 
     log: RunLog
     folder: Path
     rerun: Callable[[Key], str]
     tensors: int = 0
-    cells: list[Record] = field(default_factory=list)
+    cells: list[JudgedCell] = field(default_factory=list)
     diagnoses: list[Record] = field(default_factory=list)
 
     def write_cell(self, key: Key, about: Mapping[str, Any], archive: bytes = b"") -> Record:
@@ -52,8 +53,12 @@ class Ledger:
         if record["verdict"] != "pass":
             record["rerun"] = self.rerun(key)
         record = self.log.append(record)
-        self.cells.append(record)
+        self.cells.append(JudgedCell.of(record, self.log.start))
         return record
+
+    def read(self, cells: Iterable[JudgedCell]) -> Iterator[Record]:
+        """The whole records of some cells, each read from the log when it is taken."""
+        return (self.log.read(cell.start) for cell in cells)
 
     def write_diagnosis(self, record: Mapping[str, Any]) -> None:
         """Log the diagnosis of a subject."""
@@ -61,7 +66,7 @@ class Ledger:
 
     def of(self, subjects: Collection[str]) -> tuple[list[Record], list[Record]]:
         """The cells and the diagnoses of some subjects."""
-        cells = [record for record in self.cells if record["subject"] in subjects]
+        cells = list(self.read(cell for cell in self.cells if cell.subject in subjects))
         return cells, [record for record in self.diagnoses if record["subject"] in subjects]
 
     def _write_tensors(self, archive: bytes) -> str:

@@ -4,18 +4,44 @@ The records of a run log (docs/run-log.md) as frozen models; keys that nothing h
 Numbers that the log writes as "inf", "-inf" or "nan" are floats here; a key that does not apply is None or empty.
 """
 
+import math
+import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, field_validator
+from pydantic import (
+    AfterValidator,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    field_validator,
+)
 
 from conformance.bridge.strict_json import real
 from conformance.engine.environments import install_command
 from conformance.engine.replies import evidence_fault
 from conformance.spec import refusals
-from conformance.verdicts.verdict import Verdict
+from conformance.verdicts.verdict import GRAVITY, Verdict, is_green
 
 Number = Annotated[float, BeforeValidator(real)]
+
+# A text that many records share, stored once.
+Shared = Annotated[str, AfterValidator(sys.intern)]
+
+
+@lru_cache(maxsize=1024)
+def _same(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """The first of all equal tuples."""
+    return texts
+
+
+SharedTexts = Annotated[tuple[Shared, ...], AfterValidator(_same)]
 
 # The key of a cell: case and subject.
 Key = tuple[str, str]
@@ -30,19 +56,20 @@ class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class LoggedCase(_Record):
-    """One expanded case."""
+@dataclass(frozen=True, slots=True)
+class LoggedCase:
+    """One expanded case. It has slots because a run may have many cases."""
 
-    name: str = ""
-    suite: str
-    operator: str
-    dtype: str
-    tags: tuple[str, ...] = ()
-    summary: str = ""
-    yaml: str = ""
-    source: str = ""
+    suite: Shared
+    operator: Shared
+    dtype: Shared
+    tags: SharedTexts = ()
+    summary: Shared = ""
+    yaml: Shared = ""
+    source: Shared = ""
     digest: str = ""
-    features: tuple[str, ...] = ()
+    features: SharedTexts = ()
+    name: Shared = ""
 
 
 class LoggedSubject(_Record):
@@ -104,7 +131,12 @@ class Header(_Record):
             raise ValueError("cpu_features must be a list of names")
         return platform
 
-    @field_validator("cases", "subjects", "environments")
+    @field_validator("cases")
+    @classmethod
+    def _named_cases(cls, entries: Mapping[str, LoggedCase]) -> Mapping[str, LoggedCase]:
+        return {sys.intern(name): replace(entry, name=sys.intern(name)) for name, entry in entries.items()}
+
+    @field_validator("subjects", "environments")
     @classmethod
     def _named(cls, entries: Mapping[str, _Record]) -> Mapping[str, _Record]:
         return {name: entry.model_copy(update={"name": name}) for name, entry in entries.items()}
@@ -204,7 +236,7 @@ class LoggedCell(_Record):
 
     since: the versions for which the known deviation holds. odd_weights: every certain phrase about the effective
     weights, if they were read and no single decision explains the cell. repeated: how replies to the same call
-    differed. record: the unchanged record of the log.
+    differed. declared: the dialect and the profile as the log has them.
     """
 
     case: str
@@ -234,12 +266,74 @@ class LoggedCell(_Record):
     odd_weights: Annotated[tuple[str, ...] | None, Field(validation_alias=AliasPath("pattern", "odd"))] = None
     tensors: str = ""
     rerun: str = ""
-    record: Annotated[Mapping[str, Any], Field(repr=False)] = {}
+    declared: Annotated[Any, Field(repr=False)] = None
 
     @property
     def key(self) -> Key:
         """Case and subject."""
         return (self.case, self.subject)
+
+
+def _known_of(known: Mapping[str, Any]) -> LoggedKnown:
+    """The known deviation in the record of a cell; the same object for all cells that it accepts."""
+    return _known(known["reason"], known.get("link", ""), known.get("entry", ""), tuple(known.get("decisions", ())))
+
+
+@lru_cache(maxsize=1024)
+def _known(reason: str, link: str, entry: str, decisions: tuple[str, ...]) -> LoggedKnown:
+    return LoggedKnown(reason=reason, link=link, entry=entry, decisions=decisions)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedCell:
+    """
+    What is kept in memory of every judged cell; everything else is read again from its line in the log.
+
+    budget: None if no numbers were compared. green: whether the gate accepts the cell. known: the known deviation that
+    accepts it. dropped_outputs: outputs that the subject does not have. tensors: the name of its file, or "". seconds:
+    of all its steps. start: the byte of the log at which its line begins.
+    """
+
+    case: str
+    subject: str
+    verdict: Verdict
+    fail_class: str
+    budget: float | None
+    green: bool
+    known: LoggedKnown | None
+    dropped_outputs: tuple[str, ...]
+    tensors: str
+    seconds: float
+    start: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], start: int = 0) -> Self:
+        """The part to keep of a valid cell record of the log. Names that many cells share are stored once."""
+        budget, known = record.get("budget"), record.get("known")
+        seconds = (float(each) for each in record.get("seconds", {}).values() if isinstance(each, int | float))
+        return cls(
+            case=sys.intern(record["case"]),
+            subject=sys.intern(record["subject"]),
+            verdict=GRAVITY[GRAVITY.index(record["verdict"])],
+            fail_class=sys.intern(record.get("class", "")),
+            budget=None if budget is None else real(budget),
+            green=is_green(record),
+            known=None if known is None else _known_of(known),
+            dropped_outputs=tuple(map(sys.intern, record.get("dropped_outputs", ()))),
+            tensors=record.get("tensors", ""),
+            seconds=sum(each for each in seconds if 0 <= each < math.inf),
+            start=start,
+        )
+
+    @property
+    def key(self) -> Key:
+        """Case and subject."""
+        return (self.case, self.subject)
+
+    def is_graver(self, other: "JudgedCell") -> bool:
+        """Whether this record of a cell is more severe than another one: first by red or green, then by verdict."""
+        ranks = [(not cell.green, GRAVITY.index(cell.verdict)) for cell in (self, other)]
+        return ranks[0] > ranks[1]
 
 
 class Tie(_Record):

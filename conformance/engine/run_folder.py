@@ -7,7 +7,7 @@ is never green. If two processes wrote a log at the same time, which earlier rel
 the worse verdict counts, and `repeated` lists them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from conformance.engine.records import (
     Footer,
     Header,
+    JudgedCell,
     Key,
     LoggedCase,
     LoggedCell,
@@ -25,25 +26,75 @@ from conformance.engine.records import (
     LoggedSubject,
     Worker,
 )
-from conformance.engine.runlog import LOG, Record, RunLogError, read_log
+from conformance.engine.runlog import LOG, Line, LoggedRecords, Record, RunLogError, read_lines, record_at
 from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
-from conformance.verdicts.verdict import graver, is_green
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
 
+class LoggedCells(Mapping[Key, LoggedCell]):
+    """The cells of a run by key, each read from the log when it is asked for."""
+
+    def __init__(self, folder: Path, judged: Mapping[Key, JudgedCell]) -> None:
+        """Take the cells of a log that was checked. judged: where their lines begin."""
+        self._path, self._judged = folder / LOG, judged
+
+    def __len__(self) -> int:
+        """The number of cells."""
+        return len(self._judged)
+
+    def __iter__(self) -> Iterator[Key]:
+        """Keys in the order of the log."""
+        return iter(self._judged)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a cell; nothing is read."""
+        return key in self._judged
+
+    def __getitem__(self, key: Key) -> LoggedCell:
+        """
+        Read one cell.
+
+        Raises:
+            KeyError: there is none.
+            RunLogError: the log has changed.
+        """
+        return LoggedCell.model_validate(self.record(key))
+
+    def record(self, key: Key) -> Record:
+        """
+        The unchanged record of a cell.
+
+        Raises:
+            KeyError: there is none.
+            RunLogError: the log has changed.
+        """
+        start = self._judged[key].start
+        with self._path.open("rb") as file:
+            return record_at(file.fileno(), start)
+
+
 @dataclass(frozen=True)
 class Run:
-    """The contents of a run folder; `footer` is None if the run was interrupted."""
+    """
+    The contents of a run folder; `footer` is None if the run was interrupted.
+
+    judged: what is kept of each cell. Everything else about a cell is read from the log again, by `cells`.
+    """
 
     folder: Path
     header: Header
     workers: tuple[Worker, ...]
-    cells: Mapping[Key, LoggedCell]
+    judged: Mapping[Key, JudgedCell]
     footer: Footer | None
     diagnoses: Mapping[str, LoggedDiagnosis] = field(default_factory=dict)
     repeated: frozenset[Key] = frozenset()
+
+    @property
+    def cells(self) -> LoggedCells:
+        """The whole cells. Whoever needs only what `judged` has does not read the log for it."""
+        return LoggedCells(self.folder, self.judged)
 
     @property
     def complete(self) -> bool:
@@ -58,7 +109,7 @@ class Run:
     @cached_property
     def rejected(self) -> frozenset[Key]:
         """The cells that the gate rejects; for an interrupted run, those that are not green."""
-        red = frozenset(key for key, cell in self.cells.items() if not is_green(cell.record))
+        red = frozenset(key for key, cell in self.judged.items() if not cell.green)
         return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
     def cases_of(self, subject: LoggedSubject) -> tuple[LoggedCase, ...]:
@@ -74,7 +125,7 @@ class Run:
             if subject.counted and subject.offered
             for case in self.cases_of(subject)
         )
-        return frozenset(key for key in expected if key not in self.cells)
+        return frozenset(key for key in expected if key not in self.judged)
 
 
 def log_of(folder: Path) -> Path:
@@ -100,34 +151,47 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
         RunLogError: there is no log, or it is not valid.
     """
     path = log_of(folder)
-    log = read_log(path)
-    if whole and log.length < path.stat().st_size:
-        where = f"{path}:{len(log.records) + 1}"
+    lines = _whole_lines(path) if whole else read_lines(path)
+    numbered = ((f"{path}:{number}", line) for number, line in enumerate(lines, start=1))
+    where, first = next(numbered)
+    return _assemble(folder, _read(Header, where, first.record), numbered)
+
+
+def _whole_lines(path: Path) -> Iterator[Line]:
+    """
+    The lines of a log.
+
+    Raises:
+        RunLogError: the last line is truncated.
+    """
+    number = end = 0
+    for line in read_lines(path):
+        number, end = number + 1, line.end
+        yield line
+    if end < path.stat().st_size:
         raise RunLogError(
-            f"{where}: the line is truncated: the run was interrupted while it was written; resume the run"
+            f"{path}:{number + 1}: the line is truncated: the run was interrupted while it was written; resume the run"
         )
-    records = ((f"{path}:{line}", record) for line, record in enumerate(log.records, start=1))
-    return _assemble(folder, _read(Header, *next(records)), records)
 
 
-def _assemble(folder: Path, header: Header, records: Iterator[tuple[str, Record]]) -> Run:
+def _assemble(folder: Path, header: Header, lines: Iterator[tuple[str, Line]]) -> Run:
     workers: list[Worker] = []
-    cells: dict[Key, LoggedCell] = {}
+    cells: dict[Key, JudgedCell] = {}
     diagnoses: dict[str, LoggedDiagnosis] = {}
     named: list[tuple[str, str, Key]] = []
     repeated: set[Key] = set()
     footer: Footer | None = None
-    for where, record in records:
+    for where, line in lines:
+        record = line.record
         footer = None  # a footer that is followed by something was not the end
         match record["type"]:
             case "worker":
                 workers.append(_read(Worker, where, record))
             case "cell":
-                cell = _named(_read(LoggedCell, where, {**record, "record": record}), header, where)
-                if cell.key in cells:
+                _read(LoggedCell, where, record)
+                cell = _named(JudgedCell.of(record, line.start), header, where)
+                if not _keep_graver(cells, cell):
                     repeated.add(cell.key)
-                if cell.key not in cells or graver(cells[cell.key].record, record):
-                    cells[cell.key] = cell
             case "diagnosis":
                 diagnosis = _read(LoggedDiagnosis, where, record)
                 diagnoses[diagnosis.subject] = diagnosis
@@ -150,22 +214,25 @@ def _described(diagnosis: LoggedDiagnosis) -> Iterator[str]:
     yield from (case for lost in diagnosis.errors for case in lost.cells)
 
 
-def graver_cells(records: Iterable[Record]) -> tuple[dict[Key, Record], int]:
+def graver_cells(records: LoggedRecords) -> tuple[dict[Key, JudgedCell], int]:
     """Cells by key, with the graver record of cells that appear twice, and the number of such cells."""
-    found: dict[Key, Record] = {}
+    found: dict[Key, JudgedCell] = {}
     repeated = set()
-    for record in records:
-        if record["type"] != "cell":
-            continue
-        key = (record["case"], record["subject"])
-        if key in found:
-            repeated.add(key)
-        if key not in found or graver(found[key], record):
-            found[key] = record
+    for start, record in zip(records.starts, records, strict=True):
+        if record["type"] == "cell" and not _keep_graver(found, cell := JudgedCell.of(record, start)):
+            repeated.add(cell.key)
     return found, len(repeated)
 
 
-def _named(cell: LoggedCell, header: Header, where: str) -> LoggedCell:
+def _keep_graver(cells: dict[Key, JudgedCell], cell: JudgedCell) -> bool:
+    """Add a cell, or let it replace a milder record of the same cell; return whether it is the first one."""
+    before = cells.get(cell.key)
+    if before is None or cell.is_graver(before):
+        cells[cell.key] = cell
+    return before is None
+
+
+def _named(cell: JudgedCell, header: Header, where: str) -> JudgedCell:
     if cell.case not in header.cases:
         raise RunLogError(f"{where}: the header does not name the case {quoted(cell.case)}")
     if cell.subject not in header.subjects:

@@ -13,11 +13,12 @@ import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from conformance.bridge.strict_json import plain_data, strict_json
 from conformance.disk import remove_parts, write_whole
@@ -50,6 +51,41 @@ class RunLogError(Exception):
     """A file is not a valid run log, or cannot be continued; the text begins with file and line."""
 
 
+class LoggedRecords(Sequence[Record]):
+    """
+    The records of a valid log. A record is read from its line when it is asked for, so memory does not grow with them.
+
+    starts: for each record, the byte of the file at which its line begins.
+    """
+
+    def __init__(self, path: Path, starts: Sequence[int]) -> None:
+        """Take the lines of a log that `read_lines` has checked."""
+        self.path, self.starts = path, starts
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, number: int) -> Record: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> "LoggedRecords": ...
+
+    def __getitem__(self, number: "int | slice") -> "Record | LoggedRecords":
+        """One record; or some, which are not read yet."""
+        if isinstance(number, slice):
+            return LoggedRecords(self.path, self.starts[number])
+        with self.path.open("rb") as file:
+            return record_at(file.fileno(), self.starts[number])
+
+    def __iter__(self) -> Iterator[Record]:
+        """Each record, read when it is taken."""
+        with self.path.open("rb") as file:
+            for start in self.starts:
+                yield record_at(file.fileno(), start)
+
+
 @dataclass(frozen=True)
 class Log:
     """
@@ -58,7 +94,7 @@ class Log:
     length: the number of bytes of its whole lines; the rest of the file is a truncated line.
     """
 
-    records: tuple[Record, ...]
+    records: LoggedRecords
     length: int
 
     @property
@@ -71,8 +107,9 @@ class RunLog:
     """
     An open log; every record is in the file when `append` returns.
 
-    footer: the footer that was appended last, or None. locked: whether the log is locked. The lock (flock) is released
-    when the process ends. On a file system without locks, `locked` is False and a second owner is possible.
+    footer: the footer that was appended last, or None. start: the byte at which the last appended line begins. locked:
+    whether the log is locked. The lock (flock) is released when the process ends. On a file system without locks,
+    `locked` is False and a second owner is possible.
     """
 
     def __init__(self, path: Path, file: int) -> None:
@@ -84,6 +121,7 @@ class RunLog:
         """
         self.path, self._file = path, file
         self.footer: Record | None = None
+        self.start = 0
         self.locked = _lock(path, file)
         try:
             remove_parts(path.parent)
@@ -105,7 +143,7 @@ class RunLog:
         return cls(path, os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644))
 
     @classmethod
-    def resume(cls, path: Path) -> tuple[Self, tuple[Record, ...]]:
+    def resume(cls, path: Path) -> tuple[Self, LoggedRecords]:
         """
         Continue the log of an interrupted run after its last whole line, and return the log and its records so far.
 
@@ -117,7 +155,7 @@ class RunLog:
         """
         log = cls(path, os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644))
         try:
-            found = Log((), 0) if _is_unbegun(path) else read_log(path)
+            found = Log(LoggedRecords(path, ()), 0) if _is_unbegun(path) else read_log(path)
             os.ftruncate(log._file, found.length)
         except BaseException:
             log.close()
@@ -159,7 +197,12 @@ class RunLog:
                 raise OSError(error.errno, error.strerror, str(self.path)) from error
             raise
         self.footer = about if kind == "footer" else None
+        self.start = before
         return about
+
+    def read(self, start: int) -> Record:
+        """The record whose line begins at a byte of the file."""
+        return record_at(self._file, start)
 
     def close(self) -> None:
         """Close the log and release its lock; a second call does nothing."""
@@ -225,26 +268,77 @@ def as_logged(record: Mapping[str, Any]) -> Record:
 
 def read_log(path: Path) -> Log:
     """
-    Read a log; a truncated last line is ignored.
+    Check a log; a truncated last line is ignored.
 
     Raises:
         RunLogError: the log has no header, another schema, or a line that is not a record.
         OSError: the file cannot be read.
     """
-    records: list[Record] = []
-    length = 0
+    starts = array("Q")
+    lines = read_lines(path)
+    while (line := next(lines, None)) is not None:
+        starts.append(line.start)
+        length = line.end
+    return Log(LoggedRecords(path, starts), length)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A record of a log; its line begins at the byte `start` and ends before the byte `end`."""
+
+    record: Record
+    start: int
+    end: int
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """
+    Read and check the records of a log one after the other; a truncated last line is ignored.
+
+    Raises:
+        RunLogError: the log has no header, another schema, or a line that is not a record.
+        OSError: the file cannot be read.
+    """
+    number = end = 0
     with path.open("rb") as file:
         while (line := file.readline(MAX_RECORD + 1)).endswith(b"\n"):
-            number = len(records) + 1
-            records.append(_record(f"{path}:{number}", line, first=number == 1))
-            length += len(line)
+            number += 1
+            start, end = end, end + len(line)
+            yield Line(_record(f"{path}:{number}", line, first=number == 1), start, end)
     if len(line) > MAX_RECORD:
-        raise RunLogError(
-            f"{path}:{len(records) + 1}: the line has more than {MAX_RECORD} bytes, the maximum of a record"
-        )
-    if not records:
+        raise RunLogError(f"{path}:{number + 1}: the line has more than {MAX_RECORD} bytes, the maximum of a record")
+    if not number:
         raise RunLogError(f"{path}:1: no header: the run was interrupted before it began, or this is not a run log")
-    return Log(tuple(records), length)
+
+
+# Number of bytes that are read at once from a line of unknown length.
+BLOCK = 1 << 13
+
+
+def record_at(file: int, start: int) -> Record:
+    """
+    Read a record again that this process has written or checked.
+
+    file: the number of an open log. start: the byte at which the line begins.
+
+    Raises:
+        RunLogError: there is no whole line any more: something else has changed the file.
+    """
+    blocks: list[bytes] = []
+    at, end = start, b""
+    while not end:
+        block = os.pread(file, BLOCK, at)
+        if not block:
+            raise RunLogError(f"the run log was cut off after byte {start} while it was read")
+        text, end, _ = block.partition(b"\n")
+        blocks.append(text)
+        at += len(block)
+    line = b"".join(blocks)
+    try:
+        record: Record = json.loads(line)
+    except ValueError as error:
+        raise RunLogError(f"the run log was changed at byte {start} while it was read: {error}") from None
+    return harmless(record) if SUSPECT.search(line) else record
 
 
 def _record(where: str, line: bytes, *, first: bool) -> Record:

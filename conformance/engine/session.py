@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from conformance.engine.judging import Judge
 from conformance.engine.ledger import Ledger, recalled
 from conformance.engine.pending import Accepts
 from conformance.engine.pool import Hooks, Pool
+from conformance.engine.records import JudgedCell
 from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
 from conformance.engine.runlog import RunLog
 from conformance.engine.second_look import Closeness, SecondLook, subset_of
@@ -65,7 +67,7 @@ class Session:
     """
     The state of a run.
 
-    done: records of a cut run that is resumed. rerun: makes the command that reruns one cell. accepts: what `review`
+    done: cells of a cut run that is resumed. rerun: makes the command that reruns one cell. accepts: what `review`
     would say of a changed call, which it does not count. suite: every case that there is, for causes that the chosen
     ones do not distinguish. plain: cases of which the plainest are asked of a subject that has no reply so far.
     replies: calls that earlier runs know. results: the same of whole workers; restore: called with each of their
@@ -88,7 +90,7 @@ class Session:
     watch: RunListener = field(default_factory=RunListener)
     accepts: Accepts = accepts_nothing
     closeness: Closeness = field(default_factory=Closeness)
-    done: Mapping[Key, Record] = field(default_factory=dict)
+    done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     reports: list[Report] = field(default_factory=list)
     calls: PlannedCalls = field(default_factory=PlannedCalls)
@@ -103,7 +105,7 @@ class Session:
         self._by_name = {subject.name: subject for subject in self.subjects}
         self._workers: list[WorkerRun] = []
         self._by_number: dict[int, WorkerRun] = {}
-        self._replayed: dict[Key, Record] = {}
+        self._replayed: dict[Key, JudgedCell] = {}
         self._whole: set[str] = set()
         self._diagnosed: set[str] = set()
 
@@ -114,7 +116,7 @@ class Session:
         Raises:
             StopRun: `watch.stop` ended it. KeyboardInterrupt: what was judged so far is logged.
         """
-        self.records.extend(self.done.values())
+        self.cells.extend(self.done.values())
         self.published = published_findings(self.cases, materialise)
         for plan in pool.plans:
             for case in self._cases_of(plan):
@@ -148,9 +150,14 @@ class Session:
         )
 
     @property
-    def records(self) -> list[Record]:
-        """All cells so far, in the order of verdicts."""
+    def cells(self) -> list[JudgedCell]:
+        """What is kept of all cells so far, in the order of verdicts."""
         return self.ledger.cells
+
+    @property
+    def records(self) -> Iterator[Record]:
+        """The whole records of these cells, each read from the log when it is taken."""
+        return self.ledger.read(self.cells)
 
     @property
     def total(self) -> int:
@@ -173,11 +180,11 @@ class Session:
 
         Not if a known deviation accepts every such error: then it is known what works, and what does not.
         """
-        lost = {record["subject"] for record in self.records if record["verdict"] in LOST and "known" not in record}
+        lost = {cell.subject for cell in self.cells if cell.verdict in LOST and cell.known is None}
         forms = {replace(self._by_name[name], dense=False).name for name in lost}
         every = (worker.controls.not_working for worker in self._workers)
         found = {name: said for each in every for name, said in each.items()}
-        refused = {record["subject"] for record in self.records if record["verdict"] == "inconclusive"}
+        refused = {cell.subject for cell in self.cells if cell.verdict == "inconclusive"}
         return {name: said for name, said in found.items() if name in forms or name in refused}
 
     @property
@@ -206,7 +213,7 @@ class Session:
             record = self.ledger.write_cell(key, earlier | {"cached": True}, archive)
             self.replies.known += int("seconds" in record)
             self.restore(record)
-            self._replayed[key] = record
+            self._replayed[key] = self.cells[-1]
             self.watch.cell(record)
         for diagnosis in known.diagnoses:
             self.ledger.write_diagnosis(diagnosis)
@@ -228,16 +235,16 @@ class Session:
         Of a run that was cut, so is what failed before.
         """
         failing = self._diagnosing.failing(names) | {
-            record["subject"] for record in self.done.values() if record["verdict"] == "fail"
+            cell.subject for cell in self.done.values() if cell.verdict == "fail"
         }.intersection(names)
         if not failing:
             return
-        for record in self.records:
-            key = record["case"], record["subject"]
-            if key[1] not in failing or record["verdict"] == "unsupported":
+        for judged in self.cells:
+            key = judged.key
+            if key[1] not in failing or judged.verdict == "unsupported":
                 continue
-            if (before := key in self.done) or self._diagnosing.recalls(record):
-                case = self._cases[key[0]]
+            if (before := key in self.done) or self._diagnosing.recalls(judged):
+                case, record = self._cases[key[0]], self.log.read(judged.start)
                 made = make_cell(case, materialise(case), self._by_name[key[1]])
                 found = recalled(made, record, self.judge, self.folder) if isinstance(made, Cell) else None
                 answered = None if before or not isinstance(made, Cell) else AnsweredCall(made)
@@ -267,9 +274,9 @@ class Session:
         controls = Controls([self._by_name[name] for name in plan.subjects], self.plain)
         worker = WorkerRun(plan, look, controls, self.calls, self._writer, self._ended)
         self._workers.append(worker)
-        for (_case, name), judged_before in (*self.done.items(), *self._replayed.items()):
-            if name in plan.subjects:
-                controls.recall(judged_before)
+        before = (cell for cell in chain(self.done.values(), self._replayed.values()) if cell.subject in plan.subjects)
+        for record in self.ledger.read(before):
+            controls.recall(record)
         for job in worker.ordinary(self._cells(plan)):
             yield from self._not_known(worker, [job])
         yield from self._not_known(worker, worker.next_jobs())

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Self
 
-from conformance.verdicts.verdict import GRAVITY, is_green
+from conformance.engine.records import JudgedCell
+from conformance.verdicts.verdict import GRAVITY
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
 # Exit codes in order of precedence.
@@ -64,7 +65,7 @@ class Decision:
 
 
 def decide(
-    records: Iterable[Mapping[str, Any]],
+    cells: Iterable[JudgedCell],
     incomplete: Sequence[str],
     known_problems: Sequence[str],
     known: Mapping[str, Any],
@@ -83,10 +84,10 @@ def decide(
     """
     counts: dict[str, int] = {}
     rejected = []
-    for record in records:
-        counts[record["verdict"]] = counts.get(record["verdict"], 0) + 1
-        if not is_green(record):
-            rejected.append((record["case"], record["subject"]))
+    for cell in cells:
+        counts[cell.verdict] = counts.get(cell.verdict, 0) + 1
+        if not cell.green:
+            rejected.append(cell.key)
     incomplete = (*not_working.values(), *incomplete)
     codes = {
         INTERRUPTED: interrupted,

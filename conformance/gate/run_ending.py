@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from conformance.bridge.strict_json import plain_data
 from conformance.disk import write_whole
+from conformance.engine.records import JudgedCell
 from conformance.engine.run_header import utc_now
 from conformance.engine.runlog import Record
 from conformance.engine.session import Session
@@ -19,14 +20,14 @@ from conformance.verdicts.verdict import CONFORMING
 SCHEMA = 1
 
 
-def verdict(run: str, decision: Decision, records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def verdict(run: str, decision: Decision, cells: Iterable[JudgedCell]) -> dict[str, Any]:
     """The content of verdict.json (docs/run-log.md)."""
     subjects: dict[str, dict[str, Any]] = {}
-    for record in records:
-        about = subjects.setdefault(record["subject"], {"counts": {}, "worst_budget": 0.0})
-        about["counts"][record["verdict"]] = about["counts"].get(record["verdict"], 0) + 1
-        if record["verdict"] in CONFORMING:
-            about["worst_budget"] = max(about["worst_budget"], record.get("budget", 0.0))
+    for cell in cells:
+        about = subjects.setdefault(cell.subject, {"counts": {}, "worst_budget": 0.0})
+        about["counts"][cell.verdict] = about["counts"].get(cell.verdict, 0) + 1
+        if cell.verdict in CONFORMING:
+            about["worst_budget"] = max(about["worst_budget"], cell.budget or 0.0)
     return {
         "schema": SCHEMA,
         "run": run,
@@ -40,9 +41,9 @@ def verdict(run: str, decision: Decision, records: Iterable[Mapping[str, Any]]) 
     }
 
 
-def write_verdict(folder: Path, decision: Decision, records: Iterable[Mapping[str, Any]]) -> None:
+def write_verdict(folder: Path, decision: Decision, cells: Iterable[JudgedCell]) -> None:
     """Write verdict.json into a run folder."""
-    content = plain_data(verdict(folder.name, decision, records))
+    content = plain_data(verdict(folder.name, decision, cells))
     text = json.dumps(content, indent=2, allow_nan=False)
     write_whole(folder / "verdict.json", text + "\n")
 
@@ -69,10 +70,10 @@ def ending(session: Session, incomplete: Sequence[str] = ()) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        decision = decide(session.records, incomplete, (), {}, interrupted=True)
+        decision = decide(session.cells, incomplete, (), {}, interrupted=True)
         if session.log.footer is not None:  # only reports are missing
             decision = Decision.recorded(session.log.footer)
-        write_verdict(session.folder, decision, session.records)
+        write_verdict(session.folder, decision, session.cells)
         raise
     finally:
         session.log.close()
@@ -85,7 +86,7 @@ def finish(session: Session, decision: Decision, clock: Clock, *, stopped: bool 
     stopped: -x ended the run.
     """
     footer = session.log.append(_footer(session, decision, clock) | ({"stopped": True} if stopped else {}))
-    write_verdict(session.folder, Decision.recorded(footer), session.records)
+    write_verdict(session.folder, Decision.recorded(footer), session.cells)
     return footer
 
 

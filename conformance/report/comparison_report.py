@@ -14,7 +14,7 @@ from conformance.bridge.strict_json import plain_data
 from conformance.bridge.strict_json import plain_data as json_values
 from conformance.disk import write_whole
 from conformance.report.counts import budget_text
-from conformance.report.junit import BROKEN, add_properties, case_of, count, legal, say, sum_up
+from conformance.report.junit import BROKEN, add_properties, count, legal, new_test, say, sum_up
 from conformance.report.page_data import script_json
 from conformance.report.page_frame import asset, environment, policy, script_of
 from conformance.report.run_page import PAGE_FILE, SYMBOLS
@@ -214,7 +214,9 @@ def comparison_junit(record: Record, unchanged: Iterable[Record]) -> ET.Element:
     if record["incomplete"]:
         suites["gate"] = ET.SubElement(root, "testsuite", name="gate")
     for text in record["incomplete"]:
-        say(case_of(suites["gate"], f"incomplete: {text}", "gate"), "error", "incomplete", text)
+        test = new_test(f"incomplete: {text}", "gate")
+        say(test, "error", "incomplete", text)
+        suites["gate"].append(test)
     for suite in suites.values():
         count(suite)
     sum_up(root)
@@ -226,7 +228,9 @@ def _test(root: ET.Element, suites: dict[str, ET.Element], cell: Record, record:
     if subject not in suites:
         suites[subject] = ET.SubElement(root, "testsuite", name=legal(subject))
         add_properties(suites[subject], _versions(record, subject))
-    return case_of(suites[subject], cell["case"], subject)
+    test = new_test(cell["case"], subject)
+    suites[subject].append(test)
+    return test
 
 
 def _versions(record: Record, subject: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conformance.engine.records import LoggedCell, LoggedKnown, LoggedSubject
+from conformance.engine.records import JudgedCell, LoggedKnown, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import verdict_counts
 from conformance.spec.texts import are, counted
@@ -16,7 +16,7 @@ class KnownGroup:
     """The verdicts that one known deviation accepts."""
 
     known: LoggedKnown
-    cells: tuple[LoggedCell, ...]
+    cells: tuple[JudgedCell, ...]
 
     @property
     def subjects(self) -> tuple[str, ...]:
@@ -26,8 +26,8 @@ class KnownGroup:
 
 def known_groups(run: Run) -> list[KnownGroup]:
     """The accepted verdicts, grouped by the known deviation that accepts them; largest group first."""
-    groups: dict[LoggedKnown, list[LoggedCell]] = {}
-    for cell in run.cells.values():
+    groups: dict[LoggedKnown, list[JudgedCell]] = {}
+    for cell in run.judged.values():
         if cell.known is not None:
             groups.setdefault(cell.known, []).append(cell)
     known = [KnownGroup(entry, tuple(cells)) for entry, cells in groups.items()]
@@ -61,9 +61,9 @@ def headline(run: Run) -> str:
     if run.footer is None:
         return f"Undecided: the run was interrupted before its end ({objections or 'the log has no last record'})."
     if run.conforms:
-        accepted = sum(cell.known is not None for cell in run.cells.values())
+        accepted = sum(cell.known is not None for cell in run.judged.values())
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
-        judged = f"{counted(len(run.cells), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
+        judged = f"{counted(len(run.judged), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
         return f"Conforms: {judged}, none rejected{known}."
     if run.footer.gate.not_working:
         first, *others = run.footer.gate.not_working.values()
@@ -76,7 +76,7 @@ def headline(run: Run) -> str:
 
 def _judged_subjects(run: Run) -> int:
     """The number of judged subjects; dense forms are not counted."""
-    return len({subject for _, subject in run.cells if run.header.subjects[subject].counted})
+    return len({subject for _, subject in run.judged if run.header.subjects[subject].counted})
 
 
 def _objection_counts(run: Run) -> list[str]:
@@ -84,7 +84,7 @@ def _objection_counts(run: Run) -> list[str]:
     parts = []
     if run.rejected:
         verb = "is" if len(run.rejected) == 1 else "are"
-        parts.append(f"{len(run.rejected):,} of {counted(len(run.cells), 'verdict')} {verb} rejected")
+        parts.append(f"{len(run.rejected):,} of {counted(len(run.judged), 'verdict')} {verb} rejected")
     if run.missing:
         parts.append(f"{counted(len(run.missing), 'verdict')} missing")
     failed = sum(worker.status == "failed" for worker in run.workers)
@@ -143,8 +143,8 @@ def _objections(run: Run) -> list[tuple[str, str]]:
 
 def subject_lines(run: Run) -> list[SubjectLine]:
     """One line per subject that has or owes a verdict, in the order of the header."""
-    cells: dict[str, list[LoggedCell]] = {name: [] for name in run.header.subjects}
-    for cell in run.cells.values():
+    cells: dict[str, list[JudgedCell]] = {name: [] for name in run.header.subjects}
+    for cell in run.judged.values():
         cells[cell.subject].append(cell)
     missing = Counter(subject for _, subject in run.missing)
     lines = []
@@ -154,7 +154,7 @@ def subject_lines(run: Run) -> list[SubjectLine]:
     return lines
 
 
-def _line(run: Run, subject: LoggedSubject, cells: list[LoggedCell], missing: int) -> SubjectLine:
+def _line(run: Run, subject: LoggedSubject, cells: list[JudgedCell], missing: int) -> SubjectLine:
     cases = len(run.cases_of(subject)) if subject.counted else len(cells)
     judged = sum(cell.verdict not in UNJUDGED for cell in cells)
     budgets = [cell.budget for cell in cells if cell.budget is not None and cell.verdict in CONFORMING]

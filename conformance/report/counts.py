@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from math import isfinite
 
-from conformance.engine.records import LoggedCell
+from conformance.engine.records import JudgedCell, LoggedCell
 from conformance.verdicts.verdict import GRAVITY, LOST, gist
 
 # Smaller budgets would be printed as 0.00.
@@ -40,7 +40,7 @@ KNOWN = "known"
 COUNTED = (*(verdict for verdict in GRAVITY if verdict not in (*LOST, "fail")), KNOWN, "fail", *LOST)
 
 
-def kind_of(cell: LoggedCell) -> str:
+def kind_of(cell: LoggedCell | JudgedCell) -> str:
     """The verdict; for a fail also its class."""
     return f"{cell.verdict}, {cell.fail_class}" if cell.fail_class else cell.verdict
 
@@ -57,7 +57,7 @@ def first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def verdict_counts(cells: Iterable[LoggedCell]) -> dict[str, int]:
+def verdict_counts(cells: Iterable[JudgedCell]) -> dict[str, int]:
     """The number of cells per verdict that occurs, known deviations counted separately; least grave first."""
     tally = Counter(cell.verdict if cell.known is None else KNOWN for cell in cells)
     return {kind: tally[kind] for kind in COUNTED if tally[kind]}

@@ -306,7 +306,7 @@ def _sentence(cells: list[LoggedCell], cause: str) -> tuple[str, str]:
 
 def rejected_cells(run: Run) -> list[LoggedCell]:
     """The rejected cells in the order of the log."""
-    return [cell for key, cell in run.cells.items() if key in run.rejected]
+    return [run.cells[key] for key in run.judged if key in run.rejected]
 
 
 def _cause(cell: LoggedCell) -> tuple[str, str, str]:

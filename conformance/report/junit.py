@@ -7,16 +7,17 @@ their own. The file is valid under the schema that Jenkins' xUnit plug-in uses (
 attribute, and versions are properties of a suite.
 """
 
-import math
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, starmap, zip_longest
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from conformance.disk import write_whole
-from conformance.engine.records import Key, LoggedCase, LoggedCell, LoggedSubject
+from conformance.engine.records import JudgedCell, Key, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
-from conformance.report.conclusion import SubjectLine, gate_notes, subject_lines
+from conformance.report.conclusion import gate_notes, subject_lines
 from conformance.report.counts import kind_of, what_happened
 from conformance.report.findings import Finding, finding_of, finding_text
 
@@ -35,20 +36,55 @@ def write_junit(run: Run, path: Path) -> None:
     write_whole(path, junit_xml(run))
 
 
+# The element that stands for the tests of a suite until they are written.
+LATER = ET.Element("tests")
+
+# Number of tests that are elements at the same time: written, a test takes a tenth of the memory.
+AT_ONCE = 256
+
+
 def junit_xml(run: Run) -> bytes:
     """The bytes of the JUnit XML file of a run."""
-    return bytes(ET.tostring(junit(run), encoding="utf-8", xml_declaration=True))
-
-
-def junit(run: Run) -> ET.Element:
-    """The JUnit document of a run."""
     root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
     found = finding_of(run)
+    written: list[bytes] = []
     for line in subject_lines(run):
-        _add_subject(root, run, line, found)
-    _add_gate(root, run)
+        suite = ET.SubElement(root, "testsuite", name=legal(line.subject.name), timestamp=legal(run.header.started))
+        add_properties(suite, _environment(run, line.subject))
+        written.append(_written(suite, _tests(run, line.subject.name, found)))
+    if notes := _gate_notes(run):
+        suite = ET.SubElement(root, "testsuite", name="gate", timestamp=legal(run.header.started))
+        written.append(_written(suite, starmap(_objection, notes)))
     sum_up(root)
-    return root
+    around = ET.tostring(root, encoding="utf-8", xml_declaration=True).split(ET.tostring(LATER))
+    return b"".join(part for both in zip_longest(around, written, fillvalue=b"") for part in both)
+
+
+def _written(suite: ET.Element, tests: Iterable[ET.Element]) -> bytes:
+    """The tests of a suite as XML, counted in its attributes; LATER stands for them in the suite."""
+    written: list[bytes] = []
+    totals: Counter[str] = Counter()
+    milliseconds = 0
+    for some in _batches(tests):
+        count(some)
+        totals.update({name: int(some.get(name, 0)) for name in COUNTS})
+        milliseconds += round(1000 * float(some.get("time", 0)))
+        text = ET.tostring(some, encoding="utf-8")
+        written.append(text[text.index(b">") + 1 : text.rindex(b"</")])
+    for name in COUNTS:
+        suite.set(name, str(totals[name]))
+    suite.set("time", f"{milliseconds / 1000:.3f}")
+    suite.append(LATER)
+    return b"".join(written)
+
+
+def _batches(tests: Iterable[ET.Element]) -> Iterator[ET.Element]:
+    """Some tests at a time, in an element that only serves to write them."""
+    rest = iter(tests)
+    while some := list(islice(rest, AT_ONCE)):
+        batch = ET.Element("testsuite")
+        batch.extend(some)
+        yield batch
 
 
 def legal(text: str) -> str:
@@ -56,18 +92,16 @@ def legal(text: str) -> str:
     return ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _add_subject(root: ET.Element, run: Run, line: SubjectLine, found: Findings) -> None:
-    name = line.subject.name
-    suite = ET.SubElement(root, "testsuite", name=legal(name), timestamp=legal(run.header.started))
-    add_properties(suite, _environment(run, line.subject))
-    for case in run.header.cases.values():
-        cell = run.cells.get((case.name, name))
+def _tests(run: Run, subject: str, found: Findings) -> Iterator[ET.Element]:
+    """The tests of one subject, in the order of the cases."""
+    for case in run.header.cases:
+        cell = run.judged.get((case, subject))
         if cell is not None:
-            _add_cell(suite, run, case, cell, found)
-        elif (case.name, name) in run.missing:
-            test = case_of(suite, case.name, name)
+            yield _test(run, cell, found)
+        elif (case, subject) in run.missing:
+            test = new_test(case, subject)
             say(test, "error", "missing", "no verdict: the run is incomplete")
-    count(suite)
+            yield test
 
 
 def _environment(run: Run, subject: LoggedSubject) -> dict[str, str]:
@@ -88,14 +122,20 @@ def add_properties(suite: ET.Element, found: Mapping[str, str]) -> None:
             ET.SubElement(properties, "property", name=legal(name), value=legal(value))
 
 
-def case_of(suite: ET.Element, case: str, subject: str, seconds: float = 0.0) -> ET.Element:
-    """Add one test to a suite and return it."""
-    return ET.SubElement(suite, "testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.3f}")
+def new_test(case: str, subject: str, seconds: float = 0.0) -> ET.Element:
+    """One test, which belongs to no suite yet."""
+    return ET.Element("testcase", classname=legal(subject), name=legal(case), time=f"{seconds:.3f}")
 
 
-def _add_cell(suite: ET.Element, run: Run, case: LoggedCase, cell: LoggedCell, found: Findings) -> None:
-    seconds = sum(each for each in cell.seconds.values() if 0 <= each < math.inf)
-    test = case_of(suite, case.name, cell.subject, seconds)
+def _test(run: Run, judged: JudgedCell, found: Findings) -> ET.Element:
+    """The test of one cell; only of a cell that did not simply pass is the whole record read."""
+    test = new_test(judged.case, judged.subject, judged.seconds)
+    if judged.verdict != "pass" or judged.key in run.rejected:
+        _add_result(test, run, run.cells[judged.key], found)
+    return test
+
+
+def _add_result(test: ET.Element, run: Run, cell: LoggedCell, found: Findings) -> None:
     if cell.key in run.rejected:
         tag = "error" if cell.verdict in BROKEN else "failure"
         finding = found.get(cell.key)
@@ -130,17 +170,21 @@ def _story(cell: LoggedCell, finding: Finding | None = None) -> str:
     return "\n".join(part for part in (_message(cell, finding), *ties, cell.reason, *outputs, error, rerun) if part)
 
 
-def _add_gate(root: ET.Element, run: Run) -> None:
-    notes = gate_notes(run) if run.footer and not run.footer.gate.conforms else []
+def _gate_notes(run: Run) -> list[tuple[str, str]]:
+    """The objections of the gate besides rejected verdicts, as (kind, text)."""
     if run.footer is None:
-        notes = [("incomplete", "the run was interrupted before its end: its log has no footer")]
-    if not notes:
-        return
-    suite = ET.SubElement(root, "testsuite", name="gate", timestamp=legal(run.header.started))
-    for kind, text in notes:
-        test = ET.SubElement(suite, "testcase", classname="gate", name=legal(f"{kind}: {text}"), time="0")
-        say(test, "error" if kind == "incomplete" else "failure", kind, text)
-    count(suite)
+        return [("incomplete", "the run was interrupted before its end: its log has no footer")]
+    return [] if run.footer.gate.conforms else gate_notes(run)
+
+
+def _objection(kind: str, text: str) -> ET.Element:
+    test = ET.Element("testcase", classname="gate", name=legal(f"{kind}: {text}"), time="0")
+    say(test, "error" if kind == "incomplete" else "failure", kind, text)
+    return test
+
+
+# The counts of a suite that are whole numbers, in the order of its attributes.
+COUNTS = ("failures", "errors", "skipped", "tests")
 
 
 def count(suite: ET.Element) -> None:

@@ -5,17 +5,16 @@ import gzip
 import json
 import re
 import struct
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from conformance.bridge.strict_json import plain_data
-from conformance.engine.records import Key, LoggedCase, LoggedCell, LoggedSubject
+from conformance.engine.records import JudgedCell, Key, LoggedCase, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.counts import budget_text, first_line, kind_of, what_happened
 from conformance.verdicts.verdict import CONFORMING, GRAVITY
@@ -24,6 +23,9 @@ Array = NDArray[np.float64]
 
 # Maximum number of array elements of one cell; larger arrays stay in the run folder.
 MAX_CELL_ELEMENTS = 4 * 1024 * 1024
+
+# Number of characters of the packed parts that are read at once.
+PIECE = 1 << 16
 
 
 @dataclass
@@ -159,7 +161,7 @@ class Blobs:
     left_out: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
-    def add(self, name: str, run: Run, cell: LoggedCell) -> None:
+    def add(self, name: str, run: Run, cell: JudgedCell) -> None:
         """Pack the tensors of `cell` if the page has room."""
         path = (run.folder / cell.tensors).resolve()
         if not path.is_relative_to(run.folder.resolve()):
@@ -184,18 +186,55 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def index(run: Run) -> dict[str, Any]:
-    """The index that the page loads at once: subjects, cases, and a short row of numbers per cell."""
-    texts = Texts()
-    rows = _rows(run, texts)
-    return {
-        "run": run.header.run,
-        "verdicts": [*GRAVITY, "missing"],
-        "subjects": [_subject(subject) for subject in run.header.subjects.values()],
-        "cases": [_case(case) for case in run.header.cases.values()],
-        "cells": [rows[name] for name in run.header.cases],
-        "texts": list(texts.numbers),
-    }
+class PackedParts:
+    """
+    The packed parts of a page as one text: one HTML element is cheaper than hundreds.
+
+    The text is in a file, because it grows with the run. places: the entries of a JSON object with the start and the
+    length of each part.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        """Start with an empty file, opened for writing and reading."""
+        self._file = file
+        self._end = 0
+        self.places: list[str] = []
+
+    def add(self, name: str, text: str) -> None:
+        """Append a packed part."""
+        self._file.write(text)
+        self.places.append(f"{script_json(name)}:{script_json([self._end, len(text)])}")
+        self._end += len(text)
+
+    def __iter__(self) -> Iterator[str]:
+        """The text in pieces."""
+        self._file.seek(0)
+        return iter(lambda: self._file.read(PIECE), "")
+
+
+def index(run: Run, rows: Sequence[str], texts: Texts, places: Sequence[str]) -> Iterator[str]:
+    """
+    The index that the page loads at once, as the entries of a JSON object, in pieces because it grows with the run.
+
+    It has subjects, cases, and a short row of numbers for each cell.
+
+    rows: those of each case, from `add_cases`. texts: what they number. places: of `PackedParts`.
+    """
+    subjects = [_subject(subject) for subject in run.header.subjects.values()]
+    yield f'"run":{script_json(run.header.run)},"verdicts":{script_json([*GRAVITY, "missing"])},'
+    yield f'"subjects":{script_json(subjects)},"texts":{script_json(list(texts.numbers))},"cases":['
+    yield from _listed(script_json(_case(case)) for case in run.header.cases.values())
+    yield '],"cells":['
+    yield from _listed(rows)
+    yield '],"places":{'
+    yield from _listed(places)
+    yield "}"
+
+
+def _listed(entries: Iterable[str]) -> Iterator[str]:
+    """The entries of a JSON list or object, with commas between them."""
+    for number, entry in enumerate(entries):
+        yield f",{entry}" if number else entry
 
 
 def _subject(subject: LoggedSubject) -> dict[str, Any]:
@@ -217,18 +256,8 @@ def _case(case: LoggedCase) -> dict[str, Any]:
     }
 
 
-def _rows(run: Run, texts: Texts) -> Mapping[str, list[list[Any]]]:
-    rows: dict[str, list[list[Any]]] = defaultdict(list)
-    numbers = {name: number for number, name in enumerate(run.header.subjects)}
-    for cell in run.cells.values():
-        rows[cell.case].append([numbers[cell.subject], *_cell(cell, run, texts)])
-    for case, subject in sorted(run.missing):
-        rows[case].append([numbers[subject], MISSING, "", 0, 0, 0, 0])
-    return rows
-
-
-def _cell(cell: LoggedCell, run: Run, texts: Texts) -> list[Any]:
-    marks = REJECTED * (cell.key in run.rejected) + KNOWN * (cell.known is not None)
+def _cell(cell: LoggedCell, judged: JudgedCell, run: Run, texts: Texts) -> list[Any]:
+    marks = REJECTED * (judged.key in run.rejected) + KNOWN * (judged.known is not None)
     text = "" if cell.verdict == "pass" else _text(cell)
     return [
         GRAVITY.index(cell.verdict),
@@ -263,60 +292,63 @@ def blobs(run: Run) -> Blobs:
     Rejected cells come first, then one cell for each known deviation of each subject, then the others.
     """
     result = Blobs()
-    ids = _ids(run)
-    for cell in sorted((cell for cell in run.cells.values() if cell.tensors), key=_rank(run)):
-        result.add(ids[cell.key], run, cell)
+    rows, columns = ({name: at for at, name in enumerate(names)} for names in (run.header.cases, run.header.subjects))
+    for cell in sorted((cell for cell in run.judged.values() if cell.tensors), key=_rank(run)):
+        result.add(f"cell-{rows[cell.case]}-{columns[cell.subject]}", run, cell)
     return result
 
 
-def _rank(run: Run) -> Callable[[LoggedCell], int]:
+def _rank(run: Run) -> Callable[[JudgedCell], int]:
     """The sort key of cells: rejected ones, then the first of each known deviation and subject, then the others."""
     first: dict[tuple[str, str], Key] = {}
-    for cell in run.cells.values():
+    for cell in run.judged.values():
         if cell.tensors and cell.known is not None:
             first.setdefault((cell.known.reason, cell.subject), cell.key)
     shown = frozenset(first.values())
 
-    def rank(cell: LoggedCell) -> int:
+    def rank(cell: JudgedCell) -> int:
         return 0 if cell.key in run.rejected else 1 if cell.key in shown else 2
 
     return rank
 
 
-def _ids(run: Run) -> dict[tuple[str, str], str]:
-    return {
-        (case, subject): f"cell-{row}-{column}"
-        for row, case in enumerate(run.header.cases)
-        for column, subject in enumerate(run.header.subjects)
-    }
+def add_cases(run: Run, tensors: Blobs, parts: PackedParts, texts: Texts) -> Iterator[str]:
+    """
+    Add one compressed chunk for each case: its record, and those of its cells by subject number.
 
-
-def chunks(run: Run, tensors: Blobs) -> dict[str, str]:
-    """One compressed chunk per case: its record, and those of its cells by subject number."""
+    The cells of a case are read from the log, and forgotten before the next case. Yields the rows of the case in the
+    index, as script JSON.
+    """
     numbers = {name: number for number, name in enumerate(run.header.subjects)}
-    ids = _ids(run)
-    cells: dict[str, dict[int, Any]] = defaultdict(dict)
-    for key, cell in run.cells.items():
-        record = {name: value for name, value in cell.record.items() if name not in WITHOUT_TYPE}
-        if "seconds" in record:
-            record["seconds"] = plain_data({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
-        if note := tensors.left_out.get(ids[key]):
-            record["tensors_note"] = note
-        cells[cell.case][numbers[cell.subject]] = record
-    return {
-        f"case-{number}": packed(json.dumps(_chunk(case, cells[name]), allow_nan=False).encode())
-        for number, (name, case) in enumerate(run.header.cases.items())
-    }
+    missing = _missing_by_case(run)
+    for row, case in enumerate(run.header.cases.values()):
+        records: dict[int, Any] = {}
+        rows: list[list[Any]] = []
+        for name, number in numbers.items():
+            if (judged := run.judged.get((case.name, name))) is not None:
+                record = run.cells.record(judged.key)
+                cell = LoggedCell.model_validate(record)
+                records[number] = _shown(record, cell, tensors.left_out.get(f"cell-{row}-{number}", ""))
+                rows.append([number, *_cell(cell, judged, run, texts)])
+        rows += [[numbers[name], MISSING, "", 0, 0, 0, 0] for name in missing.get(case.name, ())]
+        parts.add(f"case-{row}", packed(json.dumps(_chunk(case, records), allow_nan=False).encode()))
+        yield script_json(rows)
 
 
-def joined(parts: Mapping[str, str]) -> tuple[str, dict[str, list[int]]]:
-    """All packed parts as one text (one HTML element is cheaper than hundreds), and [start, length] of each part."""
-    positions: dict[str, list[int]] = {}
-    start = 0
-    for name, text in parts.items():
-        positions[name] = [start, len(text)]
-        start += len(text)
-    return "".join(parts.values()), positions
+def _missing_by_case(run: Run) -> dict[str, list[str]]:
+    """The names of the subjects that owe a verdict, by case."""
+    found: dict[str, list[str]] = {}
+    for case, subject in sorted(run.missing):
+        found.setdefault(case, []).append(subject)
+    return found
+
+
+def _shown(record: Mapping[str, Any], cell: LoggedCell, note: str) -> dict[str, Any]:
+    """The record of a cell as the page shows it; note: why its arrays are absent, or ""."""
+    shown = {name: value for name, value in record.items() if name not in WITHOUT_TYPE}
+    if "seconds" in shown:
+        shown["seconds"] = plain_data({name: float(f"{each:.{DIGITS}g}") for name, each in cell.seconds.items()})
+    return shown | ({"tensors_note": note} if note else {})
 
 
 def _chunk(case: LoggedCase, cells: Mapping[int, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The HTML page of a run: verdicts, findings, coverage of features, and the data for its scripts."""
 
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -9,15 +10,15 @@ from markupsafe import Markup
 
 from conformance import __version__
 from conformance.bridge.strict_json import strict_json
-from conformance.disk import write_whole
-from conformance.engine.records import Key, LoggedCell
+from conformance.disk import write_pieces
+from conformance.engine.records import JudgedCell, Key, LoggedCell
 from conformance.engine.run_folder import Run
 from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, probe_report
 from conformance.report.conclusion import gate_notes, headline, known_groups, left_out_note, replies_note, subject_lines
 from conformance.report.counts import budget_text, share_text, verdict_counts
 from conformance.report.findings import Finding, findings
-from conformance.report.page_data import blobs, chunks, index, joined, script_json
+from conformance.report.page_data import PackedParts, Texts, add_cases, blobs, index, script_json
 from conformance.report.page_frame import asset, environment, policy, script_of
 from conformance.spec.texts import counted, quoted
 
@@ -59,14 +60,14 @@ def coverage(run: Run) -> tuple[Row, ...]:
     names = counted_subjects(run)
     features = sorted({feature for case in run.header.cases.values() for feature in case.features})
     found = {feature: {name: Reach() for name in names} for feature in features}
-    for cell in run.cells.values():
+    for cell in run.judged.values():
         if cell.subject in names:
             for feature in run.header.cases[cell.case].features:
                 _count(found[feature][cell.subject], cell, feature)
     return tuple(Row(feature, reach) for feature, reach in found.items())
 
 
-def _count(reach: Reach, cell: LoggedCell, feature: str) -> None:
+def _count(reach: Reach, cell: JudgedCell, feature: str) -> None:
     """Count one cell; an output that the subject does not have counts as declined, whatever the verdict is."""
     kind, _, name = feature.partition(" ")
     if cell.verdict == "unsupported" or (kind == "output" and name in cell.dropped_outputs):
@@ -112,33 +113,36 @@ MEANINGS = {
 
 def write_page(run: Run) -> None:
     """Write index.html into the run folder."""
-    write_whole(run.folder / PAGE_FILE, page(run))
+    write_pieces(run.folder / PAGE_FILE, page(run))
 
 
-def page(run: Run) -> str:
-    """The whole page as text."""
+def page(run: Run) -> Iterator[str]:
+    """The page in pieces, because it grows with the run."""
     style, script = asset("page.css"), script_of(SCRIPTS)
-    tensors = blobs(run)
-    packed, positions = joined(chunks(run, tensors) | tensors.packed)
-    port = recorded(run, port_text.FILE)
-    data = index(run) | {
-        "port": port and {side: port[side] for side in ("from", "to")},
-        "symbols": SYMBOLS,
-        "meanings": MEANINGS,
-        "places": positions,
-    }
-    return (
-        environment(_filters(run))
-        .get_template("page.html.j2")
-        .render(
+    template = environment(_filters(run)).get_template("page.html.j2")
+    with tempfile.TemporaryFile("w+", encoding="ascii", dir=run.folder) as file:
+        parts = PackedParts(file)
+        yield from template.generate(
             **_reported(run),
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files
             policy=policy(style, script),
-            index=Markup(script_json(data)),  # noqa: S704 - escaped there
-            packed=packed,
+            index=map(Markup, _index(run, parts)),
+            packed=parts,
         )
-    )
+
+
+def _index(run: Run, parts: PackedParts) -> Iterator[str]:
+    """The index as script JSON, after everything that it names has been packed."""
+    tensors, texts = blobs(run), Texts()
+    rows = list(add_cases(run, tensors, parts, texts))
+    for name, text in tensors.packed.items():
+        parts.add(name, text)
+    port = recorded(run, port_text.FILE)
+    about = {"port": port and {side: port[side] for side in ("from", "to")}, "symbols": SYMBOLS, "meanings": MEANINGS}
+    yield f"{script_json(about)[:-1]},"
+    yield from index(run, rows, texts, parts.places)
+    yield "}"
 
 
 def _reported(run: Run) -> dict[str, Any]:
@@ -150,7 +154,7 @@ def _reported(run: Run) -> dict[str, Any]:
         "notes": gate_notes(run),
         "findings": findings(run),
         "lines": subject_lines(run),
-        "counts": verdict_counts(run.cells.values()) | ({"missing": len(run.missing)} if run.missing else {}),
+        "counts": verdict_counts(run.judged.values()) | ({"missing": len(run.missing)} if run.missing else {}),
         "known": known_groups(run),
         "profiles": (recorded(run, probe_report.FILE) or {}).get("subjects", []),
         "port": recorded(run, port_text.FILE),

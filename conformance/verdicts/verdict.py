@@ -66,12 +66,6 @@ def is_green(record: Mapping[str, Any]) -> bool:
     return record["verdict"] == "inconclusive" and bool(record.get("uncalibrated"))
 
 
-def graver(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether the second of two records of one cell is more severe: first by red or green, then by verdict."""
-    ranks = [(not is_green(record), GRAVITY.index(record["verdict"])) for record in (before, now)]
-    return ranks[1] > ranks[0]
-
-
 def gravest(verdicts: Iterable[str]) -> str:
     """
     The most severe of some verdicts.

@@ -4,15 +4,20 @@ from typing import Any
 
 import pytest
 
+from conformance.engine.records import JudgedCell
 from conformance.gate.decision import decide
 from conformance.verdicts.verdict import GRAVITY, GREEN, is_green
+
+
+def judged(verdict: str, **fields: Any) -> JudgedCell:
+    return JudgedCell.of(cell(verdict, **fields))
 
 
 def cell(verdict: str, **fields: Any) -> dict[str, Any]:
     return {"case": "a/b", "subject": "s", "verdict": verdict, **fields}
 
 
-def code(*cells: dict[str, Any], incomplete: tuple[str, ...] = (), problems: tuple[str, ...] = (), **how: Any) -> int:
+def code(*cells: JudgedCell, incomplete: tuple[str, ...] = (), problems: tuple[str, ...] = (), **how: Any) -> int:
     return decide(cells, incomplete, problems, {}, **how).exit_code
 
 
@@ -27,7 +32,7 @@ def test_an_uncalibrated_cell_is_green_and_another_inconclusive_one_is_not() -> 
 
 
 def test_a_known_deviation_is_green_and_keeps_its_verdict() -> None:
-    decision = decide([cell("fail", known={"reason": "r"})], (), (), {})
+    decision = decide([judged("fail", known={"reason": "r"})], (), (), {})
     assert decision.conforms
     assert decision.counts == {"fail": 1}
 
@@ -50,10 +55,10 @@ def test_a_known_deviation_is_green_and_keeps_its_verdict() -> None:
     ],
 )
 def test_precedence(cells: list[str], how: dict[str, Any], expected: int) -> None:
-    assert code(*(cell(verdict) for verdict in cells), **how) == expected
+    assert code(*(judged(verdict) for verdict in cells), **how) == expected
 
 
 def test_what_is_rejected_is_counted_in_a_sentence() -> None:
-    decision = decide([cell("fail"), cell("pass"), cell("crash")], (), ("known.yaml:3: dead",), {})
+    decision = decide([judged("fail"), judged("pass"), judged("crash")], (), ("known.yaml:3: dead",), {})
     assert decision.rejected == (("a/b", "s"), ("a/b", "s"))
     assert decision.problems == ("2 verdicts are rejected", "known.yaml:3: dead")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from conformance.bridge.strict_json import plain_data
+from conformance.engine.records import JudgedCell
 from conformance.gate.baseline import read_baseline, updated, write_baseline
 from conformance.gate.change import KINDS
 from conformance.gate.comparison import compare
@@ -20,8 +21,8 @@ from .sides import SUBJECT, mean_row, nan_row, side
 
 KNOWN = {"live": 1, "dead": ["known.yaml:3 (x): y"], "too_wide": [], "expired": [], "not_reached": []}
 CELLS = [
-    {"case": "a", "subject": "s", "verdict": "pass", "budget": 0.5},
-    {"case": "b", "subject": "s", "verdict": "fail", "budget": float("inf")},
+    JudgedCell.of({"case": "a", "subject": "s", "verdict": "pass", "budget": 0.5}),
+    JudgedCell.of({"case": "b", "subject": "s", "verdict": "fail", "budget": "inf"}),
 ]
 
 

@@ -66,7 +66,7 @@ class Effects:
             case, subject = every_case()[logged.case], subjects[logged.subject]
             made = make_cell(case, materialise(case), subject)
             assert isinstance(made, Cell)  # what was judged was not declined
-            declaration = read_declaration(logged.record["declared"])
+            declaration = read_declaration(logged.declared)
             declared = self.judge.declared(made, declaration)
             call = Evidence(case.id, made.call.facts, made.route.problem, declared, declaration.profile)
             found[subject.dense].append(call)

@@ -1,8 +1,9 @@
 """Which features a subject judged, declined, or was never asked for."""
 
 from pathlib import Path
+from typing import Any
 
-from conformance.engine.records import Header, LoggedCase, LoggedCell, LoggedSubject
+from conformance.engine.records import Header, JudgedCell, LoggedCase, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.run_page import DECLINED, NOT_REACHED, Reach, counted_subjects, coverage
 
@@ -14,7 +15,11 @@ CASES = {
 }
 
 
-def run(*cells: LoggedCell) -> Run:
+def judged(**record: Any) -> JudgedCell:
+    return JudgedCell.of(record)
+
+
+def run(*cells: JudgedCell) -> Run:
     counted = {"a": True, "b": True, "a[dense]": False}
     subjects = {name: LoggedSubject(operators=("sdpa",), counted=each) for name, each in counted.items()}
     header = Header(run="run", started="now", cases=CASES, subjects=subjects)
@@ -27,10 +32,10 @@ def texts(read: Run) -> dict[str, dict[str, str]]:
 
 def test_judged_declined_and_not_reached_are_told_apart() -> None:
     read = run(
-        LoggedCell(case="one", subject="a", verdict="fail", dropped_outputs=("weights",)),
-        LoggedCell(case="two", subject="a", verdict="unsupported"),
-        LoggedCell(case="two", subject="b", verdict="pass"),
-        LoggedCell(case="one", subject="a[dense]", verdict="pass"),
+        judged(case="one", subject="a", verdict="fail", dropped_outputs=("weights",)),
+        judged(case="two", subject="a", verdict="unsupported"),
+        judged(case="two", subject="b", verdict="pass"),
+        judged(case="one", subject="a[dense]", verdict="pass"),
     )
     assert counted_subjects(read) == ("a", "b")
     assert texts(read) == {
@@ -44,8 +49,8 @@ def test_judged_declined_and_not_reached_are_told_apart() -> None:
 def test_what_is_declined_is_counted_beside_what_is_judged() -> None:
     read = coverage(
         run(
-            LoggedCell(case="one", subject="a", verdict="pass"),
-            LoggedCell(case="two", subject="a", verdict="unsupported"),
+            judged(case="one", subject="a", verdict="pass"),
+            judged(case="two", subject="a", verdict="unsupported"),
         )
     )
     output = next(row for row in read if row.feature == "output output")

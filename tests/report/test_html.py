@@ -60,7 +60,7 @@ def opened(page: Page) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 @pytest.fixture(scope="module")
 def page(demonstration: Path) -> Page:
-    return Page(run_page.page(load_run(demonstration)))
+    return Page("".join(run_page.page(load_run(demonstration))))
 
 
 def test_nothing_is_fetched(page: Page) -> None:
@@ -122,7 +122,7 @@ def test_the_record_of_a_cell_is_in_the_chunk_of_its_case(page: Page) -> None:
 
 
 def test_nothing_from_the_run_becomes_markup(hostile_run: Path, hostile: str) -> None:
-    text = run_page.page(load_run(hostile_run))
+    text = "".join(run_page.page(load_run(hostile_run)))
     page = Page(text)
     assert "alert(1)" not in "".join(part for tag, attributes, part in page.raw if "type" not in attributes)
     assert [tag for tag, _ in page.elements].count("script") == 3
@@ -137,7 +137,7 @@ def test_a_cell_names_why_its_arrays_are_absent(tmp_path: Path) -> None:
     subject = builder.subject("torch.mha")
     for number, path in enumerate(("tensors/none.npz", "../outside.npz")):
         builder.cell(builder.case(f"shapes/{number}"), subject, "fail", rejected=True, tensors=path)
-    _, parts = opened(Page(run_page.page(load_run(builder.write()))))
+    _, parts = opened(Page("".join(run_page.page(load_run(builder.write())))))
     notes = [json.loads(parts[f"case-{number}"])["cells"]["0"]["tensors_note"] for number in (0, 1)]
     assert notes == ["none.npz is not in the run folder", "../outside.npz is outside the run folder"]
 
@@ -169,14 +169,14 @@ def test_what_is_missing_has_its_own_mark(tmp_path: Path) -> None:
     builder.case("shapes/one")
     builder.cell(builder.case("shapes/two"), builder.subject("torch.mha"))
     builder.footed = False
-    page = Page(run_page.page(load_run(builder.write())))
+    page = Page("".join(run_page.page(load_run(builder.write()))))
     index, _ = opened(page)
     assert index["verdicts"][index["cells"][0][0][1]] == "missing"
     assert "Undecided: the run was interrupted" in page.text
 
 
 def test_an_empty_run_is_a_page_too(tmp_path: Path) -> None:
-    assert "<h1>" in run_page.page(load_run(RunBuilder(tmp_path).write()))
+    assert "<h1>" in "".join(run_page.page(load_run(RunBuilder(tmp_path).write())))
 
 
 def test_only_web_addresses_become_links() -> None:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from conformance.report import load_run
-from conformance.report.junit import junit, legal, write_junit
+from conformance.report.junit import junit_xml, legal, write_junit
 
 from .build_run import RunBuilder
 from .junit_schema import faults
@@ -17,6 +17,10 @@ def root(demonstration: Path, tmp_path_factory: pytest.TempPathFactory) -> ET.El
     path = tmp_path_factory.mktemp("junit") / "junit.xml"
     write_junit(load_run(demonstration), path)
     return ET.parse(path).getroot()  # noqa: S314 - our own file
+
+
+def read(document: str | bytes) -> ET.Element:
+    return ET.fromstring(document)  # noqa: S314 - our own text
 
 
 def find(root: ET.Element, subject: str, case: str) -> ET.Element:
@@ -41,11 +45,11 @@ def test_it_is_valid_by_the_common_schema(root: ET.Element) -> None:
     ],
 )
 def test_a_document_that_is_not_valid_would_be_found(document: str, fault: str) -> None:
-    assert fault in faults(ET.fromstring(document))  # noqa: S314 - our own text
+    assert fault in faults(read(document))
 
 
 def test_a_file_at_a_test_and_one_that_is_there_twice_would_be_found(root: ET.Element) -> None:
-    changed = ET.fromstring(ET.tostring(root))  # noqa: S314 - our own file
+    changed = read(ET.tostring(root))
     test = changed[0].findall("testcase")[0]
     test.set("file", "cases/masks/key_padding.yaml")
     changed[0].append(test)
@@ -60,7 +64,7 @@ def test_versions_and_where_it_was_judged_are_properties(tmp_path: Path) -> None
     builder.subject("keras.mha")
     builder.worker("keras", ["keras.mha"], versions={"keras": "3.15.0"})
     builder.worker("torch", ["torch.mha"], versions={"torch": "2.13.0", "numpy": "1.26.4"}, python="3.10.1")
-    root = junit(load_run(builder.write()))
+    root = read(junit_xml(load_run(builder.write())))
     assert faults(root) == []
     found = {
         each.get("name"): each.get("value") for each in root.findall("testsuite[@name='torch.mha']/properties/property")
@@ -151,7 +155,7 @@ def test_a_rejected_inconclusive_is_a_failure(tmp_path: Path) -> None:
     builder.cell(
         builder.case("a/b"), builder.subject("torch.mha"), "inconclusive", rejected=True, reason="coverage 0.5"
     )
-    root = junit(load_run(builder.write()))
+    root = read(junit_xml(load_run(builder.write())))
     assert root.find("testsuite/testcase/failure") is not None
 
 
@@ -160,7 +164,7 @@ def test_a_cut_run_is_red(tmp_path: Path) -> None:
     builder.case("a/c")
     builder.cell(builder.case("a/b"), builder.subject("torch.mha"))
     builder.footed = False
-    root = junit(load_run(builder.write()))
+    root = read(junit_xml(load_run(builder.write())))
     assert root.get("errors") == "2"
     assert faults(root) == []
 
