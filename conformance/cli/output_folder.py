@@ -30,13 +30,12 @@ class Opened:
     """
     An open run folder; its log is locked until it is closed.
 
-    header: the first record of the log. done: cells that were judged before the run was interrupted. footer: the last
+    done: cells that were judged before the run was interrupted. footer: the last
     record if the run is finished; only reports may be missing then.
     """
 
     folder: Path
     log: RunLog
-    header: Mapping[str, Any]
     done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     footer: Record | None = None
 
@@ -95,7 +94,7 @@ def _begun(folder: Path, log: RunLog, first: Mapping[str, Any]) -> Opened:
     except BaseException:
         log.close()
         raise
-    return Opened(folder, log, first)
+    return Opened(folder, log)
 
 
 def _resumed(folder: Path, first: Mapping[str, Any]) -> Opened:
@@ -114,7 +113,7 @@ def _resumed(folder: Path, first: Mapping[str, Any]) -> Opened:
     if repeated:
         what = f"{are(repeated, 'cell')} in {folder / LOG} more than once"
         print(f"conformance: two processes wrote the log: {what}; the worse verdict counts", file=sys.stderr)
-    return Opened(folder, log, first, done, records[-1] if records[-1]["type"] == "footer" else None)
+    return Opened(folder, log, done, records[-1] if records[-1]["type"] == "footer" else None)
 
 
 def _see_same(first: Mapping[str, Any], before: Mapping[str, Any]) -> None:

@@ -120,12 +120,16 @@ def print_slowest(records: Iterable[Mapping[str, Any]], number: int | None) -> N
     """Print the slowest calls: all of them if the number is 0, nothing if it is None."""
     if number is None:
         return
-    took = [(record["seconds"]["call"], record) for record in records if "call" in record.get("seconds", {})]
+    took = [
+        (record["seconds"]["call"], f"{record['case']} on {record['subject']}")
+        for record in records
+        if "call" in record.get("seconds", {})
+    ]
     took.sort(key=lambda each: each[0], reverse=True)
     shown = took[: number or None]
     print(f"The slowest {counted(len(shown), 'call')} of {len(took):,}:")
-    for seconds, record in shown:
-        print(f"{seconds:9.3f} s  {record['case']} on {record['subject']}")
+    for seconds, call in shown:
+        print(f"{seconds:9.3f} s  {call}")
 
 
 def open_page(folder: Path) -> None:

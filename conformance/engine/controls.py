@@ -5,16 +5,18 @@ A refusal of a call with a mistake is meaningful only if the same call without t
 call of a subject ends in an error, plainer calls are made before the subject is reported as not working.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import islice
 from math import prod
 from typing import Any
 
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, call_digest, make_cell
-from conformance.engine.job import Outcome
+from conformance.engine.job import Outcome, Status
 from conformance.engine.second_look import Question
 from conformance.spec.case import Case, asked
 from conformance.spec.materialise import materialise
@@ -87,9 +89,19 @@ def _plainness(case: Case) -> tuple[int, bool, int]:
     return len(asked(case)), not regular, prod(case.axes.values())
 
 
-def _call_of(cell: Cell) -> tuple[str, str]:
-    """The name of the subject, and the digest of the call."""
-    return cell.subject.name, call_digest(cell.call)
+# What identifies a call.
+CallKey = bytes
+
+
+def _call_of(cell: Cell) -> CallKey:
+    """A digest of the subject and of the call: one is kept for every call of a run."""
+    return hashlib.sha256(f"{cell.subject.name} {call_digest(cell.call)}".encode()).digest()
+
+
+@lru_cache(maxsize=1024)
+def _without_numbers(status: Status, reason: str) -> Outcome:
+    """What is needed later of an outcome; the same object for all calls that ended alike."""
+    return Outcome(status, reason=reason)
 
 
 class Controls:
@@ -100,7 +112,7 @@ class Controls:
         self.refused: list[RefusedCall] = []
         self._suite = suite
         self._begun = False
-        self._outcomes: dict[tuple[str, str], Outcome] = {}
+        self._outcomes: dict[CallKey, Outcome] = {}
         self._counts: dict[str, CallCounts] = {}
         self._forms = {subject.name: replace(subject, dense=False) for subject in subjects}
 
@@ -108,8 +120,7 @@ class Controls:
         """Record the outcome of a call; a call with a mistake does not count by itself."""
         if cell.case.mistake is None:
             self._counts_of(cell.subject.name).count(outcome.status, outcome.reason)
-            # Only the status and the reason are needed later, not the numbers.
-            self._outcomes.setdefault(_call_of(cell), Outcome(outcome.status, reason=outcome.reason))
+            self._outcomes.setdefault(_call_of(cell), _without_numbers(outcome.status, outcome.reason))
 
     def recall(self, record: Mapping[str, Any]) -> None:
         """Record a cell from before the run was interrupted."""
@@ -147,9 +158,9 @@ class Controls:
 
         return take
 
-    def _twins(self) -> dict[tuple[str, str], tuple[Cell, list[RefusedCall]]]:
+    def _twins(self) -> dict[CallKey, tuple[Cell, list[RefusedCall]]]:
         """The valid calls that were not made yet, each with the refused calls that it belongs to."""
-        found: dict[tuple[str, str], tuple[Cell, list[RefusedCall]]] = {}
+        found: dict[CallKey, tuple[Cell, list[RefusedCall]]] = {}
         for refused in self.refused:
             case = replace(refused.cell.case, mistake=None)
             twin = make_cell(case, materialise(case), refused.cell.subject)

@@ -1,6 +1,6 @@
 """The records of a run, in the log and in memory, and the evidence that is recalled from them."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,11 +63,6 @@ class Ledger:
     def write_diagnosis(self, record: Mapping[str, Any]) -> None:
         """Log the diagnosis of a subject."""
         self.diagnoses.append(self.log.append(record))
-
-    def of(self, subjects: Collection[str]) -> tuple[list[Record], list[Record]]:
-        """The cells and the diagnoses of some subjects."""
-        cells = list(self.read(cell for cell in self.cells if cell.subject in subjects))
-        return cells, [record for record in self.diagnoses if record["subject"] in subjects]
 
     def _write_tensors(self, archive: bytes) -> str:
         """The name of the file in the folder."""

@@ -4,9 +4,10 @@ import hashlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
 from conformance.engine.compiled_programs import cpu
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
+from conformance.engine.records import JudgedCell
 from conformance.engine.result_cache import ResultCache
 from conformance.engine.worker_plan import WorkerPlan, settings
 from conformance.verdicts.repetition import CLASSES
@@ -173,6 +175,9 @@ def _read(stored: bytes | None) -> Outcome | None:
 
 Record = dict[str, Any]
 
+# Number of records that are kept as one entry.
+BATCH = 64
+
 # Verdicts that may differ the next time.
 LOST = ("crash", "timeout")
 
@@ -182,12 +187,18 @@ class WorkerResult:
     """
     The records of the subjects of one worker.
 
-    cells, diagnoses: log records. tensors: the archives that the cells name, as bytes by name.
+    batches: its cells, some log records as JSON at a time, because a worker may have many. diagnoses: log records.
+    tensors: the archives that the cells name, as bytes by name.
     """
 
-    cells: tuple[Record, ...]
+    batches: tuple[bytes, ...]
     diagnoses: tuple[Record, ...]
     tensors: Mapping[str, bytes]
+
+    @property
+    def cells(self) -> Iterator[Record]:
+        """The log records of its cells."""
+        return chain.from_iterable(map(json.loads, self.batches))
 
 
 class WorkerResults:
@@ -209,20 +220,38 @@ class WorkerResults:
         if self._cache is None or not (key := self._key(plan)) or (stored := self._cache.get(key)) is None:
             return None
         known = json.loads(stored)
-        tensors = {name: self._cache.get(_part(key, name)) for name in known["tensors"]}
-        whole = {name: value for name, value in tensors.items() if value is not None}
-        if len(whole) < len(tensors):  # removed to keep the cache small
+        names = [*known["tensors"], *map(_batch_name, range(known["batches"]))]
+        parts = {name: self._cache.get(_part(key, name)) for name in names}
+        whole = {name: value for name, value in parts.items() if value is not None}
+        if len(whole) < len(parts):  # removed to keep the cache small
             return None
-        return WorkerResult(tuple(known["cells"]), tuple(known["diagnoses"]), whole)
+        batches = tuple(whole.pop(_batch_name(number)) for number in range(known["batches"]))
+        return WorkerResult(batches, tuple(known["diagnoses"]), whole)
 
-    def keep(self, plan: WorkerPlan, cells: Sequence[Record], diagnoses: Iterable[Record], folder: Path) -> None:
-        """Keep the records of a worker that answered every call. folder: the run folder, which holds the tensors."""
+    def keep(
+        self,
+        plan: WorkerPlan,
+        cells: Sequence[JudgedCell],
+        records: Iterable[Record],
+        diagnoses: Iterable[Record],
+        folder: Path,
+    ) -> None:
+        """
+        Keep the records of a worker that answered every call.
+
+        cells: all of the worker. records: theirs, in the same order; they are only taken if they are kept. folder: the
+        run folder, which holds the tensors.
+        """
         if self._cache is None or not (key := self._key(plan)) or not cells or any(map(_may_change, cells)):
             return
-        names = [record["tensors"] for record in cells if "tensors" in record]
+        names = [cell.tensors for cell in cells if cell.tensors]
         for name in names:
             self._cache.put(_part(key, name), (folder / name).read_bytes())
-        known = {"cells": list(cells), "diagnoses": list(diagnoses), "tensors": names}
+        batches, rest = 0, iter(records)
+        while batch := list(islice(rest, BATCH)):
+            self._cache.put(_part(key, _batch_name(batches)), json.dumps(plain_data(batch)).encode())
+            batches += 1
+        known = {"batches": batches, "diagnoses": list(diagnoses), "tensors": names}
         self._cache.put(key, json.dumps(plain_data(known)).encode())
 
     def _key(self, plan: WorkerPlan) -> str:
@@ -230,8 +259,12 @@ class WorkerResults:
         return _part(worker, json.dumps([self._about, plan.subjects])) if worker else ""
 
 
-def _may_change(record: Record) -> bool:
-    return record["verdict"] in LOST or record.get("class") in CLASSES
+def _may_change(cell: JudgedCell) -> bool:
+    return cell.verdict in LOST or cell.fail_class in CLASSES
+
+
+def _batch_name(number: int) -> str:
+    return f"cells {number}"
 
 
 def _part(key: str, name: str) -> str:

@@ -153,8 +153,13 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
     path = log_of(folder)
     lines = _whole_lines(path) if whole else read_lines(path)
     numbered = ((f"{path}:{number}", line) for number, line in enumerate(lines, start=1))
-    where, first = next(numbered)
-    return _assemble(folder, _read(Header, where, first.record), numbered)
+    return _assemble(folder, _first(numbered), numbered)
+
+
+def _first(lines: Iterator[tuple[str, Line]]) -> Header:
+    """The header of a run. Its record, which is large, is not kept."""
+    where, line = next(lines)
+    return _read(Header, where, line.record)
 
 
 def _whole_lines(path: Path) -> Iterator[Line]:

@@ -259,7 +259,9 @@ class Session:
         lacking = {subject for _, subject in self._not_run}
         for plan in [report.plan for report in self.reports if not report.failure]:
             if not self._whole.issuperset(plan.subjects) and lacking.isdisjoint(plan.subjects):
-                self.results.keep(plan, *self.ledger.of(plan.subjects), self.folder)
+                cells = [cell for cell in self.cells if cell.subject in plan.subjects]
+                diagnoses = [record for record in self.ledger.diagnoses if record["subject"] in plan.subjects]
+                self.results.keep(plan, cells, self.ledger.read(cells), diagnoses, self.folder)
 
     def _started(self, started: Started) -> None:
         record = self.log.append({"type": "worker", **started.record()})

@@ -34,7 +34,7 @@ Attended = Literal["nan_attended_key", "nan_attended_value", "inf_attended_value
 Poison = Literal[Hidden, Attended]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArrayMask:
     """
     A mask given by its content over some axes of the logits.
@@ -59,7 +59,7 @@ class ArrayMask:
     short: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CausalMask:
     """
     A causal mask: key <= query + offset.
@@ -73,7 +73,7 @@ class CausalMask:
     kind: Literal["causal"] = "causal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WindowMask:
     """A window: query + offset - left <= key <= query + offset + right; None is unbounded, offset as in CausalMask."""
 
@@ -87,7 +87,7 @@ class WindowMask:
 Mask = ArrayMask | CausalMask | WindowMask
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """
     How query, key and value are made.
@@ -110,7 +110,7 @@ class Inputs:
     layout: Literal["contiguous", "transposed", "column_major", "offset", "expanded"] = "contiguous"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Case:
     """
     One expanded entry of a suite. Field names are those of docs/cases.md; sizes are resolved.

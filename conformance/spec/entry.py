@@ -139,10 +139,14 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
     )
 
 
+# The same object for all cases.
+EVERY_BIAS: frozenset[Projection] = frozenset(PROJECTIONS)
+
+
 def _biases(entry: document.Entry) -> frozenset[Projection]:
     if isinstance(entry.biases, list):
         return frozenset(entry.biases)
-    return frozenset() if entry.biases is False else frozenset(PROJECTIONS)
+    return frozenset() if entry.biases is False else EVERY_BIAS
 
 
 def _mask(model: document.AnyMask) -> Mask:

@@ -4,6 +4,7 @@ Load suites: either all cases, or all mistakes of all files.
 `root` is the case folder: a suite is named by its path in it, and nothing outside it is read.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,11 +149,11 @@ class _Reader:
         line, _ = yaml_syntax.position(layers[0])
         return replace(
             case,
-            id=name,
+            id=sys.intern(name),  # a report reads these texts again from the log, and then shares them
             suite=self.file.suite,
             summary=case.summary or self.summary,
-            yaml=_dump(expansion.entry),
-            source=f"{self.file.shown}:{line}",
+            yaml=sys.intern(_dump(expansion.entry)),
+            source=sys.intern(f"{self.file.shown}:{line}"),
         )
 
     def layers(self, number: int) -> list[yaml.Node]:

@@ -40,7 +40,7 @@ class Expectation:
 
 
 # Maximum size in bytes of the expectations that are kept. Those of the default cases under one declaration fit.
-LIMIT = 1 << 25
+LIMIT = 20 << 20
 
 _KNOWN: BoundedMemo[Expectation] = BoundedMemo(LIMIT, lambda each: each.size)
 
