@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
-from conformance.engine.records import JudgedCell
 from conformance.verdicts.verdict import GRAVITY
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
@@ -64,8 +63,31 @@ class Decision:
         }
 
 
+class Decided(Protocol):
+    """
+    What the decision needs of a cell; `engine.records.JudgedCell` has it.
+
+    It is a protocol because the command line needs the exit codes of this module, and not the records of a log.
+    """
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Case and subject."""
+        ...
+
+    @property
+    def verdict(self) -> str:
+        """The verdict."""
+        ...
+
+    @property
+    def green(self) -> bool:
+        """Whether the gate accepts the cell."""
+        ...
+
+
 def decide(
-    cells: Iterable[JudgedCell],
+    cells: Iterable[Decided],
     incomplete: Sequence[str],
     known_problems: Sequence[str],
     known: Mapping[str, Any],
