@@ -185,8 +185,8 @@ class RunLog:
         kind = record.get("type")
         if kind not in TYPES:
             raise ValueError(f"unknown record type {kind!r}, expected one of {', '.join(TYPES)}")
-        about = as_logged(record)
-        line = memoryview(json.dumps(about, allow_nan=False).encode() + b"\n")
+        about, text = _line(record)
+        line = memoryview(text)
         before = os.fstat(self._file).st_size
         try:
             while line:
@@ -253,6 +253,25 @@ def _is_unbegun(path: Path) -> bool:
     """Whether a run was interrupted before its header was complete."""
     content = path.read_bytes()
     return b"\n" not in content and (content.startswith(BEGINNING) or BEGINNING.startswith(content))
+
+
+def _line(record: Mapping[str, Any]) -> tuple[Record, bytes]:
+    """
+    A record as it is in a log, and its line. It is copied once only, because a header may be large.
+
+    Raises:
+        TypeError: the record contains something that is no JSON value.
+    """
+    about = plain_data({"type": record["type"], "schema": SCHEMA, **record})
+    line = _encoded(about)
+    if SUSPECT.search(line):
+        about = harmless(about)
+        line = _encoded(about)
+    return about, line
+
+
+def _encoded(about: Record) -> bytes:
+    return f"{json.dumps(about, allow_nan=False)}\n".encode()
 
 
 def as_logged(record: Mapping[str, Any]) -> Record:

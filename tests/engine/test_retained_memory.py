@@ -1,6 +1,7 @@
 """What a run keeps in memory of a further cell is bounded: a record is read from the log again, not kept."""
 
 import gc
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ from conformance.engine.runlog import LOG, RunLog
 SUBJECT = "numpy.sdpa"
 # Numbers of cells of the two runs that are compared.
 FEW, MANY = 250, 1000
+
+# Interned before anything is measured, as the cases of a session are: the table of interned texts may grow at any time.
+NAMES = [sys.intern(f"growth/{number}") for number in range(MANY)]
 
 # Bytes that a record adds to the log at least: far more than may be kept of it.
 TEXT = 4096
@@ -30,7 +34,7 @@ KEPT_BY_RUN = 780
 
 def header(cells: int) -> dict[str, object]:
     case = {"suite": "growth", "operator": "sdpa", "dtype": "float32"}
-    cases = {f"growth/{number}": case | {"digest": f"sha256:{number:064}"} for number in range(cells)}
+    cases = {name: case | {"digest": f"sha256:{number:064}"} for number, name in enumerate(NAMES[:cells])}
     subjects = {SUBJECT: {"operators": ["sdpa"]}}
     about = {"run": "growth", "started": "2026-01-01T00:00:00Z"}
     return {"type": "header", **about, "cases": cases, "subjects": subjects, "environments": {}}
@@ -51,8 +55,8 @@ def written(folder: Path, cells: int) -> Ledger:
     log = RunLog.create(folder / LOG)
     log.append(header(cells))
     ledger = Ledger(log, folder, rerun=lambda key: f"rerun {key}")
-    for number in range(cells):
-        ledger.write_cell((f"growth/{number}", SUBJECT), cell(number))
+    for number, name in enumerate(NAMES[:cells]):
+        ledger.write_cell((name, SUBJECT), cell(number))
     return ledger
 
 
