@@ -188,8 +188,8 @@ def _decide(name: str, numbers: dict[str, Any], budget: float, largest: float, c
         return "fail", f"{name}: {rms}, allowed {RMS_LIMIT}; worst: {where}"
     if coverage < COVERAGE:
         return "inconclusive", (
-            f"{name}: only {coverage:.0%} of the elements have a bound that is narrow enough to judge them "
-            f"({COVERAGE:.0%} needed)"
+            f"{name}: only {coverage:.0%} of the elements have a meaningful tolerance ({COVERAGE:.0%} needed): "
+            "the bounds of the others are too wide to judge them"
         )
     return "pass", f"{name}: {budget:.0%} of the allowed error used"
 

@@ -98,7 +98,10 @@ def test_low_coverage_is_inconclusive_and_never_hides_a_failure() -> None:
     wide = bound((10,), hard=500.0)
     found = judged(np.zeros(10), np.zeros(10), wide)
     assert found.verdict == "inconclusive"
-    assert "only 0% of the elements have a bound that is narrow enough to judge them (90% needed)" in found.message
+    assert (
+        "only 0% of the elements have a meaningful tolerance (90% needed): the bounds of the others are too wide"
+        in found.message
+    )
     assert judged(np.zeros(10), np.full(10, 600.0), wide).verdict == "fail"
 
 
