@@ -98,9 +98,11 @@ def check(
     except BaseException:
         _remove(folder, out)
         raise
-    if checked.decision.conforms:
+    kept = folder if out is not None or not checked.decision.conforms else None
+    result = _result(checked, kept)  # reads the log, so before the folder goes
+    if kept is None:
         _remove(folder, out)
-    return _result(checked, folder if folder.exists() else None)
+    return result
 
 
 def cases_of(

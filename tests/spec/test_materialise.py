@@ -1,6 +1,7 @@
 """Problems against masks and arrays worked by hand, and what holds for every case."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -466,7 +467,7 @@ def test_arrays_of_a_file(make: Make, tmp_path: Path) -> None:
     np.savez(path, query=np.full((2, 3, 5, 4), 0.1), value=np.ones((2, 3, 7, 4), dtype=np.int8))
     case = make()
     inputs = case.inputs.__class__(file=path)
-    problem = materialise(Case(**{**vars(case), "inputs": inputs}))
+    problem = materialise(replace(case, inputs=inputs))
     np.testing.assert_array_equal(problem.query, np.full((2, 3, 5, 4), np.float32(0.1)))
     np.testing.assert_array_equal(problem.value, np.ones((2, 3, 7, 4)))
     np.testing.assert_array_equal(problem.key, materialise(case).key)
