@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     clock = Clock()
     see_writable_files(arguments.junit)
     baseline = BaselineOption(arguments)
-    judge = Judge()
+    judge = Judge(known_first=True)
     known = load_known(arguments.known, judge)
     with ExitStack() as resources:
         with Progress(sys.stderr, level=arguments.level) as progress, open_replies(arguments) as replies:

@@ -98,8 +98,13 @@ class Judge:
     masks (a mask of -inf rounds otherwise than a boolean one).
     """
 
-    def __init__(self) -> None:
-        """Start with nothing remembered."""
+    def __init__(self, *, known_first: bool = False) -> None:
+        """
+        Start with nothing remembered.
+
+        known_first: a review by a list of known deviations comes before a failure is explained.
+        """
+        self._known_first = known_first
         self._expectations: dict[str, dict[tuple[Any, ...], Expectation]] = {}
         self._replies: dict[str, dict[tuple[Any, ...], Reply]] = {}
         self._likely: dict[str, Likely] = {}
@@ -162,7 +167,8 @@ class Judge:
         canonical = declared if not declared.dialect else self.expectation(cell.case.id, problem, {}, profile)
         found = judge_against(declared, canonical, profile, actual)
         judged = Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
-        return self.explained(judged) if needs_explanation(found, problem, judged.facts.device) else judged
+        late = self._known_first and not needs_explanation(found, problem, judged.facts.device)
+        return judged if late else self.explained(judged)
 
     def explained(self, judged: Judged, known: Mapping[str, Any] | None = None) -> Judged:
         """
