@@ -84,7 +84,7 @@ def _changed(each: Distribution, record: str) -> Iterator[str]:
 
 
 def _status(root: str, path: str) -> os.stat_result:
-    return os.stat(f"{root}{os.sep}{path}")  # noqa: PTH116 - making 30,000 paths would take longer than asking
+    return os.stat(f"{root}{os.sep}{path}")  # noqa: PTH116 - 30,000 Path objects take 0.2 s of every run
 
 
 if __name__ == "__main__":

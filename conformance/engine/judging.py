@@ -2,12 +2,12 @@
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -90,6 +90,9 @@ class Judged:
         return found
 
 
+Result = TypeVar("Result")
+
+
 class Judge:
     """
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
@@ -117,10 +120,7 @@ class Judge:
             UnderivedBound: the dialect may be diagnosed, but not declared.
         """
         of_case = self._expectations.setdefault(case, {})
-        key = _question(problem, dialect, profile)
-        if key not in of_case:
-            of_case[key] = expect(problem, dialect, profile)
-        return of_case[key]
+        return _once(of_case, _question(problem, dialect, profile), lambda: expect(problem, dialect, profile))
 
     def reply(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
         """
@@ -130,10 +130,7 @@ class Judge:
             UnderivedBound: the dialect may be diagnosed, but not declared.
         """
         of_case = self._replies.setdefault(case, {})
-        key = _question(problem, dialect, profile)
-        if key not in of_case:
-            of_case[key] = expect_reply(problem, dialect, profile)
-        return of_case[key]
+        return _once(of_case, _question(problem, dialect, profile), lambda: expect_reply(problem, dialect, profile))
 
     def finish(self, case: str) -> None:
         """No worker needs a case any more: of its expectations only those are kept for which `expect` has room."""
@@ -188,6 +185,12 @@ class Judge:
             likely = Likely([way_of(decision, name)], search=False)
         found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
         return replace(judged, verdict=found.verdict, judgement=found)
+
+
+def _once(known: dict[tuple[Any, ...], Result], question: tuple[Any, ...], compute: Callable[[], Result]) -> Result:
+    if question not in known:
+        known[question] = compute()
+    return known[question]
 
 
 def _question(problem: Problem, dialect: Dialect, profile: Profile) -> tuple[Any, ...]:

@@ -65,7 +65,7 @@ def finding_text(finding: Finding) -> str:
 KINDS = {
     "precision": "could be rounding",
     "impossible": "more than rounding",
-    "semantic": "as if it meant something else",
+    "semantic": "fits another choice in this call alone",
     "invariant": "replies to related calls contradict each other",
     "nondeterministic": "differs from call to call",
     "order_dependent": "depends on earlier calls",

@@ -1,12 +1,19 @@
 """The file of known deviations: six mistakes, six places; what is right keeps its line."""
 
+import re
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from conformance.bounds.bound import Bound
+from conformance.bridge.tensor import Tensor
+from conformance.deviations.deviation import Expected
 from conformance.gate.known_file import PACKAGED, read_known
 from conformance.spec.mistakes import MAX_MISTAKES, CaseFileErrors
+from conformance.spec.refusals import REFUSALS
+from conformance.verdicts.compare import compare
 
 GOOD = """\
 format: 1
@@ -162,3 +169,24 @@ def test_of_very_many_mistakes_the_first_are_told_and_how_many_there_are(tmp_pat
     assert len(caught.value.mistakes) == MAX_MISTAKES + 1
     assert caught.value.mistakes[-1].message == "only 100 of 30000 mistakes are listed"
     assert time.process_time() - started < 10
+
+
+# What frameworks say, quoted by entries whose verdict is ours: the reason why a refusal counts for nothing.
+OF_FRAMEWORKS = {"inconsistent q_sequence_length"}
+
+
+def test_a_message_of_ours_that_the_packaged_list_quotes_is_still_said() -> None:
+    hard, none, worst, spread = (np.full(7, each) for each in (500.0, 0.0, 4.0, 1000.0))
+    wide = Bound(hard, none, worst, np.ones(7, dtype=bool), spread, none)
+    zeros = np.zeros(7)
+    unjudged = compare("grad_key", Expected(zeros, "float64"), Tensor.of(zeros), wide, rms_gate=False)
+    assert unjudged.verdict == "inconclusive"
+    said = [unjudged.message, *(f"{each.sentence}: it returned output" for each in REFUSALS.values())]
+    quoted = {
+        entry.accept.message
+        for entry, _ in read_known([PACKAGED])
+        if entry.accept is not None and entry.accept.verdict in ("fail", "inconclusive")
+    }
+    stale = {message for message in quoted if not any(re.search(message, each) for each in said)}
+    assert "meaningful tolerance" in quoted
+    assert stale == OF_FRAMEWORKS

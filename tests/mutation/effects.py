@@ -41,7 +41,7 @@ class Effects:
     adapter: Path
     judge: Judge = field(default_factory=Judge)
 
-    def alike(self, named: Option, expected: Option, dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`
+    def alike(self, named: Option, expected: Option, *, dense: bool) -> bool:
         """
         Whether two options are the same mistake, as far as the tool can see.
 

@@ -7,9 +7,9 @@ the first. unexplained: it rejects, and names nothing. wrong: it names a cause t
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from conformance.diagnosis.conditions import Condition
 from conformance.engine.records import LoggedCell
@@ -56,11 +56,15 @@ class Said:
     others: tuple[str, ...]
 
 
-# Whether a named option is an expected one, wherever that shows, in the dense subject or the other.
-Alike = Callable[[Option, Option, bool], bool]
+class Alike(Protocol):
+    """Whether a named option is an expected one, in the subject or in its dense form."""
+
+    def __call__(self, named: Option, expected: Option, *, dense: bool) -> bool:
+        """Compare the two; dense: the finding is about the dense form."""
+        ...
 
 
-def same(named: Option, expected: Option, _dense: bool) -> bool:  # noqa: FBT001 - as every `Alike`
+def same(named: Option, expected: Option, **_: bool) -> bool:
     """The same deviations under the same condition."""
     return named == expected
 
@@ -80,7 +84,7 @@ def outcome(said: Said, expected: Sequence[Option], kinds: Iterable[str] = (), a
 
 
 def _rank(named: Named, expected: Sequence[Option], alike: Alike) -> str:
-    right = [any(alike(option, each, named.dense) for each in expected) for option in named.options]
+    right = [any(alike(option, each, dense=named.dense) for each in expected) for option in named.options]
     return "right" if right[0] else "tie" if any(right) else "wrong"
 
 

@@ -96,48 +96,52 @@ FLAG, CAUSAL_MASK = option("use[is_causal]=ignored"), option("causal_mask=ignore
 
 def test_two_names_with_one_effect_on_every_call_are_alike(effects: EffectsOf) -> None:
     alike = effects(CAUSAL).alike
-    assert alike(CAUSAL_MASK, FLAG, False)
-    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, False)
+    assert alike(CAUSAL_MASK, FLAG, dense=False)
+    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, dense=False)
 
 
 def test_a_name_that_differs_in_one_call_is_not_alike(effects: EffectsOf) -> None:
     alike = effects((*CAUSAL, AT_THE_END)).alike
-    assert not alike(CAUSAL_MASK, FLAG, False)
-    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, False)
-    assert not alike(FLAG, CAUSAL_MASK, False)
+    assert not alike(CAUSAL_MASK, FLAG, dense=False)
+    assert alike(option("causal_mask=ignored", Condition(slots=["is_causal"])), FLAG, dense=False)
+    assert not alike(FLAG, CAUSAL_MASK, dense=False)
 
 
 def test_a_name_that_no_call_shows_is_not_alike(effects: EffectsOf) -> None:
     alike = effects(CAUSAL).alike
-    assert not alike(option("use[window]=ignored"), option("use[bias]=ignored"), False)
-    assert not alike(option("use[window]=ignored"), FLAG, False)
+    assert not alike(option("use[window]=ignored"), option("use[bias]=ignored"), dense=False)
+    assert not alike(option("use[window]=ignored"), FLAG, dense=False)
 
 
 def test_a_number_that_the_rounding_of_the_calls_hides_is_alike_and_another_is_not(effects: EffectsOf) -> None:
     alike = effects(CAUSAL).alike
     assert {call.facts.dtype for call in effects(CAUSAL).calls[False]} == {"float32"}
-    assert alike(option("scale=times_1.100000001"), option("scale=times_1.1"), False)
-    assert not alike(option("scale=times_1.101"), option("scale=times_1.1"), False)
+    assert alike(option("scale=times_1.100000001"), option("scale=times_1.1"), dense=False)
+    assert not alike(option("scale=times_1.101"), option("scale=times_1.1"), dense=False)
     exact = "numerics/float64/distribution[operator=sdpa,inputs.distribution=bell]"
-    assert not effects((*CAUSAL, exact)).alike(option("scale=times_1.100000001"), option("scale=times_1.1"), False)
+    assert not effects((*CAUSAL, exact)).alike(
+        option("scale=times_1.100000001"), option("scale=times_1.1"), dense=False
+    )
 
 
 def test_coarser_arithmetic_is_only_like_itself(effects: EffectsOf) -> None:
     alike = effects(CASES).alike
     coarse, other = (option(each.name) for each in ARITHMETIC[:2])
-    assert alike(coarse, coarse, False)
-    assert not alike(other, coarse, False)
-    assert not alike(NONE, coarse, False)
-    assert not alike(Option(coarse.keys, HALF), coarse, False)
+    assert alike(coarse, coarse, dense=False)
+    assert not alike(other, coarse, dense=False)
+    assert not alike(NONE, coarse, dense=False)
+    assert not alike(Option(coarse.keys, HALF), coarse, dense=False)
 
 
 def test_a_condition_is_right_if_it_holds_wherever_the_lie_shows(effects: EffectsOf) -> None:
     alike = effects(CASES).alike
     half = option("scale=none", HALF)
-    assert alike(half, half, False)
-    assert alike(option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half, False)
-    assert not alike(NONE, half, False)
-    assert not alike(option("scale=squared", HALF), half, False)
+    assert alike(half, half, dense=False)
+    assert alike(
+        option("scale=none", Condition(sizes={"seq_len_q": 5}, dtype=["float16", "bfloat16"])), half, dense=False
+    )
+    assert not alike(NONE, half, dense=False)
+    assert not alike(option("scale=squared", HALF), half, dense=False)
 
 
 def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(effects: EffectsOf) -> None:
@@ -145,8 +149,8 @@ def test_a_condition_that_always_holds_for_a_subject_need_not_be_told_of_it(effe
     assert all(effects(CASES).calls.values())
     alike = effects(CASES).alike
     masked = option("scale=none", Condition(masks=True))
-    assert alike(NONE, masked, True)
-    assert not alike(NONE, masked, False)
+    assert alike(NONE, masked, dense=True)
+    assert not alike(NONE, masked, dense=False)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,26 @@
-"""A case is needed until its last user is done; then the judge lets go of what it expects."""
+"""A case is needed until its last user is done; the judge lets go of what it expects, and explains when it should."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conformance import places
+from conformance.bridge.contract import Declaration
 from conformance.bridge.profile import Profile
+from conformance.engine.adapters import Subject, read_adapter
+from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
 from conformance.engine.session import CaseUses
 from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.case import Case
 from conformance.spec.entry import read_entry
 from conformance.spec.materialise import materialise
+from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts import expectation
 from conformance.verdicts.expectation import Expectation, expect
+
+NUMPY = places.adapters() / "numpy_sdpa.py"
 
 
 def plain_case() -> Case:
@@ -63,3 +71,28 @@ def test_what_is_expected_depends_on_problem_dialect_and_profile_alone() -> None
     assert all(other is not expected for other in others)
     changed = [other.reply["output"].values.tobytes() != expected.reply["output"].values.tobytes() for other in others]
     assert changed == [True, False, True, False]
+
+
+@pytest.mark.parametrize("known_first", [False, True])
+def test_a_failure_is_explained_before_its_review_unless_known_deviations_come_first(*, known_first: bool) -> None:
+    """`check` accepts by explanation; a run asks its list first, and then tries only what the entry says."""
+    case, profile = plain_case(), Profile.uniform("float32")
+    cell = make_cell(case, materialise(case), Subject(read_adapter(NUMPY)))
+    assert isinstance(cell, Cell)
+    wrong = expect(cell.route.problem, {"scale": "none"}, profile).reply
+    reply = {name: to_tensor(round_to(each.values, "float32"), "float32") for name, each in wrong.items()}
+    judge = Judge(known_first=known_first)
+    judged = judge.judge(cell, Declaration(profile), reply, {})
+    assert judged.verdict == "fail"
+    assert judged.judgement is not None
+    assert (judged.judgement.explanation is None) is known_first
+
+    def named(known: dict[str, Any] | None) -> str | None:
+        found = judge.explained(judged, known).judgement
+        return found.explanation.name if found is not None and found.explanation is not None else None
+
+    assert named(None) == "none"
+    if known_first:
+        assert named({"decisions": ("scale=none",)}) == "none"
+        assert named({"decisions": ("scale=squared",)}) is None
+        assert named({"decisions": ("scale=none", "mask_fill=zero")}) is None
