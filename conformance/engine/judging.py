@@ -133,7 +133,7 @@ class Judge:
         return _once(of_case, _question(problem, dialect, profile), lambda: expect_reply(problem, dialect, profile))
 
     def finish(self, case: str) -> None:
-        """No worker needs a case any more: of its expectations only those are kept for which `expect` has room."""
+        """Forget what is expected of a case that no worker needs any more."""
         self._expectations.pop(case, None)
         self._replies.pop(case, None)
 

@@ -11,9 +11,7 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.deviations.evaluate import evaluate
-from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.problem import Problem
-from conformance.spec.problem_digest import problem_digest
 from conformance.verdicts.compare import OutputComparison, compare, differs, has_rms_gate
 
 
@@ -25,35 +23,20 @@ class Expectation:
     reply: Reply
     bounds: Mapping[str, Bound]
 
-    @property
-    def size(self) -> int:
-        """The bytes of all arrays."""
-        arrays = [each.values for each in self.reply.values()]
-        arrays += [
-            array for bound in self.bounds.values() for array in vars(bound).values() if hasattr(array, "nbytes")
-        ]
-        return sum(array.nbytes for array in arrays)
-
     def separates(self, other: Reply) -> bool:
         """Whether another expected reply differs: beyond the bounds, or in shape, dtype or non-finite values."""
         return any(differs(self.reply[name], other[name], self.bounds[name]) for name in self.reply)
 
 
-# Maximum size in bytes of the expectations that are kept. Those of the default cases under one declaration fit.
-LIMIT = 20 << 20
-
-_KNOWN: BoundedMemo[Expectation] = BoundedMemo(LIMIT, lambda each: each.size)
-
-
 def expect(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
     """
-    Evaluate the oracle and derive its bounds; equal questions get the same object while there is room.
+    Evaluate the oracle and derive its bounds.
 
     Raises:
         UnderivedBound: no bound is derived for this dialect; it can be diagnosed but not declared.
     """
-    key = (problem_digest(problem), tuple(sorted(dialect.items())), profile)
-    return _KNOWN.once(key, lambda: _expected(problem, dialect, profile))
+    answer = evaluate(problem, dialect, profile.score)
+    return Expectation(dialect, answer.reply, bound_reply(answer, profile))
 
 
 def expect_reply(problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
@@ -66,11 +49,6 @@ def expect_reply(problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
     answer = evaluate(problem, dialect, profile.score)
     need_bound(answer, profile)
     return answer.reply
-
-
-def _expected(problem: Problem, dialect: Dialect, profile: Profile) -> Expectation:
-    answer = evaluate(problem, dialect, profile.score)
-    return Expectation(dialect, answer.reply, bound_reply(answer, profile))
 
 
 def flat(bound: Bound, shape: tuple[int, ...], tolerance: float) -> Bound:

@@ -12,12 +12,10 @@ from conformance.engine.adapters import Subject, read_adapter
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judge
 from conformance.engine.session import CaseUses
-from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.case import Case
 from conformance.spec.entry import read_entry
 from conformance.spec.materialise import materialise
 from conformance.spec.rounding import round_to, to_tensor
-from conformance.verdicts import expectation
 from conformance.verdicts.expectation import Expectation, expect
 
 NUMPY = places.adapters() / "numpy_sdpa.py"
@@ -40,37 +38,22 @@ def test_a_case_is_needed_until_its_last_user_is_done() -> None:
     assert not uses.needs("one")
 
 
-def test_the_judge_forgets_what_it_expects_of_a_finished_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_remembers_what_it_expects_until_a_case_is_finished() -> None:
     case = plain_case()
     problem, judge = materialise(case), Judge()
-    profile, coarser = Profile.uniform("float32"), Profile.uniform("float16")
+    profile = Profile.uniform("float32")
 
-    def ask() -> Expectation:
-        return judge.expectation(case.id, problem, {}, profile)
+    def ask(dialect: dict[str, str]) -> Expectation:
+        return judge.expectation(case.id, problem, dialect, profile)
 
-    no_room: BoundedMemo[Expectation] = BoundedMemo(0, lambda each: each.size)
-    monkeypatch.setattr(expectation, "_KNOWN", no_room)
-    first = ask()
-    expect(problem, {}, coarser)  # drops what `expect` kept
-    assert ask() is first
+    first, reply = ask({}), judge.reply(case.id, problem, {"scale": "none"}, profile)
+    assert ask({}) is first
+    assert ask({"scale": "none"}) is not first
+    assert judge.expectation(case.id, problem, {}, Profile.uniform("float16")) is not first
+    assert judge.reply(case.id, problem, {"scale": "none"}, profile) is reply
     judge.finish(case.id)
-    assert ask() is not first
-
-
-def test_what_is_expected_depends_on_problem_dialect_and_profile_alone() -> None:
-    case = plain_case()
-    problem, profile = materialise(case), Profile.uniform("float32")
-    expected = expect(problem, {}, profile)
-    assert expect(problem.but(query=problem.query.copy()), {}, profile) is expected
-    others = [
-        expect(problem.but(query=-problem.query), {}, profile),
-        expect(problem.but(outputs=("output", "weights")), {}, profile),
-        expect(problem, {"scale": "none"}, profile),
-        expect(problem, {}, Profile.uniform("float16")),
-    ]
-    assert all(other is not expected for other in others)
-    changed = [other.reply["output"].values.tobytes() != expected.reply["output"].values.tobytes() for other in others]
-    assert changed == [True, False, True, False]
+    assert ask({}) is not first
+    assert judge.reply(case.id, problem, {"scale": "none"}, profile) is not reply
 
 
 @pytest.mark.parametrize("known_first", [False, True])
