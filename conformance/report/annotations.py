@@ -13,7 +13,7 @@ from typing import Any
 from conformance.engine.run_folder import Run
 from conformance.report.comparison_report import example, heading
 from conformance.report.conclusion import LOG_NOTE, gate_notes
-from conformance.report.findings import findings
+from conformance.report.findings import findings, unexplained_kind
 from conformance.spec.texts import counted
 
 
@@ -27,7 +27,9 @@ def run_annotations(run: Run, root: Path) -> Iterator[str]:
         cell = run.cells[finding.example]
         fix = f" Fix: {finding.remedy}." if finding.remedy else ""
         rerun = f"\n{cell.rerun}" if cell.rerun else ""
-        message = f"{counted(finding.count, 'verdict')} ({finding.kind}): {finding.full_sentence}.{fix}{rerun}"
+        kind = "" if finding.explained else f" ({unexplained_kind(finding)})"
+        said = f"it {finding.full_sentence}" if finding.explained else finding.full_sentence
+        message = f"{counted(finding.count, 'verdict')}{kind}: {said}.{fix}{rerun}"
         yield command("error", message, finding.subject, run.header.cases[cell.case].source, root)
     for kind, text in gate_notes(run):
         yield command("warning" if kind == LOG_NOTE else "error", text, kind)

@@ -17,7 +17,7 @@ from conformance.engine.runlog import RunLogError
 from conformance.report import port_text, probe_report
 from conformance.report.conclusion import gate_notes, headline, known_groups, left_out_note, replies_note, subject_lines
 from conformance.report.counts import budget_text, share_text, verdict_counts
-from conformance.report.findings import Finding, findings
+from conformance.report.findings import Finding, findings, unexplained_kind
 from conformance.report.page_data import PackedParts, Texts, add_cases, blobs, index, script_json
 from conformance.report.page_frame import asset, environment, policy, script_of
 from conformance.spec.texts import counted, quoted
@@ -178,6 +178,7 @@ def _filters(run: Run) -> dict[str, Callable[..., Any]]:
         "address": web_address,
         "picture": lambda finding: picture(run, finding),
         "by_difference": split_by_difference,
+        "in_words": unexplained_kind,
     }
 
 
