@@ -171,18 +171,18 @@ class Judge:
         """
         A failing reply with the single deviations that explain it.
 
-        known: the record of the known deviation that accepts the reply. Then only its own decision is tried.
+        known: the record of the known deviation that accepts the reply. Then only its own decisions are tried.
         """
         found, profile = judged.judgement, judged.profile
         if found is None or profile is None or found.verdict != "fail" or found.explanation is not None:
             return judged
         likely = self._likely.setdefault(judged.subject, Likely())
         if known is not None:
-            decisions = known.get("decisions", ())
-            if len(decisions) != 1:
-                return judged
-            decision, _, name = decisions[0].rpartition("=")
-            likely = Likely([way_of(decision, name)], search=False)
+            parts = (each.rpartition("=") for each in known.get("decisions", ()))
+            ways = [way_of(decision, name) for decision, _, name in parts]
+            # That a causal argument is ignored is reported as `causal_mask`, whichever argument carries it.
+            ways += [("causal_mask", name) for decision, name in ways if decision.startswith("use[")]
+            likely = Likely(ways, search=False)
         found = explained(found, judged.problem, profile, judged.actual, judged.facts.device, likely)
         return replace(judged, verdict=found.verdict, judgement=found)
 
