@@ -16,7 +16,7 @@ from conformance.deviations.measured import EXACT, MEASURED, Measured
 from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
-from conformance.diagnosis.cost import SECOND_DEVIATION, UNEXPLAINED, of_change
+from conformance.diagnosis.cost import UNEXPLAINED, of_change
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL, Way, ways
 from conformance.diagnosis.suspect import Suspect
@@ -270,13 +270,14 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
     limit = UNEXPLAINED * len(cells) if taken else inf
     simplest = {(_arguments(cell), cell.facts.operator, cell.facts.dtype): cell for cell in reversed(cells)}
     for cell in sorted(simplest.values(), key=cells.index)[:MAX_PAIRED_CELLS]:
-        cost = {way: of_change((way,)) for way in ways(cell.problem, cell.declared.dialect)}
-        every = [way for way in cost if SECOND_DEVIATION + cost[way] < limit]
-        single = [
-            way for way in every if USUAL_BITS + SECOND_DEVIATION + cost[way] < limit and cell.distinguishes((way,), ())
-        ]
-        with_known = (pair for one in known for pair in combined_with(cell, one, [*dict.fromkeys((one, *every))]))
-        new = (pair for pair in combinations(single, 2) if sum(cost[way] for way in pair) + SECOND_DEVIATION < limit)
+        every = [way for way in ways(cell.problem, cell.declared.dialect) if USUAL_BITS + of_change((way,)) < limit]
+        single = [way for way in every if cell.distinguishes((way,), ())]
+        with_known = (
+            pair
+            for one in known
+            for pair in combined_with(cell, one, [*dict.fromkeys((one, *_affordable(one, every, limit)))])
+        )
+        new = (pair for pair in combinations(single, 2) if of_change(pair) < limit)
         for among in (with_known, new):
             found = (pair for pair in among if pair[0][0] != pair[1][0] and cell.explained_by(pair))
             likely = sorted(
@@ -285,6 +286,11 @@ def pairs(cells: Sequence[Evidence], taken: Sequence[Change]) -> Iterator[Candid
             yield from (Candidate(pair) for pair in likely[:MAX_KEPT_PAIRS])
             if likely:
                 break
+
+
+def _affordable(one: Way, others: Iterable[Way], limit: float) -> Iterator[Way]:
+    """The ways that cost less than `limit` when they are combined with `one`, which is paid."""
+    return (way for way in others if of_change((one, way)) - of_change((one,)) < limit)
 
 
 def combined_with(cell: Evidence, one: Way, every: Sequence[Way]) -> Iterator[Change]:

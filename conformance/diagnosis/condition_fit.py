@@ -50,6 +50,9 @@ MASKS = (
     "without_mask_dims",
 )
 
+# Requirements that conditions on the scale, the sizes or the layout tell.
+TOLD_OTHERWISE = frozenset({"scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "layout"})
+
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 # Sizes at which kernels switch algorithms, and whose multiples they require.
 BLOCKS = (8, 16, 32, 64, 128)
@@ -83,8 +86,7 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
         Condition(fully_masked_row=True),
         Condition(fully_masked_row=False),
     )
-    for kind in dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds):
-        yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
+    yield from _about_kinds(dict.fromkeys(kind for fact in facts for mask in fact.masks for kind in mask.kinds))
     outputs = (GRADIENTS if output.startswith(GRADIENT) else output for fact in facts for output in fact.outputs)
     for output in dict.fromkeys(outputs):
         yield from (Condition(outputs=[output]), Condition(without_outputs=[output]))
@@ -98,6 +100,8 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
         yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
     yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
     yield from (Condition(scaled=True), Condition(scaled=False))
+    for name in dict.fromkeys(name for fact in facts for name in fact.requirements if name not in TOLD_OTHERWISE):
+        yield from (Condition(requirements=[name]), Condition(without_requirements=[name]))
     for slot, element in dict.fromkeys((mask.slot, mask.element) for fact in facts for mask in fact.masks):
         yield from (Condition(slots=[slot]), Condition(without_slots=[slot]))
         yield Condition.model_validate({"elements": {slot: element}})
@@ -105,6 +109,11 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     for dimension in DIMENSIONS:
         yield from (Condition(mask_dims=[dimension]), Condition(without_mask_dims=[dimension]))
     yield from _about_blocks()
+
+
+def _about_kinds(kinds: Iterable[str]) -> Iterator[Condition]:
+    for kind in kinds:
+        yield from (Condition(kinds=[kind]), Condition(without_kinds=[kind]))
 
 
 def _about_layouts(layouts: Iterable[str]) -> Iterator[Condition]:
@@ -235,8 +244,13 @@ def _in_twos(denials: Array) -> tuple[Array, Array]:
 
 
 def _is_denial(condition: Condition) -> bool:
-    """Whether the condition requires that a kind of mask, an argument or an output is absent."""
-    return bool(condition.without_kinds or condition.without_slots or condition.without_outputs)
+    """Whether the condition requires that a kind of mask, an argument, an output or a requirement is absent."""
+    return bool(
+        condition.without_kinds
+        or condition.without_slots
+        or condition.without_outputs
+        or condition.without_requirements
+    )
 
 
 def _about(condition: Condition) -> object:
@@ -244,6 +258,8 @@ def _about(condition: Condition) -> object:
     ((name, value),) = condition.record().items()
     if name.startswith("sizes"):
         return name, tuple(value) if isinstance(value, dict) else str(value)
+    if name.endswith("requirements"):
+        return "requirements", *value
     return "masks" if name in MASKS else "outputs" if "outputs" in name else name
 
 

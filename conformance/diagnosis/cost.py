@@ -8,13 +8,14 @@ cause is the cost of the cells that it explains, minus its own cost.
 from collections.abc import Iterable
 from math import log2
 
-from conformance.deviations.names import FRAMEWORK_BITS, bits_of
+from conformance.deviations.names import FRAMEWORK_BITS, USUAL_BITS, bits_of
 from conformance.diagnosis.explanation import CANONICAL, Way
 
 # Bits for a failing cell without a cause: enough to pay for a second everyday mistake in that cell alone.
 UNEXPLAINED = 8.0
 
-# Bits for each further deviation that is combined with the first.
+# Bits for each further deviation that is combined with the first. A usual one, which straightforward code has beside
+# any other mistake, is no surprise and costs only its prior.
 SECOND_DEVIATION = 4.0
 
 # Maximum extra cost, in bits, of an explanation that is reported in addition to the best.
@@ -27,7 +28,8 @@ MAX_ALTERNATIVES = 2
 def of_change(change: Iterable[Way], *, coarser: bool = False) -> float:
     """The cost of deviations or of coarser arithmetic, in bits; undoing a declared way costs nothing."""
     each = [0.0 if name == CANONICAL else bits_of(decision, name) for decision, name in change]
-    return sum(each) + SECOND_DEVIATION * max(len(each) - 1, 0) + (FRAMEWORK_BITS if coarser else 0.0)
+    surprises = sum(bits != USUAL_BITS for bits in each)
+    return sum(each) + SECOND_DEVIATION * max(surprises - 1, 0) + (FRAMEWORK_BITS if coarser else 0.0)
 
 
 def of_condition(terms: int, conditions: int) -> float:

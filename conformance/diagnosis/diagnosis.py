@@ -8,7 +8,6 @@ from conformance.deviations.catalogue import FITTED
 from conformance.deviations.names import KERNEL_BITS, USUAL_BITS
 from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, arithmetic, numbers, pairs, singles
 from conformance.diagnosis.conditions import Condition, condition_text
-from conformance.diagnosis.cost import SECOND_DEVIATION
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
@@ -105,7 +104,7 @@ def diagnose(
     search.take([*singles(search.open_cells()[:MAX_SEARCHED_CELLS]), *numbers(search.open_cells())], alone=True)
     if search.can_pay(KERNEL_BITS):
         search.take(fitted(search.open_cells(), search.conforming_cells()))
-    if search.can_pay(USUAL_BITS + SECOND_DEVIATION):
+    if search.can_pay(USUAL_BITS):
         search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))

@@ -1,7 +1,8 @@
 """Searches for causes: which candidates explain which failing cells, and under which conditions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from math import inf, prod
 
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
@@ -269,12 +270,34 @@ class Search:
         while rated := self._rated(found, alone=alone):
             whole = {each.candidate: self._with_parts(each) for each in rated}
             gains = {each.candidate: each.worth + sum(part.bits for part in whole[each.candidate][1]) for each in rated}
-            best = max(rated, key=lambda each: gains[each.candidate])
-            if gains[best.candidate] <= 0.0 and not self._is_known(best):
+            best = max(rated, key=lambda each: (gains[each.candidate], len(whole[each.candidate][0].shows)))
+            if (pair := self._cheaper_pair(best, found)) is not None:
+                found[pair] = self._explained(pair)
+                continue
+            # For the same number of bits, one cause of more cells is better than the causes that it replaces.
+            replaces = bool(whole[best.candidate][1])
+            if (gains[best.candidate], replaces) <= (0.0, False) and not self._is_known(best):
                 break
             ties = [each for each in rated if each is not best and each.like(best)]
             self._accept(*whole[best.candidate], sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
+
+    def _cheaper_pair(self, best: _Rated, found: Mapping[Candidate, frozenset[int]]) -> Candidate | None:
+        """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""
+        shows = frozenset(best.shows)
+        parts = [each for each, cells in found.items() if len(each.change) == 1 and cells & shows]
+        pairs = (Candidate((*one.change, *other.change)) for one, other in combinations(parts, 2))
+        return next(
+            (
+                pair
+                for pair in pairs
+                if pair.bits < best.candidate.bits
+                and pair not in found
+                and pair.change[0][0] != pair.change[1][0]
+                and all(pair.explains(self.cells[n]) for n in best.shows)
+            ),
+            None,
+        )
 
     def _is_known(self, best: _Rated) -> bool:
         """Whether it is already a cause under another condition, or is the first and explains all failures."""

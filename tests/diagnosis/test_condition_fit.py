@@ -1,5 +1,7 @@
 """Conditions that fit equally well: what is there is told before what is not, in both searches and before the cut."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.bridge.contract import Facts, MaskFacts
@@ -18,11 +20,25 @@ BOTTOM_RIGHT = MaskFacts("is_causal_bottom_right", ("causal",), "flag")
 
 
 def call(
-    *masks: MaskFacts, outputs: tuple[str, ...] = ("output",), layout: str = "contiguous", heads: int = 3
+    *masks: MaskFacts,
+    outputs: tuple[str, ...] = ("output",),
+    layout: str = "contiguous",
+    heads: int = 3,
+    requirements: tuple[str, ...] = (),
 ) -> Evidence:
     """Of which only the facts are looked at."""
     asked = random_sdpa(3, num_heads=heads)
-    facts = Facts("sdpa", "float32", "cpu", "", outputs, masks=masks, sizes=asked.sizes(), layout=layout)
+    facts = Facts(
+        "sdpa",
+        "float32",
+        "cpu",
+        "",
+        outputs,
+        masks=masks,
+        sizes=asked.sizes(),
+        requirements=requirements,
+        layout=layout,
+    )
     profile = Profile.ordinary("float32")
     return Evidence("case", facts, asked, expect(asked, {}, profile), profile)
 
@@ -84,3 +100,17 @@ def test_heads_may_be_shared_out_between_two_devices() -> None:
     cells = [call(heads=count) for count in (1, 2, 3, 4, 5, 6)]
     assert words(cells, [1, 3, 5], [0, 2, 4]) == ["with num_heads a multiple of 2"]
     assert words(cells, [0, 2, 4], [1, 3, 5]) == ["with num_heads not a multiple of 2"]
+
+
+def test_what_a_call_requires_is_a_condition() -> None:
+    capped = call(requirements=("softcap",))
+    assert words([call(), capped, call(PADDING)], [1], [0, 2]) == ["with a softcap"]
+    cells = [capped, call(), call(ATTENTION, requirements=("softcap",)), call(ATTENTION)]
+    assert words(cells, [1, 3], [0, 2]) == ["without a softcap"]
+
+
+def test_a_scale_that_is_given_is_told_once() -> None:
+    """The case requires a scale, and the problem has it: one condition, not two that no case distinguishes."""
+    scaled = call(requirements=("scale",))
+    given = replace(scaled, problem=scaled.problem.but(scale=0.3))
+    assert words([call(), given], [1], [0]) == ["with a scale given"]

@@ -8,7 +8,17 @@ from conformance.deviations.catalogue import TABLE, find
 from conformance.deviations.deviation import Deviation
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.measured import MEASURED
-from conformance.deviations.names import BITS, COMMON_BITS, KERNEL_BITS, LINES, RARE_BITS, bits_of, line_of, prior
+from conformance.deviations.names import (
+    BITS,
+    COMMON_BITS,
+    KERNEL_BITS,
+    LINES,
+    RARE_BITS,
+    USUAL_BITS,
+    bits_of,
+    line_of,
+    prior,
+)
 from conformance.deviations.tiles import key_loop, key_loops
 from conformance.diagnosis.cost import MAX_EXTRA_COST, SECOND_DEVIATION, UNEXPLAINED, of_change, of_condition, saved
 
@@ -36,6 +46,12 @@ def test_two_decisions_cost_more_than_each() -> None:
     assert of_change((one, other)) > of_change((one,)) + of_change((other,))
     assert of_change((("fully_masked_row", "canonical"),)) == 0.0
     assert of_change((), coarser=True) > 0.0
+
+
+def test_a_usual_deviation_beside_a_mistake_costs_its_prior_alone() -> None:
+    mistake, usual = ("scale", "none"), ("nonfinite_value", "leaks")
+    assert of_change((mistake, usual)) == of_change((usual, mistake)) == of_change((mistake,)) + USUAL_BITS
+    assert of_change((usual, ("fully_masked_row", "nan"))) == 2 * USUAL_BITS
 
 
 def test_a_condition_costs_what_it_was_chosen_from() -> None:

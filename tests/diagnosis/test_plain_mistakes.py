@@ -642,6 +642,27 @@ def test_two_mistakes_at_once_are_one_cause() -> None:
     assert condition == always()
 
 
+def test_a_finite_fill_that_lets_nan_through_is_two_known_deviations_and_no_fitted_number() -> None:
+    """A fill of -100 would explain every cell too: NaN leaks by its weight of 4e-44, and an empty row is the mean."""
+
+    def filled(p: Problem) -> Array:
+        allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
+        return np.asarray(softmax(np.where(allowed, scores(p), LOWEST)) @ p.value)
+
+    every = [*calls(dead_row), *with_nan(calls(padding), "value"), *with_nan(calls(padding, dead_row), "value")]
+    ((names, condition),) = causes_of([answered(p, filled(p)) for p in every])
+    assert set(names[0].split("+")) == {"fully_masked_row=uniform", "nonfinite_value=leaks"}
+    assert condition == always()
+
+
+def test_of_causes_that_cost_the_same_the_one_that_explains_every_call_is_told() -> None:
+    """The keys after the last full block of 4 are dropped: the last key in four calls, in one call the last three."""
+    sizes = ((2, 5, 17), (5, 7, 5), (2, 7, 29), (2, 19, 7))
+    wrong = seeing(lambda p: key(p) < p.seq_len_k // 4 * 4)
+    cells = [answered(p, wrong(p)) for p in calls(sizes=sizes)]
+    assert causes_of(cells) == [(["key_tail=dropped_4"], always())]
+
+
 def test_two_mistakes_in_different_calls_are_two_causes() -> None:
     """The padding is ignored; without a mask the last query is zero."""
     cells = [answered(p, right(p.but(mask_operands=()))) for p in calls(padding)]
