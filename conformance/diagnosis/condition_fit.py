@@ -54,6 +54,8 @@ MASKS = (
 TOLD_OTHERWISE = frozenset({"scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "layout"})
 
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
+# Dimensions whose exact sizes are conditions; those that mostly equal another one are left out.
+EXACT = ("batch", "num_heads", "seq_len_q", "seq_len_k", "head_dim")
 # Sizes at which kernels switch algorithms, and whose multiples they require.
 BLOCKS = (8, 16, 32, 64, 128)
 
@@ -109,6 +111,12 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
     for dimension in DIMENSIONS:
         yield from (Condition(mask_dims=[dimension]), Condition(without_mask_dims=[dimension]))
     yield from _about_blocks()
+
+
+def exact_sizes(cells: Iterable[MadeCall]) -> Iterator[Condition]:
+    """A condition for each size of each dimension: code may have a branch for head_dim = 64."""
+    sizes = dict.fromkeys((name, cell.facts.sizes.get(name, 1)) for cell in cells for name in EXACT)
+    yield from (Condition(sizes={name: value}) for name, value in sizes if value > 1)
 
 
 def _about_kinds(kinds: Iterable[str]) -> Iterator[Condition]:
@@ -168,10 +176,10 @@ class Guards:
         Conditions that distinguish some of the cells, and whether each holds: (condition, cell).
 
         Of conditions about the same property that no cell distinguishes, only the simplest is kept. Denials say less
-        than other conditions, so they come last.
+        than other conditions, so they come after them. Exact sizes come last.
         """
         found: dict[tuple[object, ...], tuple[Condition, list[bool]]] = {}
-        for condition in sorted(conditions(self._cells), key=_is_denial):
+        for condition in (*sorted(conditions(self._cells), key=_is_denial), *exact_sizes(self._cells)):
             row = [condition.holds(cell.facts, cell.problem) for cell in self._cells]
             if any(row) and not all(row):
                 found.setdefault((_about(condition), *row), (condition, row))
@@ -185,6 +193,21 @@ class Guards:
         """Whether each condition of the table is a denial."""
         return np.array([_is_denial(condition) for condition in self._table[0]], dtype=bool)
 
+    def _attempts(self, among: Array) -> Iterator[tuple[int, int, Array, Array]]:
+        """
+        What is tried, each only if it is better than what was tried before: among the conditions with these indices.
+
+        Each attempt has its number of terms, the least number of cells that it must be about, and the indices of the
+        first and of the second condition, which are equal for one term. Some exact size fits any single call, so it
+        needs two calls.
+        """
+        exact = np.array([_is_exact(self._table[0][n]) for n in among], dtype=bool)
+        ordinary, sizes = among[~exact], among[exact]
+        yield 1, 1, ordinary, ordinary
+        yield 1, 2, sizes, sizes
+        one, other = _in_twos(self._denials[ordinary])
+        yield 2, 2, ordinary[one], ordinary[other]
+
     def search(self, shows: Sequence[int], excluded: Sequence[int]) -> ConditionFit:
         """
         The smallest guards that hold in as many as possible of `shows` and in none of `excluded`.
@@ -196,20 +219,18 @@ class Guards:
         named, holds = self._table
         seen, kept = holds[:, np.array(shows)], holds[:, np.array(excluded)]
         best = ConditionFit()
-        for depth, (firsts, seconds) in enumerate((_alone(len(named)), _in_twos(self._denials)), 1):
+        for terms, least, firsts, seconds in self._attempts(np.arange(len(named))):
             fits = ~(kept[firsts] & kept[seconds]).any(axis=1)
             one, other = firsts[fits], seconds[fits]
             reach = (seen[one] & seen[other]).sum(axis=1)
-            if reach.max(initial=0) <= len(best.shows) or reach.max(initial=0) < depth:
+            if reach.max(initial=0) < max(least, len(best.shows) + 1):
                 continue
             first = np.flatnonzero(reach == reach.max())[:MAX_GUARDS]
             inside = seen[one[first[0]]] & seen[other[first[0]]]
             same = [n for n in first if np.array_equal(seen[one[n]] & seen[other[n]], inside)]
-            guards = (
-                named[a] if a == b else named[a].and_also(named[b]) for a, b in zip(one[same], other[same], strict=True)
-            )
+            guards = self._together(one[same], other[same])
             covered = tuple(n for n, is_inside in zip(shows, inside, strict=True) if is_inside)
-            best = ConditionFit(tuple(guards), of_condition(depth, len(named)), covered)
+            best = ConditionFit(guards, of_condition(terms, len(named)), covered)
         return best
 
     def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:
@@ -218,22 +239,23 @@ class Guards:
 
         A second condition must reduce the number.
         """
-        named, holds = self._table
+        _, holds = self._table
         everywhere = np.flatnonzero(holds[:, np.array(shows)].all(axis=1))
-        kept = holds[everywhere][:, np.array(conforming, dtype=int)]
+        kept = holds[:, np.array(conforming, dtype=int)]
         best: tuple[tuple[Condition, ...], int] = ((), len(conforming))
-        for firsts, seconds in (_alone(len(everywhere)), _in_twos(self._denials[everywhere])):
+        for terms, least, firsts, seconds in self._attempts(everywhere):
             left = (kept[firsts] & kept[seconds]).sum(axis=1)
-            if left.min(initial=best[1]) >= best[1]:
+            if left.min(initial=best[1]) >= best[1] or (terms == 1 and len(shows) < least):
                 continue
             first = np.flatnonzero(left == left.min())[:MAX_GUARDS]
-            pairs = zip(everywhere[firsts[first]], everywhere[seconds[first]], strict=True)
-            best = tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs), int(left.min())
+            best = self._together(firsts[first], seconds[first]), int(left.min())
         return best
 
-
-def _alone(count: int) -> tuple[Array, Array]:
-    return np.arange(count), np.arange(count)
+    def _together(self, firsts: Array, seconds: Array) -> tuple[Condition, ...]:
+        """Each first condition and its second one, as one; two equal indices are one condition."""
+        named, _ = self._table
+        pairs = zip(firsts, seconds, strict=True)
+        return tuple(named[a] if a == b else named[a].and_also(named[b]) for a, b in pairs)
 
 
 def _in_twos(denials: Array) -> tuple[Array, Array]:
@@ -241,6 +263,11 @@ def _in_twos(denials: Array) -> tuple[Array, Array]:
     one, other = np.triu_indices(len(denials), 1)
     order = np.argsort(denials[one].astype(int) + denials[other], kind="stable")
     return one[order], other[order]
+
+
+def _is_exact(condition: Condition) -> bool:
+    """Whether the condition requires a size other than 1."""
+    return any(size > 1 for size in condition.sizes.values())
 
 
 def _is_denial(condition: Condition) -> bool:

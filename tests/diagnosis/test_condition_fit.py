@@ -114,3 +114,16 @@ def test_a_scale_that_is_given_is_told_once() -> None:
     scaled = call(requirements=("scale",))
     given = replace(scaled, problem=scaled.problem.but(scale=0.3))
     assert words([call(), given], [1], [0]) == ["with a scale given"]
+
+
+def test_an_exact_size_is_told_if_no_wider_condition_holds_in_as_many_calls() -> None:
+    cells = [call(heads=heads) for heads in (3, 13, 13, 19)]
+    assert words(cells, [1, 2], [0, 3]) == ["with num_heads = 13"]
+    assert words(cells, [3], [0, 1, 2]) == ["with num_heads > 16"]
+
+
+def test_some_size_fits_every_single_call_and_is_not_told() -> None:
+    cells = [call(heads=heads) for heads in (3, 13, 19)]
+    assert Guards(cells).search([1], [0, 2]).guards == ()
+    guards, _ = Guards(cells).around([1], [0, 2])
+    assert [each.sizes for each in guards] == [{}]
