@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.deviations.catalogue import FITTED
-from conformance.deviations.names import KERNEL_BITS, USUAL_BITS
+from conformance.deviations.names import KERNEL_BITS, USUAL_BITS, prior
 from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, arithmetic, numbers, pairs, singles
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Evidence
@@ -106,6 +106,7 @@ def diagnose(
         search.take(fitted(search.open_cells(), search.conforming_cells()))
     if search.can_pay(USUAL_BITS):
         search.take(pairs(search.open_cells(), [cause.candidate.change for cause in search.causes]))
+    search.take(search.unions())
     search.take(seen)
     search.take(arithmetic(search.open_cells(), search.conforming_cells()))
     search.merge()
@@ -197,7 +198,9 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) 
             candidate.arithmetic.remedy,
         )
     else:
-        explanations = [explanation_of(way, cell.problem, cell.declared.dialect) for way in candidate.change]
+        # Mistakes first, then what straightforward code does beside any mistake.
+        in_order = sorted(candidate.change, key=lambda way: prior(*way) == USUAL_BITS)
+        explanations = [explanation_of(way, cell.problem, cell.declared.dialect) for way in in_order]
         found = [each for each in explanations if each is not None]
         sentence = ", and ".join(each.sentence for each in found)
         remedy = "; ".join(dict.fromkeys(each.remedy for each in found if each.remedy))

@@ -101,6 +101,8 @@ def _candidate(loop: KeyLoop) -> Candidate:
 MAX_CELLS_FOR_PAIRS = 3
 # Minimum share of the failing cells under its condition that an arithmetic must explain to be a cause.
 MIN_SHARE_OF_ARITHMETIC = 0.5
+# Maximum number of causes whose deviations are tried together; pairs are tried in another way.
+MAX_UNITED, PAIR = 4, 2
 # Minimum number of causes, some of them with a condition, that are merged into one without a condition.
 MIN_CAUSES_TO_MERGE = 2
 
@@ -278,9 +280,23 @@ class Search:
             replaces = bool(whole[best.candidate][1])
             if (gains[best.candidate], replaces) <= (0.0, False) and not self._is_known(best):
                 break
-            ties = [each for each in rated if each is not best and each.like(best)]
-            self._accept(*whole[best.candidate], sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
+            taken, parts = whole[best.candidate]
+            ties = [
+                each
+                for each in rated
+                if each is not best and each.like(best) and whole[each.candidate][0].shows == taken.shows
+            ]
+            self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
+
+    def unions(self) -> Iterator[Candidate]:
+        """All deviations of several causes at once, if these are three or more, those of the fewest causes first."""
+        changes = [cause.candidate.change for cause in self.causes if cause.candidate.change]
+        for count in range(2, len(changes) + 1):
+            for several in combinations(changes[:MAX_UNITED], count):
+                ways = dict.fromkeys(way for change in several for way in change)
+                if len(ways) > PAIR and len(dict(ways)) == len(ways):
+                    yield Candidate(tuple(ways))
 
     def _cheaper_pair(self, best: _Rated, found: Mapping[Candidate, frozenset[int]]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""

@@ -1,7 +1,7 @@
 """Causes over all cells of a subject: with a guard, in pairs, in a tie, refused, of the arithmetic, or none."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
@@ -424,3 +424,28 @@ def test_every_kind_of_number_says_what_its_cheapest_number_costs() -> None:
     by_name = {kind.decision: kind.least_bits for kind in MEASURED}
     assert by_name["bias_scale"] == bits_of("bias_scale", "times_0")
     assert by_name["scale"] == bits_of("scale", "times_2") > bits_of("scale", "none") + 2
+
+
+@dataclass(frozen=True)
+class Sure(Candidate):
+    """A candidate that explains given cases, whatever their replies."""
+
+    cases: frozenset[str] = frozenset()
+
+    def explains(self, cell: Evidence) -> bool:
+        """Whether the case is one of the given ones."""
+        return cell.case in self.cases
+
+
+def test_an_alternative_explains_also_the_calls_of_the_cause_that_a_pair_replaces() -> None:
+    cells = [replace(each, case=str(n)) for n, each in enumerate(subject(lambda _: REVERSED, ["float32"]))]
+    every = frozenset(each.case for each in cells)
+    one, usual = ("scale", "none"), ("fully_masked_row", "nan")
+    search = Search(cells)
+    search.take([Sure((one,), cases=every - {"0"})])
+    leaks = Sure((("nonfinite_key", "leaks"), ("nonfinite_value", "leaks")), cases=frozenset("0"))
+    search.take([Sure((one, usual), cases=every), leaks])
+    (cause,) = search.causes
+    assert cause.candidate.change == (one, usual)
+    assert sorted(each.case for each in cause.cells) == sorted(every)
+    assert cause.ties == ()

@@ -17,7 +17,7 @@ from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.measured import MEASURED
 from conformance.diagnosis.candidates import Candidate
 from conformance.diagnosis.conditions import Condition, always
-from conformance.diagnosis.diagnosis import diagnose
+from conformance.diagnosis.diagnosis import diagnose, record_of
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
@@ -653,6 +653,28 @@ def test_a_finite_fill_that_lets_nan_through_is_two_known_deviations_and_no_fitt
     ((names, condition),) = causes_of([answered(p, filled(p)) for p in every])
     assert set(names[0].split("+")) == {"fully_masked_row=uniform", "nonfinite_value=leaks"}
     assert condition == always()
+
+
+def test_three_deviations_in_one_call_are_told_together_the_mistake_first() -> None:
+    """The scale is wrong in every call. With NaN and an empty row in one call, three deviations show there."""
+
+    def filled(p: Problem) -> Array:
+        allowed = np.logical_and.reduce(np.broadcast_arrays(*(each.values for each in p.mask_operands)))
+        return np.asarray(softmax(np.where(allowed, 1.25 * scores(p), LOWEST)) @ p.value)
+
+    every = [*calls(holes), *calls(dead_row), *with_nan(calls(padding), "value")]
+    found = diagnose([answered(p, filled(p)) for p in [*every, *with_nan(calls(padding, dead_row), "value")]])
+    assert found.unexplained == ()
+    (cause,) = record_of(found)["causes"]
+    assert cause["decisions"] == {
+        "scale": "times_1.25",
+        "nonfinite_value": "leaks",
+        "fully_masked_row": "uniform",
+    }
+    assert cause["sentence"] == (
+        "scales the logits by 1.25 times the requested scale, and returns the mean of V over all keys for a fully "
+        "masked row, and lets NaN or infinity in a masked value reach the output"
+    )
 
 
 def test_of_causes_that_cost_the_same_the_one_that_explains_every_call_is_told() -> None:
