@@ -42,6 +42,15 @@ PROFILES: dict[str, Callable[[str], Profile]] = {
     "float16": lambda _: Profile.uniform("float16"),
 }
 
+# Name of a profile that calibration tries -> what the function does, to follow "it".
+ROUNDING = {
+    "uniform": "computes in the dtype of its inputs",
+    "float32": "computes in float32",
+    "fused": "computes in float32 and rounds only its results",
+    "naive": "rounds after every operation",
+    "stepwise": "rounds after every operation, also inside the softmax",
+}
+
 # Name of a profile -> the dtypes to which --profile NAME applies; names that are not listed apply to float32.
 SPEAKS_OF = {"uniform": ("float64", "float32", *HALF), "float32": ("float64",)} | dict.fromkeys(
     ("fused", "naive", "stepwise"), HALF

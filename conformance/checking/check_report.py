@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from conformance.checking.arithmetic import ordinary
+from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
@@ -114,14 +114,16 @@ def settled_notes(settled: SettledFunction) -> tuple[str, ...]:
     if signature.mask is None:
         notes.append("it takes no attention mask, so cases that need one are left out")
     named = settled.read.items()
-    notes += [
-        f"arithmetic: in {dtype}, it rounds as the profile {name} does"
-        for dtype, name in named
-        if name != ordinary(dtype)
-    ]
+    notes += [f"arithmetic: in {dtype}, {_rounding(name)}" for dtype, name in named if name != ordinary(dtype)]
     for decision, name in observed.dialect.items():
         notes.append(f"observed: it {sentence(decision, name)} (accepted; to require it: --declare {decision}={name})")
     return tuple(notes)
+
+
+def _rounding(name: str) -> str:
+    """Say what a profile means; one that calibration does not try was given with --profile."""
+    does = ROUNDING.get(name)
+    return f"it is judged with the profile {name}, as declared" if does is None else f"it {does} (profile {name})"
 
 
 def _called(signature: Signature) -> Iterator[str]:

@@ -17,18 +17,19 @@ def add_repeated(parser: Parser, *flags: str, metavar: str, help_text: str, kind
     parser.add_argument(*flags, action="append", default=[], type=kind, metavar=metavar, help=help_text)
 
 
-def add_paths(parser: Parser, help_text: str = "suite files or folders") -> None:
+def add_paths(parser: Parser, help_text: str = "case files or folders") -> None:
     """Add the positional arguments for case files."""
     parser.add_argument("paths", nargs="*", type=Path, metavar="CASE_PATH", help=help_text)
 
 
-def add_case_files(parser: Parser, help_text: str = "suite files or folders; may be repeated") -> None:
+def add_case_files(parser: Parser, help_text: str = "case files or folders; may be repeated") -> None:
     """Add --cases."""
     add_repeated(parser, "--cases", kind=Path, metavar="CASE_PATH", help_text=help_text)
 
 
 def add_subjects(
-    parser: Parser, help_text: str = "a subject, a glob (* and ?), or the path of an adapter file; may be repeated"
+    parser: Parser,
+    help_text: str = "a subject, a glob, or the path of an adapter file; may be repeated (default: all installed)",
 ) -> None:
     """Add -a, --subject."""
     add_repeated(parser, "-a", "--subject", metavar="SUBJECT", help_text=help_text)
@@ -53,7 +54,7 @@ def add_out(parser: Parser, help_text: str = RUN_FOLDER) -> None:
 
 def add_skip_budget(parser: Parser) -> None:
     """Add --skip-budget."""
-    help_text = "how many cells (one case on one subject) may be unsupported now that were judged before (default: 0)"
+    help_text = "how many cells (one case on one subject) that the baseline judged may now be unsupported (default: 0)"
     parser.add_argument("--skip-budget", type=at_least_zero, default=0, metavar="N", help=help_text)
 
 
@@ -116,7 +117,7 @@ def add_showing(parser: Parser) -> None:
         dest="level",
         action="store_const",
         const=QUIET,
-        help="print no progress and no line for each subject",
+        help="print neither progress nor the line of each subject",
     )
     levels.add_argument(
         "-v",
@@ -142,8 +143,8 @@ def add_choosing(parser: Parser, last_failed: str) -> None:
 def add_thorough(parser: Parser) -> None:
     """Add --thorough."""
     help_text = (
-        "judge every case, and every subject also with all masks merged into one argument; by default, a run "
-        "without -k leaves out cases that detect no further deviation, and some variants"
+        "judge everything; without this option and without -k, a run leaves out the cases that detect no deviation "
+        "beyond those that other cases detect, some variants, and subjects with all masks merged into one argument"
     )
     parser.add_argument("--thorough", action="store_true", help=help_text)
 

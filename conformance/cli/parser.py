@@ -117,7 +117,7 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
     """Add `run`, or `smoke`, which is `run` with a tag."""
     parser = command(commands, name, summary, f"{name} -a 'torch.sdpa[math]' -k 'masks/*' --out reports/mine")
     parser.set_defaults(command="command_run:run", tag="smoke" if name == "smoke" else None)
-    options.add_paths(parser, "suite files or folders (default: the packaged cases)")
+    options.add_paths(parser, "case files or folders (default: the packaged cases)")
     options.add_subjects(parser)
     options.add_cases(parser)
     options.add_thorough(parser)
@@ -125,8 +125,8 @@ def add_run(commands: Commands, name: str, summary: str) -> None:
         parser,
         "--env",
         metavar="NAME=PYTHON",
-        help_text="also judge in another environment; it needs NumPy and the framework, but not conformance; "
-        "may be repeated",
+        help_text="also judge in another environment: a name of your choice, and the path of its interpreter; it "
+        "needs NumPy and the framework, but not conformance; may be repeated",
     )
     options.add_workers(parser)
     options.add_no_cache(parser)
@@ -178,7 +178,8 @@ def add_check(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="ARGUMENT=ROLE",
-        help="the role of an argument, such as allowed=mask; may be repeated",
+        help="the role of an argument, such as my_mask=mask for a mask called my_mask; docs/check.md lists the roles; "
+        "may be repeated",
     )
     parser.add_argument(
         "--dtype",
@@ -190,13 +191,13 @@ def add_check(commands: Commands) -> None:
     parser.add_argument(
         "--profile",
         metavar="P",
-        help="the arithmetic of the function, such as tf32 (default: measured on simple cases)",
+        help="the profile of its arithmetic: naive, fused, stepwise, tf32, ... (default: measured on simple cases)",
     )
     options.add_repeated(
         parser,
         "--declare",
         metavar="DECISION=NAME",
-        help_text="a deviation that is intended, such as fully_masked_row=nan; may be repeated",
+        help_text="a behaviour that is intended and is then required, such as fully_masked_row=nan; may be repeated",
     )
     parser.add_argument(
         "--example",
@@ -226,7 +227,9 @@ def add_check(commands: Commands) -> None:
 
 def add_probe(commands: Commands) -> None:
     """Add `probe`."""
-    parser = command(commands, "probe", "show how subjects behave, read from their replies", "probe -a 'torch.mha*'")
+    parser = command(
+        commands, "probe", "show what subjects do, as found from what they return", "probe -a 'torch.mha*'"
+    )
     parser.set_defaults(command="command_probe:probe")
     options.add_subjects(parser)
     options.add_choosing(parser, "only the subjects that reports/latest rejected")
@@ -236,7 +239,10 @@ def add_probe(commands: Commands) -> None:
 def add_port(commands: Commands) -> None:
     """Add `port`."""
     parser = command(
-        commands, "port", "show what to change when calls move to another subject", "port torch.mha 'keras.mha[jax]'"
+        commands,
+        "port",
+        "show what to change when you replace one implementation by another",
+        "port torch.mha 'keras.mha[jax]'",
     )
     parser.set_defaults(command="command_port:port")
     parser.add_argument("source", nargs="?", metavar="FROM", help="the subject that is called now")
@@ -326,7 +332,7 @@ def add_repro(commands: Commands) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder")
     parser.add_argument("case", metavar="CASE", help="the id of a case, or a glob")
     parser.add_argument("subject", metavar="SUBJECT", help="the name of a subject, or a glob")
-    options.add_case_files(parser, "suite files or folders (default: those of the run)")
+    options.add_case_files(parser, "case files or folders (default: those of the run)")
     options.add_out(parser, "a new folder (default: repro-<case>-<subject>)")
     parser.set_defaults(command="command_repro:repro")
 

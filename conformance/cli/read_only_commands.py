@@ -34,7 +34,7 @@ conformance decides whether attention implementations mean the same thing.
   conformance smoke                      judge a few cases of everything, in about a minute
   conformance check mine.py:attention    judge a function of your own
   conformance run -a 'torch.*'           judge subjects, and write a report
-  conformance port torch.mha 'keras.mha[jax]'   show what to change when calls move to another framework
+  conformance port torch.mha 'keras.mha[jax]'   show what to change when you replace a framework
 
 conformance --help lists every command, conformance COMMAND --help its options."""
 

@@ -131,7 +131,7 @@ def _shifted(number: float) -> Words:
     return Words(
         "common",
         f"lets each query attend {many} than the causal mask allows",
-        "pass the causal mask as an attention mask",
+        "pass an attention mask instead of the causal argument",
         number,
     )
 

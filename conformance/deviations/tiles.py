@@ -235,7 +235,7 @@ def key_loop(loop: KeyLoop) -> Deviation:
     def cut(problem: Problem, operand: MaskOperand) -> MaskOperand:
         return changed(operand, loop.seen(problem, operand)) if is_causal_argument(operand) else operand
 
-    wording = Words("kernel", loop.sentence, "pass the causal mask as an attention mask")
+    wording = Words("kernel", loop.sentence, "pass an attention mask instead of the causal argument")
     return Deviation(DECISION, loop.name, problem=each_operand(cut), wording=wording)
 
 

@@ -218,7 +218,7 @@ def test_what_has_no_consensus_is_observed_beside_a_mistake(
     """Be it one that shows with one kind of mask alone, one under which no bound is derived, or coarser arithmetic."""
     done = checked(given, "numerics/nonfinite/padding*", *globs)
     assert sentences(done) == [said]
-    leak = "lets NaN or infinity in a masked value reach the output"
+    leak = "lets NaN or infinity in V at a masked key reach the output"
     assert f"observed: it {leak} (accepted; to require it: --declare nonfinite_value=leaks)" in done.notes
     assert not any("stepwise" in note for note in done.notes)
 
@@ -314,7 +314,7 @@ def test_coarser_arithmetic_can_be_meant(checked: Check) -> None:
 
 def test_float64_that_is_computed_in_float32_is_told(checked: Check) -> None:
     assert (
-        "arithmetic: in float64, it rounds as the profile float32 does"
+        "arithmetic: in float64, it computes in float32 (profile float32)"
         in checked("plain_sdpa:float32_inside", "numerics/*").notes
     )
 

@@ -673,7 +673,7 @@ def test_three_deviations_in_one_call_are_told_together_the_mistake_first() -> N
     }
     assert cause["sentence"] == (
         "scales the logits by 1.25 times the requested scale, and returns the mean of V over all keys for a fully "
-        "masked row, and lets NaN or infinity in a masked value reach the output"
+        "masked row, and lets NaN or infinity in V at a masked key reach the output"
     )
 
 
