@@ -121,8 +121,9 @@ class _Rated:
         return saved(len(self.shows), self.candidate.bits + self.fit.bits)
 
     def like(self, best: "_Rated") -> bool:
-        """Whether it explains the same cells as the best, costs hardly more, and is not a variant of it."""
-        return self.shows == best.shows and best.worth - self.worth < MAX_EXTRA_COST and not self._is_variant(best)
+        """Whether it explains the same cells as the best, costs hardly more, and is not the best or a variant of it."""
+        is_near = self.shows == best.shows and best.worth - self.worth < MAX_EXTRA_COST
+        return is_near and self is not best and not self._is_variant(best)
 
     def _is_variant(self, other: "_Rated") -> bool:
         """Whether one of the two is a conditional variant of the other, such as `ignored_beside_others`."""
@@ -281,11 +282,7 @@ class Search:
             if (gains[best.candidate], replaces) <= (0.0, False) and not self._is_known(best):
                 break
             taken, parts = whole[best.candidate]
-            ties = [
-                each
-                for each in rated
-                if each is not best and each.like(best) and whole[each.candidate][0].shows == taken.shows
-            ]
+            ties = [each for each in rated if each.like(best) and whole[each.candidate][0].shows == taken.shows]
             self._accept(taken, parts, sorted(ties, key=lambda each: -each.worth)[:MAX_ALTERNATIVES])
             self.extend(len(self.causes) - 1)
 
@@ -301,19 +298,11 @@ class Search:
     def _cheaper_pair(self, best: _Rated, found: Mapping[Candidate, frozenset[int]]) -> Candidate | None:
         """A pair of single deviations that explains all cells of the best for fewer bits, if it is not rated yet."""
         shows = frozenset(best.shows)
-        parts = [each for each, cells in found.items() if len(each.change) == 1 and cells & shows]
-        pairs = (Candidate((*one.change, *other.change)) for one, other in combinations(parts, 2))
-        return next(
-            (
-                pair
-                for pair in pairs
-                if pair.bits < best.candidate.bits
-                and pair not in found
-                and pair.change[0][0] != pair.change[1][0]
-                and all(pair.explains(self.cells[n]) for n in best.shows)
-            ),
-            None,
-        )
+        rated = {frozenset(each.change) for each in found}
+        parts = [each.change[0] for each, cells in found.items() if len(each.change) == 1 and cells & shows]
+        pairs = (pair for pair in combinations(parts, 2) if pair[0][0] != pair[1][0] and frozenset(pair) not in rated)
+        cheaper = (each for each in map(Candidate, pairs) if each.bits < best.candidate.bits)
+        return next((each for each in cheaper if all(each.explains(self.cells[n]) for n in best.shows)), None)
 
     def _is_known(self, best: _Rated) -> bool:
         """Whether it is already a cause under another condition, or is the first and explains all failures."""
