@@ -177,7 +177,8 @@ class Trial:
             raise _FailedError(f"it did not return an array: {failure_text(error, self._path)}") from None
         expected = _output_shape(signature.operator, sizes)
         if output.shape != expected:
-            raise _FailedError(f"it returned an array of shape {list(output.shape)}, expected {list(expected)}")
+            order = _order(output.shape, signature.operator, expected)
+            raise _FailedError(f"it returned an array of shape {list(output.shape)}{order}, expected {list(expected)}")
         if not several or signature.has("need_weights") or len(parts) == 1:
             return signature
         return replace(signature, returned=_second(layouts, parts[1], sizes))
@@ -262,6 +263,18 @@ def device_hint(device: str) -> str:
     fix = "take the device from the tensors that are given (query.device), or name no device"
     other = "; for a function that needs a GPU, add --device cuda" if device == "cpu" else ""
     return f"{PASSED[device]}, so everything that it uses must be there: {fix}{other}"
+
+
+# Operator -> the axes of its output, in order.
+OUTPUT_AXES = {"sdpa": ("batch", "num_heads", "seq_len_q", "value_dim"), "mha": ("batch", "seq_len_q", "output_dim")}
+
+
+def _order(shape: tuple[int, ...], operator: str, expected: tuple[int, ...]) -> str:
+    """Return, in words, the axes of an output that has them in another order; "" if its sizes do not tell them."""
+    axes = dict(zip(expected, OUTPUT_AXES[operator], strict=True))
+    if sorted(shape) != sorted(axes):
+        return ""
+    return f", that is ({', '.join(axes[size] for size in shape)})"
 
 
 def _output_shape(operator: str, sizes: Mapping[str, int]) -> tuple[int, ...]:

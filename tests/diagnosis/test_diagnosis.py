@@ -203,7 +203,7 @@ def test_results_on_the_numbers_of_a_narrower_type_were_rounded_to_it(dtype: str
     assert (record["arithmetic"], record["ties"]) == (f"results_in_{dtype}", [])
     assert (
         record["sentence"]
-        == f"rounds like code that rounds results to {dtype}, including those of projections: coarser than declared"
+        == f"rounds like code that rounds the output and the results of projections to {dtype}: coarser than declared"
     )
 
 

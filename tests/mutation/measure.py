@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from conformance.checking.adapter_text import ADAPTER
 from conformance.checking.function_check import CheckRequest, check
-from conformance.checking.target import parse_target
+from conformance.checking.target import CheckError, parse_target
 from conformance.cli.main import main as conformance
 from conformance.diagnosis.conditions import always
 from conformance.engine.job import RunListener
@@ -133,7 +133,10 @@ def judged_bug(bug: Bug) -> Row:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         request = CheckRequest(parse_target(bug.given), declare=bug.declare)
-        done = quietly(lambda: check(request, folder, RunListener()))
+        try:
+            done = quietly(lambda: check(request, folder, RunListener()))
+        except CheckError as refused:  # a plain call already fails, so nothing is judged and no cause is named
+            return Row(bug.name, bug.name, "unexplained", str(refused).splitlines()[0])
         said, effects = said_of(done.run), Effects(done.run, folder / ADAPTER)
         return Row(bug.name, bug.name, outcome(said, also_leaking(bug), bug.kinds, effects.alike), text(said))
 
