@@ -33,6 +33,10 @@ UNUSABLE = {
         "def attend(q, k, v, mask=None):\n    return q @ k.swapaxes(-1, -2)\n",
         r"it returned an array of shape \[2, 3, 5, 7\], expected \[2, 3, 5, 4\]",
     ),
+    "returns_its_axes_in_another_order": (
+        "def attend(q, k, v, mask=None):\n    return v[:, :, :5].swapaxes(1, 2)\n",
+        r"of shape \[2, 5, 3, 4\], that is \(batch, seq_len_q, num_heads, value_dim\), expected \[2, 3, 5, 4\]",
+    ),
     "wants_a_number": (
         "import numpy as np\ndef attend(q, k, v, mask=None, *, window):\n    return np.abs(q) * window\n",
         "TypeError: unsupported operand",

@@ -215,6 +215,13 @@ def test_a_bug_is_killed_and_named() -> None:
         assert judged_bug(by_name[name]).outcome == "right"
 
 
+def test_a_bug_that_check_refuses_is_unexplained_and_ends_nothing() -> None:
+    (bug,) = (each for each in bugs() if each.name == "sdpa:output_not_transposed")
+    row = judged_bug(bug)
+    assert row.outcome == "unexplained"
+    assert "that is (batch, seq_len_q, num_heads, value_dim)" in row.said
+
+
 def test_what_leaks_is_looked_at() -> None:
     def isolated(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
         seen = True if mask is None else mask.swapaxes(-1, -2)
