@@ -93,7 +93,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, fra
 NAME = {name!r}
 OPERATORS = {operators!r}
 REQUIRES = ["numpy"]
-OUTPUTS = ["output", "weights", "weights_mean", "present", "gradients"]
+OUTPUTS = ["output", "weights", "weights_mean", "present", "gradients", "scaled", "capped", "logits"]
 DTYPES = ["float64", "float32", "float16", "bfloat16"]
 DEVICES = ["cpu"]
 CAPABILITIES = {capabilities!r}
