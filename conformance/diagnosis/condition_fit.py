@@ -50,8 +50,8 @@ MASKS = (
     "without_mask_dims",
 )
 
-# Requirements that conditions on the scale, the sizes or the layout tell.
-TOLD_OTHERWISE = frozenset({"scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "layout"})
+# Requirements that conditions on the scale, the sizes or the layout already cover.
+IN_OTHER_CONDITIONS = frozenset({"scale", "grouped_heads", "value_dim", "kdim", "query_dim", "output_dim", "layout"})
 
 LONG = ("seq_len_q", "seq_len_k", "head_dim", "value_dim", "num_heads", "batch")
 # Dimensions whose exact sizes are conditions; those that mostly equal another one are left out.
@@ -102,7 +102,7 @@ def conditions(cells: Iterable[MadeCall]) -> Iterator[Condition]:
         yield from (Condition(sizes_equal=[pair]), Condition(sizes_differ=[pair]))
     yield from (Condition(sizes_equal=[pair]) for pair in MISTAKEN)
     yield from (Condition(scaled=True), Condition(scaled=False))
-    for name in dict.fromkeys(name for fact in facts for name in fact.requirements if name not in TOLD_OTHERWISE):
+    for name in dict.fromkeys(name for fact in facts for name in fact.requirements if name not in IN_OTHER_CONDITIONS):
         yield from (Condition(requirements=[name]), Condition(without_requirements=[name]))
     for slot, element in dict.fromkeys((mask.slot, mask.element) for fact in facts for mask in fact.masks):
         yield from (Condition(slots=[slot]), Condition(without_slots=[slot]))
