@@ -16,8 +16,8 @@ class Mistake:
     One way of getting attention wrong.
 
     right: names, `decision=name`, each of which is right. lines: part -> other lines (`writing.PARTS`). needs: the
-    arguments without which it cannot be made. beside: arguments without which it would not show, or that it excludes
-    if they begin with `!`. declare: what is declared when it is checked.
+    arguments without which it cannot be made. excludes: arguments with which it cannot be made. declare: what is
+    declared when it is checked.
     """
 
     name: str

@@ -56,7 +56,7 @@ def test_an_everyday_mistake_is_named_first_and_alone(name: str, arguments: tupl
     assert found.outcome == "right", found.said
 
 
-@pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ())])
+@pytest.mark.parametrize(("operator", "arguments"), [("sdpa", ARGUMENTS), ("mha", ()), ("mha", ARGUMENTS)])
 def test_what_has_no_mistake_conforms(operator: str, arguments: tuple[str, ...]) -> None:
     assert tried(Trial(Mistake("none", (), {}), operator, arguments)).outcome == "survived"
 
