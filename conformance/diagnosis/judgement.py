@@ -1,16 +1,16 @@
 """Judges one cell: the reply of a subject to one problem, under the dialect and the arithmetic that it declares."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.deviation import Dialect
+from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.cell_cause import Likely
 from conformance.diagnosis.explanation import Explanation
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 from conformance.verdicts.compare import OutputComparison
-from conformance.verdicts.expectation import Expectation, compare_all, expect
+from conformance.verdicts.expectation import Expectation, compare_all, expect, expect_reply
 from conformance.verdicts.verdict import gravest
 
 # Features by device that were validated without a false alarm; all others are uncalibrated.
@@ -76,20 +76,24 @@ def judge(
 ) -> Judgement:
     """Judge the reply `actual` to `problem` under the declared dialect and profile, and explain a failure."""
     declared = expect(problem, dialect, profile)
-    found = judge_against(declared, expect(problem, {}, profile), profile, actual)
+    found = judge_against(declared, lambda: expect_reply(problem, {}, profile), profile, actual)
     return explained(found, problem, profile, actual, device)
 
 
 def judge_against(
-    declared: Expectation, canonical: Expectation, profile: Profile, actual: Mapping[str, Tensor]
+    declared: Expectation, canonical: Callable[[], Reply], profile: Profile, actual: Mapping[str, Tensor]
 ) -> Judgement:
-    """The verdict from the numbers alone, with given expectations, which subjects share; see `explained`."""
+    """
+    The verdict from the numbers alone, with given expectations, which subjects share; see `explained`.
+
+    canonical: makes the reply without any deviation; needed only of a conforming reply under a dialect.
+    """
     outputs = compare_all(declared, actual, profile)
     budget = max(each.budget for each in outputs)
     verdict = gravest(each.verdict for each in outputs)
     reason = "; ".join(each.message for each in outputs if each.verdict == verdict)
     if verdict == "pass":
-        other = declared is not canonical and declared.separates(canonical.reply)
+        other = bool(declared.dialect) and declared.separates(canonical())
         return Judgement("dialect" if other else "pass", None, budget, reason, outputs, declared, differs=other)
     if verdict == "inconclusive":
         return Judgement(verdict, None, budget, reason, outputs, declared)

@@ -161,8 +161,7 @@ class Judge:
             declared = self.declared(cell, declaration)
         except (UnderivedBound, KeyError) as error:
             return Judged(*shared, "error", f"the declaration cannot be judged: {error}")
-        canonical = declared if not declared.dialect else self.expectation(cell.case.id, problem, {}, profile)
-        found = judge_against(declared, canonical, profile, actual)
+        found = judge_against(declared, lambda: self.reply(cell.case.id, problem, {}, profile), profile, actual)
         judged = Judged(*shared, found.verdict, found.reason, declared, profile, actual, found)
         late = self._known_first and not needs_explanation(found, problem, judged.facts.device)
         return judged if late else self.explained(judged)

@@ -14,7 +14,8 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment, cpu_features
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case, asked
-from conformance.spec.materialise import made_anew
+from conformance.spec.materialise import made_anew, materialise
+from conformance.spec.problem import Problem
 from conformance.spec.problem_digest import problem_digest
 
 
@@ -23,7 +24,11 @@ def utc_now() -> str:
     return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _case(case: Case) -> dict[str, Any]:
+# Maximum number of cases whose problems are made here and kept for the calls; of more, memory must not grow.
+KEPT = 1_200
+
+
+def _case(case: Case, problem: Problem) -> dict[str, Any]:
     return {
         "suite": case.suite,
         "operator": case.operator,
@@ -33,7 +38,7 @@ def _case(case: Case) -> dict[str, Any]:
         "yaml": case.yaml,
         "source": case.source,
         "features": list(asked(case)),
-        "digest": problem_digest(made_anew(case)),
+        "digest": problem_digest(problem),
     }
 
 
@@ -71,12 +76,13 @@ def header(
     run: str,
     command: Sequence[str],
     device: str,
-    cases: Iterable[Case],
+    cases: Sequence[Case],
     subjects: Iterable[Subject],
     environments: Mapping[str, Environment],
     not_offered: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """The header record of a run that begins now."""
+    problem = materialise if len(cases) <= KEPT else made_anew
     return {
         "type": "header",
         "run": run,
@@ -95,7 +101,7 @@ def header(
         },
         "device": device,
         "judge": judge_digest(),
-        "cases": {case.id: _case(case) for case in cases},
+        "cases": {case.id: _case(case, problem(case)) for case in cases},
         "subjects": {subject.name: _subject(subject) for subject in subjects},
         "environments": {name: _environment(found) for name, found in environments.items()},
         "not_offered": list(not_offered),
