@@ -35,8 +35,8 @@ class Measured:
 
     prefix, suffix: the text before and after the number in the name. problem or steps: makes the map for a number.
     guesses: numbers from which the search begins, including those that have a name of their own. neutral: the number
-    that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. bounded:
-    whether bounds hold. wording: makes sentence and remedy if `names.toml` has none.
+    that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. smallest:
+    the smallest valid number. bounded: whether bounds hold. wording: makes sentence and remedy if `names.toml` has none.
     """
 
     decision: str
@@ -48,6 +48,7 @@ class Measured:
     steps: Callable[[float], StepsMap] | None = None
     suffix: str = ""
     whole: bool = False
+    smallest: float = -math.inf
     bounded: bool = True
     wording: Callable[[float], Words] | None = None
 
@@ -63,8 +64,11 @@ class Measured:
             value = float(name[len(self.prefix) : len(name) - len(self.suffix)])
         except ValueError:
             return None
-        valid = abs(value) <= LARGEST and not (self.whole and (value % 1 or abs(value) > MAX_SHIFT))
-        return value if valid else None
+        return value if self.allows(value) else None
+
+    def allows(self, number: float) -> bool:
+        """Return whether there is a deviation with this number."""
+        return max(self.smallest, -LARGEST) <= number <= LARGEST and (not self.whole or _is_shift(number))
 
     @cached_property
     def least_bits(self) -> float:
@@ -88,6 +92,11 @@ class Measured:
 
 # Maximum number in a name: its square times the squares of a query and a key must not overflow float64.
 LARGEST = 1e60
+
+
+def _is_shift(number: float) -> bool:
+    return not number % 1 and abs(number) <= MAX_SHIFT
+
 
 # Number of significant digits that give back every float64.
 EXACT = 17
@@ -187,11 +196,20 @@ MEASURED: tuple[Measured, ...] = (
         0.0,
         _always,
         steps=lambda number: denominator_plus(lambda _: np.asarray(number)),
+        smallest=0.0,
         bounded=False,
     ),
-    Measured("logit_limit", "", LIMITS, math.inf, _always, steps=limited, bounded=False),
+    Measured("logit_limit", "", LIMITS, math.inf, _always, steps=limited, smallest=0.0, bounded=False),
     Measured(
-        "logit_limit", "", LIMITS, math.inf, _biased, steps=limited_after_bias, suffix="_after_bias", bounded=False
+        "logit_limit",
+        "",
+        LIMITS,
+        math.inf,
+        _biased,
+        steps=limited_after_bias,
+        suffix="_after_bias",
+        smallest=0.0,
+        bounded=False,
     ),
     Measured(
         "causal_alignment",

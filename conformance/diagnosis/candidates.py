@@ -134,6 +134,9 @@ class _Fit:
         return float(np.clip(step, -limit, limit))
 
     def _at(self, number: float) -> Array | None:
+        """The residual under a number; None if there is no such deviation."""
+        if not self._kind.allows(number):
+            return None
         return self._residual(in_order((self._kind.deviation(number), *self._others)))
 
     def _residual(self, deviations: tuple[Deviation, ...]) -> Array | None:

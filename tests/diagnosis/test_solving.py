@@ -110,6 +110,14 @@ def test_in_float32_the_fewest_digits_are_told() -> None:
     assert found["mask_fill puts_"] == "puts_-10"
 
 
+@pytest.mark.parametrize("decision", ["logit_limit", "softmax_denominator"])
+def test_a_number_that_must_not_be_negative_is_never_fitted_below_zero(decision: str) -> None:
+    kinds = [kind for kind in MEASURED if kind.decision == decision]
+    assert all(kind.number(kind.name(1e-8)) == 1e-8 and kind.number(kind.name(-1e-8)) is None for kind in kinds)
+    uniform = told("scale", "times_0", padding())  # the nearest limit is zero, from both sides
+    assert not [name for found, name in uniform.items() if found.startswith(decision) and "-" in name.split("e")[0]]
+
+
 def test_what_is_right_has_no_number() -> None:
     assert told("fully_masked_row", "nan", padding()) == {}
 
