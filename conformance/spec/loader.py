@@ -76,7 +76,7 @@ class _Reader:
         self.mistakes = Mistakes(file.location, document.mistakes)
         self.summary = ""
         pairs = [yaml_syntax.child(self.root_node, name) for name in ("cases", "defaults")]
-        self.cases_node, self.deexpansion_faultsnode = (pair and pair[1] for pair in pairs)
+        self.cases_node, self.defaults_node = (pair and pair[1] for pair in pairs)
         self.names: dict[str, int] = {}
         self.case_count = 0
 
@@ -159,7 +159,7 @@ class _Reader:
     def layers(self, number: int) -> list[yaml.Node]:
         """Return the node of an entry, then the node of the defaults."""
         entry = yaml_syntax.child(self.cases_node, number) if self.cases_node else None
-        return [*([entry[1]] if entry else []), *([self.deexpansion_faultsnode] if self.deexpansion_faultsnode else [])]
+        return [*([entry[1]] if entry else []), *([self.defaults_node] if self.defaults_node else [])]
 
     def check_name(self, number: int, entry: dict[str, Any]) -> None:
         """Note a mistake if an earlier entry has the same name, or if the defaults have a name."""
