@@ -47,7 +47,7 @@ ROUNDING = {
     "uniform": "computes in the dtype of its inputs",
     "float32": "computes in float32",
     "fused": "computes in float32 and rounds only its results",
-    "naive": "rounds after every operation",
+    "naive": "rounds after every operation outside the softmax",
     "stepwise": "rounds after every operation, also inside the softmax",
 }
 
@@ -158,7 +158,7 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
 
 def _evidence(probe: Probe) -> Evidence:
     """Return the probe as evidence; the reply is dropped if it is as declared."""
-    return replace(probe, actual=None) if probe.suspect().holds(probe.dialect) else probe
+    return replace(probe, actual=None) if probe.suspect().conforms_under(probe.dialect) else probe
 
 
 def _first(cells: Sequence[Evidence]) -> list[Change]:
@@ -171,7 +171,7 @@ def _first(cells: Sequence[Evidence]) -> list[Change]:
 
 
 def _suits(cell: Evidence, change: Change) -> bool:
-    return not cell.contradicts(change) if cell.actual is None else cell.held_by(change)
+    return not cell.contradicts(change) if cell.actual is None else cell.loosely_conforms_under(change)
 
 
 def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:

@@ -165,7 +165,9 @@ def _fits(
             suspected = reply_of(cell, outcome, {}, profile).suspect()
             routed = suspected.declared.dialect
             alone, with_cause = (
-                tuple(each for each in every if suspected.held_by({**routed, **dialect, **_composed(each)}))
+                tuple(
+                    each for each in every if suspected.loosely_conforms_under({**routed, **dialect, **_composed(each)})
+                )
                 for dialect in (declared, {**declared, **cause})
             )
             yield ObservedFit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))

@@ -64,9 +64,9 @@ def _tiers(cases: Sequence[Case], problems: Mapping[str, Problem]) -> int:
 
 def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: int) -> Iterator[str]:
     """Yield the lines of the table of deviations and of the summary. missing: pairs that no case combines."""
-    width = max(map(len, found.sights))
+    width = max(map(len, found.detections))
     yield f"{'deviation':{width}}  {'  '.join(f'{heading:>4}' for heading in HEADINGS)}  simplest case"
-    for key, seen in found.sights.items():
+    for key, seen in found.detections.items():
         counts = "  ".join(f"{number:4}" for number in _counts(seen))
         simplest = found.simplest(key)
         yield f"{key:{width}}  {counts}  {_remark(key) if simplest is None else simplest.case}"
@@ -76,8 +76,8 @@ def lines(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: in
         "from canonical; half: the same in other dtypes"
     )
     unpinned = found.unpinned
-    invisible = sum(1 for key in found.sights if key in INVISIBLE)
-    pinned = len(found.sights) - invisible - len(unpinned)
+    invisible = sum(1 for key in found.detections if key in INVISIBLE)
+    pinned = len(found.detections) - invisible - len(unpinned)
     yield f"{cases} cases, {pinned} deviations detected, {len(unpinned)} not; {invisible} cannot change a result"
     if unpinned:
         yield f"not detected: {', '.join(unpinned)}"
@@ -115,7 +115,7 @@ def record(found: Detectability, missing: Mapping[str, Sequence[Pair]], cases: i
                 "cases": [_detection(each) for each in found.sharp(key)],
                 "other_dtypes": [_detection(each) for each in seen if each.dtype not in SHARP],
             }
-            for key, seen in found.sights.items()
+            for key, seen in found.detections.items()
         ],
         "not_pinned": list(found.unpinned),
         "decisions_not_pinned": list(found.undecided),

@@ -36,7 +36,7 @@ class Measured:
     prefix, suffix: the text before and after the number in the name. problem or steps: makes the map for a number.
     guesses: numbers from which the search begins, including those that have a name of their own. neutral: the number
     that changes nothing. concerns: whether it can affect a problem. whole: whether only integers are valid. smallest:
-    the smallest valid number. bounded: whether bounds hold. wording: makes sentence and remedy if `names.toml` has none.
+    the smallest valid number. bounded: whether bounds hold. wording: makes sentence and remedy if names.toml has none.
     """
 
     decision: str

@@ -171,7 +171,7 @@ def readings(probes: Sequence[Probe]) -> tuple[Reading, ...]:
 def _cell(probe: Probe) -> Evidence:
     """The evidence of one reply; if it is as declared, the reply itself is not needed."""
     suspect = probe.suspect()
-    if suspect.holds(probe.dialect):
+    if suspect.conforms_under(probe.dialect):
         return replace(probe, actual=None)
     found = explain(probe.problem, probe.declared, probe.profile, suspect.actual)
     return replace(probe, found=tuple(each.way for each in found))

@@ -121,16 +121,16 @@ class Detectability:
     """
     The deviations that a set of cases detects.
 
-    sights: deviation -> every case that detects it, in any dtype; has a key for every deviation. powerless: cases that
-    detect only deviations of the shape or dtype of a reply, which every case detects.
+    detections: deviation -> every case that detects it, in any dtype; has a key for every deviation. powerless: cases
+    that detect only deviations of the shape or dtype of a reply, which every case detects.
     """
 
-    sights: Mapping[str, tuple[Detection, ...]]
+    detections: Mapping[str, tuple[Detection, ...]]
     powerless: tuple[str, ...]
 
     def sharp(self, key: str) -> tuple[Detection, ...]:
         """The detections of a deviation by cases in float64 or float32."""
-        return tuple(detection for detection in self.sights[key] if detection.dtype in SHARP)
+        return tuple(detection for detection in self.detections[key] if detection.dtype in SHARP)
 
     def simplest(self, key: str) -> Detection | None:
         """The detection by the smallest of these cases, the first of equal ones; None if there is none."""
@@ -139,13 +139,13 @@ class Detectability:
     @property
     def unpinned(self) -> tuple[str, ...]:
         """Deviations that a case could detect and that no case in float64 or float32 detects."""
-        return tuple(key for key in self.sights if key not in INVISIBLE and not self.sharp(key))
+        return tuple(key for key in self.detections if key not in INVISIBLE and not self.sharp(key))
 
     @property
     def undecided(self) -> tuple[str, ...]:
         """Decisions with detectable deviations of which none is pinned down."""
-        detectable = dict.fromkeys(_decision(key) for key in self.sights if key not in INVISIBLE)
-        pinned = {_decision(key) for key in self.sights if self.sharp(key)}
+        detectable = dict.fromkeys(_decision(key) for key in self.detections if key not in INVISIBLE)
+        pinned = {_decision(key) for key in self.detections if self.sharp(key)}
         return tuple(decision for decision in detectable if decision not in pinned)
 
 
@@ -167,15 +167,15 @@ def by_kind(problem: Problem) -> Problem:
 
 def detectability(problems: Iterable[tuple[str, Problem]]) -> Detectability:
     """Determine which cases detect which deviations. problems: case id and problem, not routed."""
-    sights: dict[str, list[Detection]] = {deviation.key: [] for deviation in all_deviations()}
+    detections: dict[str, list[Detection]] = {deviation.key: [] for deviation in all_deviations()}
     powerless = []
     for case, problem in problems:
         found = distinguished(by_kind(problem))
         for key, bounds in found.items():
-            sights[key].append(Detection(case, problem.operator, problem.dtype, bounds, prod(problem.logits_shape)))
+            detections[key].append(Detection(case, problem.operator, problem.dtype, bounds, prod(problem.logits_shape)))
         if not found.keys() - FORMS:
             powerless.append(case)
-    return Detectability({key: tuple(seen) for key, seen in sights.items()}, tuple(powerless))
+    return Detectability({key: tuple(seen) for key, seen in detections.items()}, tuple(powerless))
 
 
 def distinguished(problem: Problem) -> dict[str, float]:

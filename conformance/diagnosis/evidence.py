@@ -154,14 +154,14 @@ class Evidence:
             raise ValueError(f"{self.case} conforms, so it has no failing reply to explain")
         return Suspect(self.problem, self.declared, self.profile, self.actual)
 
-    def held_by(self, change: Change) -> bool:
+    def loosely_conforms_under(self, change: Change) -> bool:
         """Whether the failing reply is within its bound under a known cause, even if the answers hardly differ."""
-        return self.of_reply.once(("held", change), lambda: self._held_by(change))
+        return self.of_reply.once(("loosely conforms", change), lambda: self._loosely_conforms(change))
 
-    def _held_by(self, change: Change) -> bool:
+    def _loosely_conforms(self, change: Change) -> bool:
         if self.actual is None or not any(_reaches(self.problem, way) for way in change):
             return False
-        return self.suspect().held_by(self.under(change))
+        return self.suspect().loosely_conforms_under(self.under(change))
 
     def contradicts(self, change: Change, taken: Change = ()) -> bool:
         """

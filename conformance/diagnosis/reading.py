@@ -103,7 +103,7 @@ def _refutes(suspect: Suspect, base: Expectation, way: Way) -> bool:
     other = taking(base.dialect, way)
     if other == base.dialect or not _shows_as_declared(suspect, base.dialect, way):
         return False
-    return base.separates(_reply(suspect, other)) and not suspect.holds(other)
+    return base.separates(_reply(suspect, other)) and not suspect.conforms_under(other)
 
 
 def _reply(suspect: Suspect, dialect: Dialect) -> Reply:

@@ -211,7 +211,11 @@ class Search:
         first: index of the first cause that is extended.
         """
         for index, cause in list(enumerate(self.causes))[first:]:
-            more = [n for n in self._open if self._holds(cause, n) and self.cells[n].held_by(cause.candidate.change)]
+            more = [
+                n
+                for n in self._open
+                if self._holds(cause, n) and self.cells[n].loosely_conforms_under(cause.candidate.change)
+            ]
             self.causes[index] = replace(cause, cells=(*cause.cells, *(self.cells[n] for n in more)))
             self._taken |= dict.fromkeys(more, cause.candidate)
             self._open = [n for n in self._open if n not in more]

@@ -62,7 +62,7 @@ class Suspect:
             return None
         return _budget(answer, self.declared, self.profile, self.actual)
 
-    def held_by(self, dialect: Dialect) -> bool:
+    def loosely_conforms_under(self, dialect: Dialect) -> bool:
         """
         Whether the reply is within the bound under `dialect`, even if that hardly differs from the declared answer.
 
@@ -71,7 +71,7 @@ class Suspect:
         """
         return any(self._is_within(dialect, profile) for profile in self._profiles())
 
-    def holds(self, dialect: Dialect) -> bool:
+    def conforms_under(self, dialect: Dialect) -> bool:
         """Whether the reply is within the bound under `dialect` with the declared arithmetic."""
         return self._is_within(dialect, self.profile)
 

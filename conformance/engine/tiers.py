@@ -25,16 +25,16 @@ class RouteDetections:
     """
     The deviations that the calls of subjects with the same route distinguish.
 
-    subjects: their names. sights: case id -> the deviations that the case distinguishes from canonical, without those
-    of the form of a reply, which every case distinguishes. The arguments in their names are numbered: mask0, mask1.
+    subjects: their names. detections: case id -> the deviations that the case distinguishes from canonical, without
+    those of the form of a reply, which every case distinguishes. Arguments in their names are numbered: mask0, mask1.
     """
 
     subjects: tuple[str, ...]
-    sights: Mapping[str, frozenset[str]]
+    detections: Mapping[str, frozenset[str]]
 
     def pinned(self, cases: Iterable[Case]) -> set[str]:
         """The deviations that at least one of these cases distinguishes in float64 or float32."""
-        sharp = (self.sights.get(case.id, frozenset()) for case in cases if case.dtype in SHARP)
+        sharp = (self.detections.get(case.id, frozenset()) for case in cases if case.dtype in SHARP)
         return set().union(*sharp)
 
 
@@ -58,9 +58,9 @@ def routes(
             if key not in computed:
                 computed[key] = frozenset(distinguished(_numbered(problem)).keys() - FORMS)
             keys[key] = computed[key]
-        names, _ = grouped.setdefault(frozenset(keys), ([], {key[0]: sights for key, sights in keys.items()}))
+        names, _ = grouped.setdefault(frozenset(keys), ([], {key[0]: detections for key, detections in keys.items()}))
         names.append(subject.name)
-    return [RouteDetections(tuple(names), sights) for names, sights in grouped.values()]
+    return [RouteDetections(tuple(names), detections) for names, detections in grouped.values()]
 
 
 def _calls(cases: Sequence[Case], problems: Mapping[str, Problem], subject: Subject) -> Iterator[tuple[Case, Problem]]:

@@ -372,7 +372,7 @@ def test_the_suites_pin_down_every_deviation() -> None:
 @pytest.mark.parametrize("operator", ["sdpa", "mha"])
 def test_no_deviation_goes_unseen_by_an_operator_that_it_concerns(operator: str) -> None:
     found = audited()
-    unseen = [key for key in found.sights if key not in INVISIBLE and not key.startswith(OF_THE_OTHER[operator])]
+    unseen = [key for key in found.detections if key not in INVISIBLE and not key.startswith(OF_THE_OTHER[operator])]
     seen = {key for key in unseen if any(sight.operator == operator for sight in found.sharp(key))}
     assert set(unseen) == seen
 
@@ -380,7 +380,7 @@ def test_no_deviation_goes_unseen_by_an_operator_that_it_concerns(operator: str)
 @pytest.mark.parametrize("operator", ["sdpa", "mha"])
 def test_what_concerns_the_other_operator_alone_is_not_seen(operator: str) -> None:
     found = audited()
-    others = [key for key in found.sights if key.startswith(OF_THE_OTHER[operator])]
+    others = [key for key in found.detections if key.startswith(OF_THE_OTHER[operator])]
     assert {sight.operator for key in others for sight in found.sharp(key)} == {"mha" if operator == "sdpa" else "sdpa"}
 
 

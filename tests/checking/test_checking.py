@@ -61,7 +61,7 @@ NAMED = {
     "plain_sdpa:no_scale": "it does not scale the logits",
     "plain_sdpa:softmax_over_queries": "it takes the softmax over the queries",
     "plain_sdpa:softmax_over_heads": "it takes the softmax over the heads",
-    "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a large masked logit still gets weight",
+    "plain_sdpa:small_fill": "it adds -1e4 to masked logits: a masked key with a large logit still gets weight",
     "plain_sdpa:mask_ignored": "it ignores mask",
     "plain_mha:heads_interleaved": "it assigns columns h, h + num_heads, ... of the projections to head h",
     "plain_mha:inverted_mask": "it reads True in mask as: ignore this key",

@@ -57,14 +57,14 @@ def test_an_argument_is_called_like_the_kind_of_its_mask() -> None:
 
 def test_other_dtypes_are_seen_and_do_not_pin_down() -> None:
     found = detectability([("half", problem("float16")), ("whole", problem())])
-    assert {sight.dtype for sight in found.sights["scale=none"]} == {"float16", "float32"}
+    assert {sight.dtype for sight in found.detections["scale=none"]} == {"float16", "float32"}
     assert [sight.case for sight in found.sharp("scale=none")] == ["whole"]
     assert "scale=none" in detectability([("half", problem("float16"))]).unpinned
 
 
 def test_every_deviation_is_listed_also_those_that_nothing_shows() -> None:
     found = detectability([("plain", problem())])
-    assert set(found.sights) == {deviation.key for deviation in all_deviations()}
+    assert set(found.detections) == {deviation.key for deviation in all_deviations()}
     assert "fully_masked_row=nan" in found.unpinned
     assert "scale=none" not in found.unpinned
     assert "fully_masked_row" in found.undecided
@@ -73,7 +73,7 @@ def test_every_deviation_is_listed_also_those_that_nothing_shows() -> None:
 
 def test_what_is_canonical_by_nature_is_a_deviation_and_not_missed() -> None:
     found = detectability([("plain", problem())])
-    assert set(INVISIBLE) <= set(found.sights)
+    assert set(INVISIBLE) <= set(found.detections)
     assert set(INVISIBLE).isdisjoint(found.unpinned)
     assert "float_mask[window]" not in found.undecided
     assert all(INVISIBLE.values())
@@ -84,13 +84,13 @@ def test_a_case_in_which_only_the_form_of_the_reply_shows_has_no_power() -> None
     assert found.powerless == ("empty",)
     assert distinguishes_any(problem())
     assert not distinguishes_any(empty())
-    assert "empty" in [sight.case for sight in found.sights["result_dtype=float64"]]
+    assert "empty" in [sight.case for sight in found.detections["result_dtype=float64"]]
 
 
 def test_the_simplest_case_is_the_smallest_then_the_first() -> None:
-    sights = [Detection("large", "sdpa", "float32", 11.0, 9), Detection("half", "sdpa", "float16", 11.0, 1)]
-    sights += [Detection("first", "mha", "float64", 11.0, 4), Detection("second", "sdpa", "float32", 99.0, 4)]
-    simplest = Detectability({"scale=none": tuple(sights)}, ()).simplest("scale=none")
+    detections = [Detection("large", "sdpa", "float32", 11.0, 9), Detection("half", "sdpa", "float16", 11.0, 1)]
+    detections += [Detection("first", "mha", "float64", 11.0, 4), Detection("second", "sdpa", "float32", 99.0, 4)]
+    simplest = Detectability({"scale=none": tuple(detections)}, ()).simplest("scale=none")
     assert simplest is not None
     assert simplest.case == "first"
     assert Detectability({"scale=none": ()}, ()).simplest("scale=none") is None

@@ -99,13 +99,13 @@ DIAGNOSES: dict[str, str] = {
     ),
     "missing_scale_for_one_item": (
         "does not scale the logits, only with batch = 1; "
-        "fix: multiply the query (in a layer: wq and bq) by 1/sqrt(head_dim)"
+        "fix: multiply the query (in a layer: wq and bq) by the scale"
     ),
     "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
     "missing_scale_and_reversed_values": (
         "does not scale the logits, and applies the weights to the values in reverse key order; "
-        "fix: multiply the query (in a layer: wq and bq) by 1/sqrt(head_dim)"
+        "fix: multiply the query (in a layer: wq and bq) by the scale"
     ),
     "tf32": (
         "rounds like code that rounds the operands of matrix products to tf32: coarser than declared; "

@@ -121,4 +121,4 @@ def _computed(call: Evidence, dialect: Dialect) -> Mapping[str, Tensor]:
 
 def _holds(call: Evidence, dialect: Dialect, reply: Mapping[str, Tensor]) -> bool:
     """Whether a reply lies within the bound under a dialect, as verdicts are decided."""
-    return call.failing(reply, ()).suspect().holds(dialect)
+    return call.failing(reply, ()).suspect().conforms_under(dialect)

@@ -67,7 +67,7 @@ def needs(case: Case, problem: Problem, log: Log, found: Sequence[RouteDetection
     """What a case gives that the default tier must have."""
     sharp = "pin" if case.dtype in SHARP else "half"
     for number, route in enumerate(found):
-        yield from ((sharp, number, key) for key in route.sights.get(case.id, ()))
+        yield from ((sharp, number, key) for key in route.detections.get(case.id, ()))
     facets = [name for name, facet in FACETS.items() if facet(problem)]
     yield from (("pair", case.operator, *pair) for pair in combinations(facets, 2))
     yield from (("feature", case.operator, name) for name in asked(case))

@@ -53,7 +53,7 @@ function explanationOf(record) {
   const { explanation, ties } = record;
   if (!explanation) return null;
   const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this explanation the result uses ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget} of the bound.`);
-  return el("div", { class: "callout" }, el("p", {}, "Explained by: ", el("strong", {}, explanation.sentence), "."),
+  return el("div", { class: "callout" }, el("p", {}, "Explanation: it ", el("strong", {}, explanation.sentence), "."),
     explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `Fix: ${explanation.remedy}`)) : null,
     used, el("p", { class: "muted mono" }, `${explanation.decision}: ${explanation.name}${explanation.declared ? `, declared ${explanation.declared}` : ""}`),
     (ties || []).length ? el("p", {}, "Ties, which these cases do not distinguish: ", el("span", { class: "mono" }, ties.join("; "))) : null);
