@@ -98,8 +98,7 @@ DIAGNOSES: dict[str, str] = {
         "fix: do not rely on key_padding_mask: it has no effect"
     ),
     "missing_scale_for_one_item": (
-        "does not scale the logits, only with batch = 1; "
-        "fix: multiply the query (in a layer: wq and bq) by the scale"
+        "does not scale the logits, only with batch = 1; fix: multiply the query (in a layer: wq and bq) by the scale"
     ),
     "reversed_values_with_a_mask": "applies the weights to the values in reverse key order, only with a mask",
     "next_head_in_float16": "applies the weights to the values of the next head, only in float16",
