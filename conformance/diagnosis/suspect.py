@@ -16,7 +16,7 @@ from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Expected, Reply
 from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, Problem
-from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, root_mean_square
+from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, kinds, root_mean_square
 from conformance.verdicts.expectation import Expectation, flat, largest_tolerance
 
 # Maximum error of a reply, as a fraction of the candidate's largest number, that passes the screening.
@@ -199,7 +199,7 @@ def _closer(actual: Tensor, declared: Expectation, name: str, other: Array) -> b
     first, tolerance, got = declared.reply[name], declared.bounds[name].tolerance, actual.float64()
     if first.values.shape != got.shape or first.dtype != actual.dtype:
         return True
-    if not np.array_equal(np.isfinite(first.values), np.isfinite(got)):
+    if not np.array_equal(kinds(first.values), kinds(got)):
         return True
     with np.errstate(invalid="ignore", divide="ignore"):
         far, near = (np.nan_to_num(np.abs(got - values), nan=0.0) for values in (first.values, other))

@@ -68,7 +68,7 @@ def _broken(name: str, message: str, **numbers: Any) -> OutputComparison:
     return OutputComparison(name, "fail", float("inf"), impossible=True, message=f"{name}: {message}", numbers=numbers)
 
 
-def _kind(values: Array) -> Array:
+def kinds(values: Array) -> Array:
     """The kind of each element: 0 for a finite number, 1 for NaN, 2 for +inf, 3 for -inf."""
     if np.isfinite(values).all():
         return np.zeros(values.shape, dtype=np.int8)
@@ -77,7 +77,7 @@ def _kind(values: Array) -> Array:
 
 def _pattern(name: str, expected: Array, actual: Array, bound: Bound) -> OutputComparison | None:
     """Check that non-finite values are exactly where the oracle has them; elements that are not judged are skipped."""
-    wrong = (_kind(expected) != _kind(actual)) & bound.judged
+    wrong = (kinds(expected) != kinds(actual)) & bound.judged
     if not wrong.any():
         return None
     at = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -105,7 +105,7 @@ def beyond(expected: Expected, actual: Tensor, bound: Bound) -> Array | None:
     values = actual.float64()
     with np.errstate(invalid="ignore"):
         far = np.abs(values - expected.values) > bound.tolerance
-    return np.asarray((far | (_kind(expected.values) != _kind(values))) & bound.judged)
+    return np.asarray((far | (kinds(expected.values) != kinds(values))) & bound.judged)
 
 
 def budgets(error: Array, tolerance: Array) -> Array:
@@ -198,7 +198,7 @@ def differs(one: Expected, other: Expected, bound: Bound) -> bool:
     """Whether two oracle outputs differ beyond the bound of the first, or in shape, dtype or non-finite values."""
     if one.values.shape != other.values.shape or one.dtype != other.dtype:
         return True
-    if bool(np.any(_kind(one.values) != _kind(other.values))):
+    if bool(np.any(kinds(one.values) != kinds(other.values))):
         return True
     with np.errstate(invalid="ignore"):
         gap = np.nan_to_num(np.abs(one.values - other.values), nan=0.0)
@@ -216,7 +216,7 @@ def distance(one: Expected, other: Expected, bound: Bound) -> float:
         return float("inf")
     if one.values is other.values:
         return 0.0
-    if not np.array_equal(_kind(one.values), _kind(other.values)):
+    if not np.array_equal(kinds(one.values), kinds(other.values)):
         return float("inf")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         gap = np.abs(one.values - other.values)

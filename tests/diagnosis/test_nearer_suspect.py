@@ -49,3 +49,10 @@ def test_what_is_no_matter_of_distance_is_closer(values: Array) -> None:
     actual = {"output": to_tensor(GOT, "float32")}
     before = declared(off_by(9.0, 0.5))
     assert is_closer(actual, Expectation({}, {"output": Expected(values, "float32")}, before.bounds), off_by(9.0, 0.5))
+
+
+def test_infinity_where_nan_is_expected_is_no_matter_of_distance() -> None:
+    infinite = np.where(np.arange(5) < 2, np.inf, GOT)
+    before = declared({"output": Expected(np.where(np.isinf(infinite), np.nan, infinite), "float32")})
+    actual = {"output": to_tensor(infinite, "float32")}
+    assert is_closer(actual, before, {"output": Expected(infinite, "float32")})
