@@ -153,7 +153,7 @@ MISTAKES: tuple[Mistake, ...] = (
     Mistake("filled with -50.5", ("mask_fill=puts_-50.5",), _fill("-50.5")),
     Mistake("filled with -1e4", ("mask_fill=puts_-10000",), _fill("-1e4")),
     Mistake("filled with 0", ("mask_fill=puts_0", "mask_fill=zero"), _fill("0.0")),
-    Mistake("filled with 1e-9", ("mask_fill=puts_1e-09", "mask_fill=plus_1e-9", "mask_fill=zero"), _fill("1e-9")),
+    Mistake("filled with 1e-9", ("mask_fill=puts_1e-9", "mask_fill=plus_1e-9", "mask_fill=zero"), _fill("1e-9")),
     Mistake("filled with 5", ("mask_fill=puts_5",), _fill("5.0")),
     Mistake(
         "added -1e4",
