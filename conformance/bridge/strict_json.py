@@ -14,6 +14,9 @@ import numpy as np
 # Maximum number of characters of a value in a message.
 _MAX_SHOWN = 60
 
+# Types of values that are their own JSON value. Most values of a record are of these, so they are looked up first.
+_SAME = frozenset({str, int, bool, type(None)})
+
 
 def plain_data(value: Any) -> Any:
     """
@@ -22,14 +25,14 @@ def plain_data(value: Any) -> Any:
     Raises:
         TypeError: `value` has no JSON value.
     """
-    if value is None or isinstance(value, (bool, int, str)):
+    if type(value) in _SAME or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, Mapping):
-        return {_key(key): plain_data(entry) for key, entry in value.items()}
+        return {_key(key): entry if type(entry) in _SAME else plain_data(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain_data(entry) for entry in value]
+        return [entry if type(entry) in _SAME else plain_data(entry) for entry in value]
     if isinstance(value, (set, frozenset)):
         return sorted(plain_data(entry) for entry in value)
     if isinstance(value, (np.generic, np.ndarray)):

@@ -133,6 +133,8 @@ def text_fault(value: Any, depth: int = 0) -> str:
     if depth > MAX_NESTING:
         return f"sent a value that is nested deeper than {MAX_NESTING}"
     if isinstance(value, str):
+        if value.isascii():
+            return ""
         try:
             value.encode()
         except UnicodeEncodeError as error:
