@@ -90,6 +90,16 @@ def compose(dialect: Dialect) -> tuple[Deviation, ...]:
     return in_order(find(decision, name) for decision, name in dialect.items())
 
 
+def concerned(problem: Problem, dialect: Dialect) -> Dialect:
+    """
+    Return the part of a dialect that can affect this problem.
+
+    Raises:
+        KeyError: there is no such deviation.
+    """
+    return {decision: name for decision, name in dialect.items() if find(decision, name).concerns(problem)}
+
+
 def in_order(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:
     """
     Sort deviations in the order of application: by stage, then in the order of the table.

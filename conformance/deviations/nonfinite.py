@@ -1,6 +1,7 @@
 """Deviations of non-finite numbers: masked ones that leak, and attended ones that are replaced."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +18,15 @@ Cleaning = Callable[[Array, str], Array]
 
 # The step that completes the output.
 LAST = {"sdpa": "answer", "mha": "residual"}
+
+
+@lru_cache(maxsize=512)
+def _has_nonfinite(problem: Problem) -> bool:
+    """Whether an input has NaN or infinity, where no other deviation can put it; a bias of -inf is a mask."""
+    bias = problem.bias()
+    inputs = (problem.query, problem.key, problem.value, *problem.params.values())
+    added = () if bias is None else (np.where(bias == -np.inf, 0.0, bias),)
+    return not all(np.isfinite(array).all() for array in (*inputs, *added))
 
 
 def _zeroed(values: Array, _: str) -> Array:
@@ -93,19 +103,21 @@ def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
     return apply
 
 
+def _leaking(decision: str, name: str, steps: StepsMap) -> Deviation:
+    return Deviation(decision, name, steps=steps, concerns=_has_nonfinite)
+
+
 def _cleaned(name: str, problem: ProblemMap) -> Deviation:
     return Deviation(DECISION, name, problem=problem)
 
 
 ROWS: tuple[Deviation, ...] = (
-    Deviation("nonfinite_value", "leaks", steps=replacing("weigh", _values_leak)),
-    Deviation("nonfinite_value", "leaks_where_added", steps=wrapping("weigh", _values_leak_where_added)),
-    Deviation("nonfinite_key", "leaks", steps=wrapping("mask", _keys_leak)),
-    Deviation("nonfinite_key", "zeroes", steps=_keys_leak_as(lambda _: 0.0)),
-    Deviation(
-        "nonfinite_key", "takes_all", steps=_keys_leak_as(lambda state: np.where(np.isnan(state.logits), np.nan, 0.0))
-    ),
-    Deviation("nonfinite_key", "leaks_where_added", steps=wrapping("mask", _keys_leak_where_added)),
+    _leaking("nonfinite_value", "leaks", replacing("weigh", _values_leak)),
+    _leaking("nonfinite_value", "leaks_where_added", wrapping("weigh", _values_leak_where_added)),
+    _leaking("nonfinite_key", "leaks", wrapping("mask", _keys_leak)),
+    _leaking("nonfinite_key", "zeroes", _keys_leak_as(lambda _: 0.0)),
+    _leaking("nonfinite_key", "takes_all", _keys_leak_as(lambda state: np.where(np.isnan(state.logits), np.nan, 0.0))),
+    _leaking("nonfinite_key", "leaks_where_added", wrapping("mask", _keys_leak_where_added)),
     _cleaned("value_zeroed", _of_input("value", _zeroed)),
     _cleaned("nan_value_zeroed", _of_input("value", _nan_zeroed)),
     _cleaned("value_clipped", _of_input("value", _clipped)),

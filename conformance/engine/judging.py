@@ -16,6 +16,7 @@ from conformance.bridge.contract import Declaration, Facts
 from conformance.bridge.messages import declaration_record
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import concerned
 from conformance.deviations.deviation import Dialect, Reply
 from conformance.diagnosis.cell_cause import Likely
 from conformance.diagnosis.explanation import way_of
@@ -97,8 +98,8 @@ class Judge:
     """
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
 
-    One expectation serves every cell with the same problem, the same dialect and profile, and the same element types of
-    masks (a mask of -inf rounds otherwise than a boolean one).
+    One expectation serves every cell with the same problem, the same profile, the same element types of masks (a mask
+    of -inf rounds otherwise than a boolean one), and the same dialect, less what cannot affect the problem.
     """
 
     def __init__(self, *, known_first: bool = False) -> None:
@@ -117,20 +118,27 @@ class Judge:
         The expected reply to a case under a dialect.
 
         Raises:
-            UnderivedBound: the dialect may be diagnosed, but not declared.
+            UnderivedBound: the dialect may be diagnosed, but not declared. KeyError: there is no such deviation.
         """
-        of_case = self._expectations.setdefault(case, {})
-        return _once(of_case, _question(problem, dialect, profile), lambda: expect(problem, dialect, profile))
+        relevant, of_case = concerned(problem, dialect), self._expectations.setdefault(case, {})
+        found = _once(of_case, _question(problem, relevant, profile), lambda: expect(problem, relevant, profile))
+        return found if dialect == relevant else replace(found, dialect=dialect)
 
     def reply(self, case: str, problem: Problem, dialect: Dialect, profile: Profile) -> Reply:
         """
         The expected reply without its bounds, where only that is needed.
 
         Raises:
-            UnderivedBound: the dialect may be diagnosed, but not declared.
+            UnderivedBound: the dialect may be diagnosed, but not declared. KeyError: there is no such deviation.
         """
-        of_case = self._replies.setdefault(case, {})
-        return _once(of_case, _question(problem, dialect, profile), lambda: expect_reply(problem, dialect, profile))
+        relevant, of_case = concerned(problem, dialect), self._replies.setdefault(case, {})
+        question = _question(problem, relevant, profile)
+
+        def compute() -> Reply:
+            expected = self._expectations.get(case, {}).get(question)
+            return expected.reply if expected else expect_reply(problem, relevant, profile)
+
+        return _once(of_case, question, compute)
 
     def finish(self, case: str) -> None:
         """Forget what is expected of a case that no worker needs any more."""

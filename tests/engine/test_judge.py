@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance import places
@@ -54,6 +55,21 @@ def test_the_judge_remembers_what_it_expects_until_a_case_is_finished() -> None:
     judge.finish(case.id)
     assert ask({}) is not first
     assert judge.reply(case.id, problem, {"scale": "none"}, profile) is not reply
+
+
+def test_what_cannot_affect_a_call_is_not_computed_anew() -> None:
+    case, profile = plain_case(), Profile.uniform("float32")
+    problem, judge = materialise(case), Judge()
+    leaks = {"nonfinite_key": "leaks", "nonfinite_value": "leaks"}
+    poisoned = problem.but(value=np.where(np.arange(11) == 3, np.inf, problem.value))
+    finite, plain = (judge.expectation(case.id, problem, dialect, profile) for dialect in (leaks, {}))
+    assert (finite.dialect, plain.dialect) == (leaks, {})
+    assert finite.reply is plain.reply
+    assert judge.reply(case.id, problem, leaks, profile) is plain.reply
+    other = [judge.expectation("poisoned", poisoned, dialect, profile).reply for dialect in (leaks, {})]
+    assert other[0] is not other[1]
+    with pytest.raises(KeyError, match="no deviation scale=zero"):
+        judge.expectation(case.id, problem, {"scale": "zero"}, profile)
 
 
 @pytest.mark.parametrize("known_first", [False, True])
