@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, conforms, is_open, is_ordinary, is_plain, reply_of
+from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expected, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.coarser_arithmetic import hardly_within
 from conformance.diagnosis.diagnosis import first_look
@@ -130,7 +130,7 @@ def _would_conform(judged: Judged, name: str) -> bool:
 SHORT = 16
 
 
-def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict[str, str]:
+def evident_cause(answers: Answers, expected: Expected, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
     Return the deviation that most plain cases already show, else most cases with ordinary masks; {} if there is none.
 
@@ -140,11 +140,11 @@ def evident_cause(answers: Answers, declared: Dialect, profile: Profile) -> dict
 
     def smallest(some: Answers, number: int = ENOUGH) -> list[Evidence]:
         ordered = sorted(some, key=lambda answer: answer[0].reply_limit)
-        return [_evidence(reply_of(*answer, declared, profile)) for answer in ordered[:number]]
+        return [_evidence(expected.reply(*answer, declared, profile)) for answer in ordered[:number]]
 
     masked = [(cell, outcome) for cell, outcome in answers if is_ordinary(cell.case)]
     closed = [(cell, outcome) for cell, outcome in masked if not is_open(cell.case, cell.route.problem)]
-    failing = [answer for answer in closed if not conforms(*answer, declared, profile)]
+    failing = [answer for answer in closed if not expected.conforms(*answer, declared, profile)]
     for group in (_plain(answers, BASIS), masked, failing):
         cells = smallest(group)
         if cells and 2 * sum(cell.actual is not None for cell in cells) >= len(cells):
@@ -174,7 +174,7 @@ def _suits(cell: Evidence, change: Change) -> bool:
     return not cell.contradicts(change) if cell.actual is None else cell.loosely_conforms_under(change)
 
 
-def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
+def calibrated(answers: Answers, expected: Expected, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
     """
     Return for each dtype the name of the profile under which most plain cases conform; a finer one wins if in doubt.
 
@@ -182,7 +182,7 @@ def calibrated(answers: Answers, declared: Dialect, cause: Dialect | None = None
     more cases, because saturated weights can look like those of finer arithmetic. A dtype in which no case conforms is
     left out.
     """
-    found = {dtype: _best(_plain(answers, dtype), dtype, declared, cause or {}) for dtype in CANDIDATES}
+    found = {dtype: _best(_plain(answers, dtype), expected, dtype, declared, cause or {}) for dtype in CANDIDATES}
     return {dtype: name for dtype, name in found.items() if name is not None}
 
 
@@ -195,24 +195,26 @@ def _plain(answers: Answers, dtype: str) -> Answers:
     ]
 
 
-def _best(plain: Answers, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
+def _best(plain: Answers, expected: Expected, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
     dialect = {**declared, **cause}
-    best: tuple[str, Answers] = CANDIDATES[dtype][0], ()
+    first, *others = CANDIDATES[dtype]
+    if not others:
+        return first if any(expected.conforms(*answer, dialect, PROFILES[first](dtype)) for answer in plain) else None
+    best: tuple[str, Answers] = first, ()
     for name in CANDIDATES[dtype]:
         profile = PROFILES[name](dtype)
-        found = [(cell, outcome) for cell, outcome in plain if conforms(cell, outcome, dialect, profile)]
-        if len(found) > len(best[1]) and (cause or not _too_near(best, dtype, dialect, profile)):
+        found = [(cell, outcome) for cell, outcome in plain if expected.conforms(cell, outcome, dialect, profile)]
+        if len(found) > len(best[1]) and (cause or not _too_near(best, expected, dtype, dialect, profile)):
             best = name, found
     return best[0] if best[1] else None
 
 
-def _too_near(best: tuple[str, Answers], dtype: str, dialect: Dialect, coarser: Profile) -> bool:
+def _too_near(best: tuple[str, Answers], expected: Expected, dtype: str, dialect: Dialect, coarser: Profile) -> bool:
     """Return whether the replies that conform to the best profile are too accurate for the coarser profile."""
     name, found = best
     for cell, _ in found:
         near, far = (
-            expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile).bounds["output"]
-            for profile in (PROFILES[name](dtype), coarser)
+            expected.of(cell, dialect, profile).bounds["output"] for profile in (PROFILES[name](dtype), coarser)
         )
         if hardly_within(near, far, far.judged):
             return True

@@ -32,7 +32,7 @@ from conformance.checking.target import CheckError, Target
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.environments import our_own
 from conformance.engine.job import Limits, RunListener, StopRun
-from conformance.engine.judging import Judged
+from conformance.engine.judging import Judge, Judged
 from conformance.engine.pool import Pool
 from conformance.engine.run_header import header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
@@ -220,6 +220,7 @@ def check(
         review=lambda judged: {**alternatives.review(judged), **begun.review(judged)},
         rerun=lambda key: request.rerun(key[0]),
         suite=lambda: load_cases(chosen[0].operator),
+        judge=begun.judge,
         watch=replace(watch, stop=lambda record: request.stop and not is_green(record)),
         closeness=Closeness(reshape=True, left_out=WITHOUT_CONSENSUS),
     )
@@ -260,13 +261,18 @@ def _finished(
 
 @dataclass(frozen=True)
 class _Begun:
-    """The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions."""
+    """
+    The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions.
+
+    judge: knows already what is expected of the calls that were made before.
+    """
 
     subjects: list[Subject]
     cases: list[Case]
     notes: tuple[str, ...]
     varies: Varying = field(default_factory=dict)
     unsettled: AcceptedFailures | None = None
+    judge: Judge = field(default_factory=Judge)
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
         """Return the addition to the record of a cell if its deviation is accepted."""
@@ -278,7 +284,8 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
     cases = _of_dtypes(adapted(load_cases(signature.operator), signature), request.dtypes)
     chosen = _chosen(cases, request.globs)
     declared = read_declared(request.declare, slots(signature, {}), materialise(cases[0]))
-    settled = settle(request.target, signature, declared, request.profile, cases, request.timeout)
+    judge = Judge()
+    settled = settle(request.target, signature, declared, request.profile, cases, request.timeout, judge)
     subject = write_adapter(folder, settled.files(request.target), signature.device)
     unsettled = AcceptedFailures(signature, declared)
     return _Begun(
@@ -287,6 +294,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
         settled_notes(settled),
         settled.observed.varies,
         unsettled,
+        judge,
     )
 
 

@@ -31,7 +31,7 @@ from conformance.checking.arithmetic import (
     profiles_named,
 )
 from conformance.checking.declarations import Declared
-from conformance.checking.probe_calls import BASIS, Answers, asked_first, is_open, plan_of, probe, reply_of
+from conformance.checking.probe_calls import BASIS, Answers, Expected, asked_first, is_open, plan_of, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
 from conformance.deviations.catalogue import TABLE
@@ -41,10 +41,11 @@ from conformance.deviations.names import CANONICAL_NAMES
 from conformance.diagnosis.suspect import Suspect
 from conformance.disk import scratch
 from conformance.engine.adapters import Subject, read_adapter
+from conformance.engine.judging import Judge
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
 from conformance.verdicts.compare import differs
-from conformance.verdicts.expectation import Expectation, expect
+from conformance.verdicts.expectation import Expectation
 
 # A decision and the name of a deviation of it; None is canonical.
 Way = tuple[str, str] | None
@@ -122,14 +123,16 @@ class ObservedFit:
         return replace(self, alone=alone, with_cause=with_cause)
 
 
-def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect) -> ObservedDecisions:
+def observe(
+    answers: Answers, expected: Expected, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect
+) -> ObservedDecisions:
     """
     Find for each decision that is not declared the way that explains every reply that any way explains.
 
     cause: the deviation that plain cases already show.
     """
     decisions = [decision for decision in OPEN_DECISIONS if not declared.pins(decision)]
-    fits = list(_fits(answers, profiles, (declared.dialect, cause), decisions))
+    fits = list(_fits(answers, expected, profiles, (declared.dialect, cause), decisions))
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
     for decision in decisions:
@@ -148,7 +151,11 @@ def observe(answers: Answers, profiles: Mapping[str, Profile], declared: Declare
 
 
 def _fits(
-    answers: Answers, profiles: Mapping[str, Profile], dialects: tuple[Dialect, Dialect], decisions: list[str]
+    answers: Answers,
+    expected: Expected,
+    profiles: Mapping[str, Profile],
+    dialects: tuple[Dialect, Dialect],
+    decisions: list[str],
 ) -> Iterator[ObservedFit]:
     """Yield a fit for each open case; dialects: the declared dialect and the cause."""
     declared, cause = dialects
@@ -156,21 +163,22 @@ def _fits(
         problem, profile = cell.route.problem, profiles[cell.case.dtype]
         if not is_open(cell.case, problem):
             continue
-        plain = expect(problem, {}, profile)
+        plain = expected.judge.expectation(cell.case.id, problem, {}, profile)
         matters = [each for each in decisions if _matters(problem, plain, each, profile)]
         if matters:
             every = [
                 dict(zip(matters, ways, strict=True)) for ways in product(*(OPEN_DECISIONS[each] for each in matters))
             ]
-            suspected = reply_of(cell, outcome, {}, profile).suspect()
-            routed = suspected.declared.dialect
-            alone, with_cause = (
-                tuple(
-                    each for each in every if suspected.loosely_conforms_under({**routed, **dialect, **_composed(each)})
-                )
-                for dialect in (declared, {**declared, **cause})
-            )
+            suspected = expected.reply(cell, outcome, {}, profile).suspect()
+            alone = _explaining(suspected, every, declared)
+            with_cause = _explaining(suspected, every, {**declared, **cause}) if cause else ()
             yield ObservedFit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
+
+
+def _explaining(suspected: Suspect, every: Iterable[Combination], dialect: Dialect) -> tuple[Combination, ...]:
+    """Return the combinations that explain the reply together with a dialect."""
+    routed = {**suspected.declared.dialect, **dialect}
+    return tuple(each for each in every if suspected.loosely_conforms_under({**routed, **_composed(each)}))
 
 
 def _finite(suspected: Suspect, every: Iterable[Combination]) -> tuple[Combination, ...]:
@@ -266,8 +274,13 @@ def settle(
     profile: str | None,
     cases: Sequence[Case],
     timeout: float,
+    judge: Judge,
 ) -> SettledFunction:
-    """Ask plain cases and cases without consensus, and find out under which profile and dialect to judge."""
+    """
+    Ask plain cases and cases without consensus, and find out under which profile and dialect to judge.
+
+    judge: remembers what is expected of these calls for the judged run.
+    """
     given = profiles_by_dtype(profile, CANDIDATES) if profile else {}
     before = SettledFunction(
         signature, declared, {dtype: ordinary(dtype) for dtype in CANDIDATES}, {}, ObservedDecisions({})
@@ -275,10 +288,12 @@ def settle(
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target), signature.device)
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
-    cause = evident_cause(answers, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
-    read = {**calibrated(answers, declared.dialect, cause), **given}
+    expected = Expected(judge)
+    cause = evident_cause(answers, expected, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
+    read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read
-    return SettledFunction(signature, declared, names, read, observe(answers, profiles_named(names), declared, cause))
+    observed = observe(answers, expected, profiles_named(names), declared, cause)
+    return SettledFunction(signature, declared, names, read, observed)
 
 
 def write_adapter(folder: Path, files: Mapping[str, str], device: str = "cpu") -> Subject:

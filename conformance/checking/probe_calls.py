@@ -14,12 +14,13 @@ from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.environments import our_own
 from conformance.engine.job import Job, Limits, Outcome, Started
+from conformance.engine.judging import Judge
 from conformance.engine.pool import Hooks, Pool
 from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
-from conformance.verdicts.expectation import compare_all, expect
+from conformance.verdicts.expectation import Expectation, compare_all
 
 
 def plans_of(subjects: Sequence[Subject], workers: int) -> list[WorkerPlan]:
@@ -119,20 +120,33 @@ def is_open(case: Case, problem: Problem) -> bool:
     return rectangular or fully_masked or not finite
 
 
-def conforms(cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
-    """Return whether a reply is within the bound under a dialect and a profile; False if no bound is derived."""
-    try:
-        expected = expect(cell.route.problem, {**cell.route.dialect, **dialect}, profile)
-    except UnderivedBound:
-        return False
-    return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
+@dataclass(frozen=True)
+class Expected:
+    """What is expected of the calls of one subject. judge: remembers it for the judged run, which makes them again."""
 
+    judge: Judge = field(default_factory=Judge)
 
-def reply_of(cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Probe:
-    """Return a reply with the expectation of its call under the declared dialect."""
-    problem = cell.route.problem
-    expected = expect(problem, {**cell.route.dialect, **declared}, profile)
-    return Probe(cell.case.id, cell.call.facts, problem, expected, profile, outcome.outputs)
+    def of(self, cell: Cell, dialect: Dialect, profile: Profile) -> Expectation:
+        """
+        Return what is expected of a call under a dialect and a profile.
+
+        Raises:
+            UnderivedBound: no bound is derived.
+        """
+        return self.judge.expectation(cell.case.id, cell.route.problem, {**cell.route.dialect, **dialect}, profile)
+
+    def conforms(self, cell: Cell, outcome: Outcome, dialect: Dialect, profile: Profile) -> bool:
+        """Return whether a reply is within the bound; False if no bound is derived."""
+        try:
+            expected = self.of(cell, dialect, profile)
+        except UnderivedBound:
+            return False
+        return all(each.verdict == "pass" for each in compare_all(expected, outcome.outputs, profile))
+
+    def reply(self, cell: Cell, outcome: Outcome, declared: Dialect, profile: Profile) -> Probe:
+        """Return a reply with the expectation of its call under the declared dialect."""
+        expected = self.of(cell, declared, profile)
+        return Probe(cell.case.id, cell.call.facts, cell.route.problem, expected, profile, outcome.outputs)
 
 
 def asked_first(cases: Sequence[Case]) -> list[Case]:
