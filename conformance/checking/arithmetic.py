@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expected, is_open, is_ordinary, is_plain
+from conformance.checking.probe_calls import BASIS, ENOUGH, HALF, Answers, Expected, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.coarser_arithmetic import hardly_within
 from conformance.diagnosis.diagnosis import first_look
@@ -14,9 +14,6 @@ from conformance.diagnosis.explanation import CANONICAL
 from conformance.diagnosis.reading import Probe
 from conformance.engine.judging import Judged
 from conformance.verdicts.expectation import compare_all, expect
-
-HALF = ("float16", "bfloat16")
-
 
 def _stepwise(dtype: str) -> Profile:
     """Return NumPy's half precision: every operator rounds, also inside softmax; dot products accumulate in float32."""
