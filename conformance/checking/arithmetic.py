@@ -15,6 +15,7 @@ from conformance.diagnosis.reading import Probe
 from conformance.engine.judging import Judged
 from conformance.verdicts.expectation import compare_all, expect
 
+
 def _stepwise(dtype: str) -> Profile:
     """Return NumPy's half precision: every operator rounds, also inside softmax; dot products accumulate in float32."""
     return Profile.naive(dtype).but(soft=dtype, sum=dtype)

@@ -59,6 +59,7 @@ Varying = Mapping[str, Mapping[str, str]]
 ANCHOR = ("causal_alignment", "bottom_right")
 # It shows in fully masked rows only, and there it depends on the other masks.
 FINITE_FILL = ("mask_fill", "finite_minimum")
+FULLY_MASKED = "fully_masked_row"
 
 
 def _all_ways(decision: str) -> tuple[Way, ...]:
@@ -129,13 +130,14 @@ def observe(
     """
     Find for each decision that is not declared the way that explains every reply that any way explains.
 
-    cause: the deviation that plain cases already show.
+    A reply may contradict what is declared and still show how the other decisions are made. cause: the deviation that
+    plain cases already show.
     """
-    decisions = [decision for decision in OPEN_DECISIONS if not declared.pins(decision)]
+    decisions = [decision for decision in OPEN_DECISIONS if decision != FINITE_FILL[0] or _is_fill_open(declared)]
     fits = list(_fits(answers, expected, profiles, (declared.dialect, cause), decisions))
     dialect: dict[str, str] = {}
     varies: dict[str, Mapping[str, str]] = {}
-    for decision in decisions:
+    for decision in (each for each in decisions if not declared.pins(each)):
         asked = [fit for fit in fits if decision in fit.matters]
         seen = [fit for fit in asked if fit.alone or fit.with_cause]
         if len(seen) < MIN_EXPLAINED * len(asked):
@@ -148,6 +150,15 @@ def observe(
         else:
             fits = [fit.taking(decision, way) if fit.alone or fit.with_cause else fit for fit in fits]
     return ObservedDecisions(dialect, varies)
+
+
+def _is_fill_open(declared: Declared) -> bool:
+    """
+    Return whether a finite fill is accepted.
+
+    It makes a fully masked row the mean of the values, so it is not if another result of such a row is declared.
+    """
+    return not declared.pins(FULLY_MASKED) or declared.dialect.get(FULLY_MASKED) == "uniform"
 
 
 def _fits(
@@ -170,8 +181,9 @@ def _fits(
                 dict(zip(matters, ways, strict=True)) for ways in product(*(OPEN_DECISIONS[each] for each in matters))
             ]
             suspected = expected.reply(cell, outcome, {}, profile).suspect()
-            alone = _explaining(suspected, every, declared)
-            with_cause = _explaining(suspected, every, {**declared, **cause}) if cause else ()
+            others = {decision: name for decision, name in declared.items() if decision not in matters}
+            alone = _explaining(suspected, every, others)
+            with_cause = _explaining(suspected, every, {**others, **cause}) if cause else ()
             yield ObservedFit(cell.case.id, frozenset(matters), alone, with_cause, partial(_finite, suspected, every))
 
 

@@ -251,6 +251,31 @@ def test_what_is_declared_is_held_against_it(checked: Check) -> None:
     assert "--declare fully_masked_row=zero -k" in done.lines()[3]
 
 
+FILLED = """
+import numpy as np
+
+def attention(query, key, value, mask=None):
+    logits = query @ key.swapaxes(-1, -2) * np.asarray(query.shape[-1] ** -0.5, query.dtype)
+    logits = np.where(True if mask is None else mask, logits, np.finfo(query.dtype).min)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ value
+"""
+
+
+@pytest.mark.parametrize(("name", "conforms"), [("zero", False), ("nan", False), ("uniform", True)])
+def test_a_finite_fill_is_no_way_around_a_declared_row(
+    checked: Check, tmp_path: Path, name: str, *, conforms: bool
+) -> None:
+    """It makes every fully masked row the mean of the values, so it is accepted only where that is declared."""
+    (tmp_path / "mine.py").write_text(FILLED, encoding="utf-8")
+    given = f"{tmp_path / 'mine.py'}:attention"
+    done = checked(given, "degenerate/dead_row/*", declare={"fully_masked_row": name})
+    assert done.decision.conforms is conforms, done.lines()
+    assert not any("fills masked logits" in note for note in done.notes)
+    if not conforms:
+        assert sentences(done)[0] == "it returns the mean of V over all keys for a fully masked row"
+
+
 def test_what_varies_fails(checked: Check) -> None:
     done = checked("plain_sdpa:nan_where_every_row_is_dead", "degenerate/*")
     assert done.decision.exit_code == decision.REJECTED

@@ -21,6 +21,8 @@ SAMPLE = (
     ("epsilon of 1e-3", ("bias",)),
     ("scale off by 1e-4", ("need_weights",)),
     ("finite part of the bias dropped", ("bias", "is_causal")),
+    ("filled with -10", ("key_padding_mask",)),  # an infinity that leaks, where NaN would
+    ("NaN for fully masked rows", ("bias",)),  # what else is observed beside what is declared
 )
 
 
