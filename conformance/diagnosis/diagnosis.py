@@ -162,7 +162,7 @@ class Later:
 
 def _cause(cause: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
     record = {
-        **_named(cause.candidate, cause.guards, cause.cells[0]),
+        **_named(cause.candidate, cause.guards, cause.cells),
         "cells": [cell.case for cell in cause.cells],
         "ties": [_tie(cause, tie, others) for tie in cause.ties],
     }
@@ -172,7 +172,7 @@ def _cause(cause: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
 
 
 def _tie(cause: Cause, tie: Cause, others: Iterable[Evidence]) -> dict[str, Any]:
-    named = _named(tie.candidate, tie.guards, cause.cells[0])
+    named = _named(tie.candidate, tie.guards, cause.cells)
     separating = next((cell.case for cell in others if _distinguished(cell, cause, tie)), None)
     return named if separating is None else {**named, "separated_by": separating}
 
@@ -189,7 +189,7 @@ def _in(cell: Evidence, cause: Cause) -> Candidate:
     return cause.candidate if cause.guards[0].holds(cell.facts, cell.problem) else Candidate()
 
 
-def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) -> dict[str, Any]:
+def _named(candidate: Candidate, guards: tuple[Condition, ...], cells: Sequence[Evidence]) -> dict[str, Any]:
     named: dict[str, Any] = {"decisions": dict(candidate.change)}
     if candidate.arithmetic is not None:
         named = {"arithmetic": candidate.arithmetic.name, "profile": dict(candidate.arithmetic.fields)}
@@ -200,8 +200,8 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cell: Evidence) 
     else:
         # Mistakes first, then what straightforward code does beside any mistake.
         in_order = sorted(candidate.change, key=lambda way: prior(*way) == USUAL_BITS)
-        explanations = [explanation_of(way, cell.problem, cell.declared.dialect) for way in in_order]
-        found = [each for each in explanations if each is not None]
+        declared = {decision: name for cell in cells for decision, name in cell.declared.dialect.items()}
+        found = [explanation_of(way, declared) for way in in_order]
         sentence = ", and ".join(each.sentence for each in found)
         remedy = "; ".join(dict.fromkeys(each.remedy for each in found if each.remedy))
     named |= {"sentence": sentence, "remedy": remedy, "when": guards[0].record()}

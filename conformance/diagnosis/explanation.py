@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from conformance.deviations.catalogue import candidates, find, has_row
+from conformance.deviations.catalogue import candidates, find
 from conformance.deviations.deviation import Deviation, Dialect
 from conformance.deviations.names import CANONICAL_NAMES, FRAMEWORK_BITS, SHORT, TOPICS, USUAL, prior, slot_of
 from conformance.spec.problem import Problem
@@ -60,16 +60,20 @@ def taking(dialect: Dialect, way: Way) -> dict[str, str]:
     return rest if name == CANONICAL else {**rest, decision: name}
 
 
-def explanation_of(way: Way, problem: Problem, declared: Dialect) -> Explanation | None:
-    """A way as an explanation, for a call under a declared dialect; None if it does not apply to the call."""
-    found = next((each for each, _ in alternatives(problem, declared) if each.way == way), None)
-    return _fitted(way) if found is None and way[1] != CANONICAL and not has_row(*way) else found
+def explanation_of(way: Way, declared: Dialect) -> Explanation:
+    """A way as an explanation, under a declared dialect; it need not apply to every call of its cause."""
+    decision, name = way
+    if name == CANONICAL:
+        return _undone(decision, declared[decision])
+    row = find(decision, name)
+    return Explanation(decision, name, CANONICAL_NAMES.get(decision, CANONICAL), row.sentence, row.remedy, 0.0)
 
 
-def _fitted(way: Way) -> Explanation:
-    """The explanation for a way with a fitted parameter, which has no row in the table."""
-    row = find(*way)
-    return Explanation(*way, CANONICAL_NAMES[way[0]], row.sentence, row.remedy, 0.0)
+def _undone(decision: str, name: str) -> Explanation:
+    """That a decision is made as usual although something else is declared."""
+    canonical = CANONICAL_NAMES.get(decision, CANONICAL)
+    sentence = f"makes the canonical choice of {decision} ({canonical}), but {name} is declared"
+    return Explanation(decision, canonical, name, sentence, f"remove {decision}={name} from the declaration", 0.0)
 
 
 def ways(problem: Problem, declared: Dialect) -> tuple[Way, ...]:
@@ -107,13 +111,7 @@ def alternatives(
     for decision, name in declared.items():
         if among is not None and (decision, CANONICAL) not in among:
             continue
-        canonical = CANONICAL_NAMES.get(decision, CANONICAL)
-        sentence = f"makes the canonical choice of {decision} ({canonical}), but {name} is declared"
-        rest = {d: n for d, n in declared.items() if d != decision}
-        yield (
-            Explanation(decision, canonical, name, sentence, f"remove {decision}={name} from the declaration", 0.0),
-            rest,
-        )
+        yield _undone(decision, name), {d: n for d, n in declared.items() if d != decision}
     for deviation in likely(problem):
         if among is not None and way_of(deviation.decision, deviation.name) not in among:
             continue

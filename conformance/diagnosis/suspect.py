@@ -6,11 +6,13 @@ Dialects are first screened by a cheap residual; a bound is derived only for the
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from conformance.bounds.bound import Bound
-from conformance.bounds.outputs import UnderivedBound, bound_reply
+from conformance.bounds.derivation import derive
+from conformance.bounds.outputs import UnderivedBound, bound_reply, score_bound
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Expected, Reply
@@ -162,17 +164,26 @@ def _bounds(answer: OracleAnswer, declared: Expectation, profile: Profile) -> Ma
     try:
         return bound_reply(answer, profile)
     except UnderivedBound:
-        attended = np.where(answer.state.allowed, answer.state.scaled, 0.0)
-        rounded = UNIT[profile.score] * _largest(attended)
+        rounded = _logit_tolerance(answer.state.problem, profile)
         return {name: _substitute_bound(declared, name, other, rounded) for name, other in answer.reply.items()}
+
+
+@lru_cache(maxsize=64)
+def _logit_tolerance(problem: Problem, profile: Profile) -> float:
+    """The largest tolerance of an attended logit of canonical attention: the relative change of a weight through it."""
+    answer = evaluate(problem, {}, profile.score)
+    with np.errstate(over="ignore", invalid="ignore"):
+        tolerance = score_bound("logits", derive(answer, profile), problem.dtype).tolerance
+    attended = answer.state.allowed & np.isfinite(answer.state.logits) & np.isfinite(tolerance)
+    return float(np.max(tolerance, initial=0.0, where=attended))
 
 
 def _substitute_bound(declared: Expectation, name: str, other: Expected, rounded: float) -> Bound:
     """
     A substitute bound: the largest declared tolerance, times the growth of the largest number, for all elements.
 
-    It is at least some roundings of the largest number. rounded: the relative change of a weight when its logit is
-    rounded; the declared bound does not contain it where the declared weights are saturated or computed in another way.
+    It is at least some roundings of the largest number. rounded: the relative change of a weight through the error of
+    its logit; the declared bound does not contain it where declared weights are saturated or computed in another way.
     """
     bound = declared.bounds[name]
     before, after = _largest(declared.reply[name].values), _largest(other.values)
