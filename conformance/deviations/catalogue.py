@@ -92,12 +92,15 @@ def compose(dialect: Dialect) -> tuple[Deviation, ...]:
 
 def concerned(problem: Problem, dialect: Dialect) -> Dialect:
     """
-    Return the part of a dialect that can affect this problem.
+    Return the dialect, or the canonical one if none of its deviations can affect this problem.
+
+    Otherwise all of them stay, because one deviation may make numbers on which another one acts.
 
     Raises:
         KeyError: there is no such deviation.
     """
-    return {decision: name for decision, name in dialect.items() if find(decision, name).concerns(problem)}
+    rows = [find(decision, name) for decision, name in dialect.items()]
+    return dialect if any(row.concerns(problem) for row in rows) else {}
 
 
 def in_order(deviations: Iterable[Deviation]) -> tuple[Deviation, ...]:

@@ -21,12 +21,16 @@ LAST = {"sdpa": "answer", "mha": "residual"}
 
 
 @lru_cache(maxsize=512)
-def _has_nonfinite(problem: Problem) -> bool:
-    """Whether an input has NaN or infinity, where no other deviation can put it; a bias of -inf is a mask."""
+def _may_be_nonfinite(problem: Problem) -> bool:
+    """
+    Whether logits or values may be NaN or infinite: an input is, or the scale has no square root or no inverse.
+
+    A bias of -inf is a mask.
+    """
     bias = problem.bias()
     inputs = (problem.query, problem.key, problem.value, *problem.params.values())
     added = () if bias is None else (np.where(bias == -np.inf, 0.0, bias),)
-    return not all(np.isfinite(array).all() for array in (*inputs, *added))
+    return problem.applied_scale <= 0.0 or not all(np.isfinite(array).all() for array in (*inputs, *added))
 
 
 def _zeroed(values: Array, _: str) -> Array:
@@ -104,7 +108,7 @@ def _keys_leak_as(weights: Callable[[State], Array | float]) -> StepsMap:
 
 
 def _leaking(decision: str, name: str, steps: StepsMap) -> Deviation:
-    return Deviation(decision, name, steps=steps, concerns=_has_nonfinite)
+    return Deviation(decision, name, steps=steps, concerns=_may_be_nonfinite)
 
 
 def _cleaned(name: str, problem: ProblemMap) -> Deviation:

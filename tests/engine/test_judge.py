@@ -68,6 +68,14 @@ def test_what_cannot_affect_a_call_is_not_computed_anew() -> None:
     assert judge.reply(case.id, problem, leaks, profile) is plain.reply
     other = [judge.expectation("poisoned", poisoned, dialect, profile).reply for dialect in (leaks, {})]
     assert other[0] is not other[1]
+    root = {"scale": "square_root"}
+    negative = problem.but(scale=-0.3)
+    both = [
+        judge.reply("negative", negative, root | more, profile)["output"].values
+        for more in ({}, {"nonfinite_key": "zeroes"})
+    ]
+    assert np.isnan(both[0]).all()  # the root of a negative scale is NaN, and then another deviation makes it zero
+    assert not both[1].any()
     with pytest.raises(KeyError, match="no deviation scale=zero"):
         judge.expectation(case.id, problem, {"scale": "zero"}, profile)
 
