@@ -42,7 +42,9 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
     compiles = sum(cell["seconds"].get("cpu", 0.0) for cell in called if cell["compiles"])
     calls = sum(cell["seconds"].get("cpu", 0.0) for cell in called if not cell["compiles"])
     workers = sum(worker["cpu"] for worker in footer["workers"])
-    frameworks = imports + compiles + calls
+    # Calls of the second look are in no cell.
+    further = sum(worker["call_cpu"] for worker in footer["workers"]) - compiles - calls
+    frameworks = imports + compiles + calls + further
     coordinator = footer["timing"]["cpu"]
     judging = sum(cell["seconds"]["judge"] for cell in called)
     diagnosing = sum(cell["seconds"]["judge"] for cell in called if cell["verdict"] == "fail")
@@ -56,6 +58,7 @@ def rows(records: list[Record], wall: float, cpu: float) -> list[tuple[str, floa
         ("    import", imports, "s"),
         ("    first call of a signature (compile)", compiles, "s"),
         ("    other calls", calls, "s"),
+        ("    calls of the second look", further, "s"),
         ("  ours", ours, "s"),
         ("    worker: protocol, exit", workers - frameworks, "s"),
         ("    coordinator: judging (oracle, bounds, comparison)", judging, "s"),

@@ -111,7 +111,8 @@ def outcome_of(mistake: Mistake, said: Said) -> str:
     if not said.named:
         return "unexplained"
     ours = [_key(each.options[0]) in mistake.right for each in said.named]
-    if not all(ours) or said.others:
+    others = [kind for kind in said.others if not (mistake.raises and kind == "error")]
+    if not all(ours) or others:
         return "more" if any(ours) else "wrong"
     rarer = any(_bits(other) > _bits(each.options[0]) for each in said.named for other in each.options[1:])
     return "tie" if rarer else "right"

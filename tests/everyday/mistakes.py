@@ -17,7 +17,7 @@ class Mistake:
 
     right: names, `decision=name`, each of which is right. lines: part -> other lines (`writing.PARTS`). needs: the
     arguments without which it cannot be made. excludes: arguments with which it cannot be made. declare: what is
-    declared when it is checked.
+    declared when it is checked. raises: whether it also makes calls with some sizes raise an exception.
     """
 
     name: str
@@ -27,6 +27,7 @@ class Mistake:
     excludes: tuple[str, ...] = ()
     operators: tuple[str, ...] = (SDPA, MHA)
     declare: Mapping[str, str] = field(default_factory=dict)
+    raises: bool = False
 
 
 ALLOW_CAUSAL = "allowed = allowed & (np.arange(keys) <= np.arange(length)[:, None] + shift"
@@ -347,6 +348,7 @@ MISTAKES: tuple[Mistake, ...] = (
             'value = value @ params["wk"] + (0 if params["bk"] is None else params["bk"])',
         ),
         operators=(MHA,),
+        raises=True,  # where key and value have different widths
     ),
     Mistake(
         "heads not transposed back", ("head_merge=untransposed",), _merged(".swapaxes(1, 2)", ""), operators=(MHA,)

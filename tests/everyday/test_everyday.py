@@ -1,5 +1,7 @@
 """A sample of what `nox -s everyday` measures, and that what measures can fail."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.diagnosis.conditions import Condition, always
@@ -49,6 +51,12 @@ def said(*options: Option, others: tuple[str, ...] = (), conforms: bool = False)
 )
 def test_what_is_said_is_held_against_the_mistake(told: Said, expected: str) -> None:
     assert outcome_of(IGNORED, told) == expected
+
+
+def test_an_exception_is_something_else_unless_the_mistake_raises_it() -> None:
+    told = said(option("causal_mask=ignored"), others=("error",))
+    assert outcome_of(IGNORED, told) == "more"
+    assert outcome_of(replace(IGNORED, raises=True), told) == "right"
 
 
 @pytest.mark.parametrize(("name", "arguments"), SAMPLE, ids=[name for name, _ in SAMPLE])
