@@ -160,7 +160,7 @@ def test_the_adapter_of_the_page_is_found_wrong_as_shown(tmp_path: Path) -> None
     found = [record["budget"] for record in map(json.loads, log) if record.get("verdict") == "fail"]
     budgets = [budget for budget in found if budget != "inf"]
     assert len(budgets) == len(found) - 2
-    assert "use up to 2e13 times their budget" in text_of(ADAPTER_PAGE)
+    assert "errors of up to 2e13 times the allowed error" in text_of(ADAPTER_PAGE)
     assert max(budgets) == pytest.approx(2e13, rel=0.5)
 
 
