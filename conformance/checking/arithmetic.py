@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from conformance.bridge.profile import Profile
-from conformance.checking.probe_calls import BASIS, ENOUGH, HALF, Answers, Expected, is_open, is_ordinary, is_plain
+from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
 from conformance.diagnosis.coarser_arithmetic import hardly_within
 from conformance.diagnosis.diagnosis import first_look
@@ -13,6 +13,7 @@ from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL
 from conformance.diagnosis.reading import Probe
 from conformance.engine.judging import Judged
+from conformance.spec.materialise import HALF
 from conformance.verdicts.expectation import compare_all, expect
 
 
@@ -128,7 +129,7 @@ def _would_conform(judged: Judged, name: str) -> bool:
 SHORT = 16
 
 
-def evident_cause(answers: Answers, expected: Expected, declared: Dialect, profile: Profile) -> dict[str, str]:
+def evident_cause(answers: Answers, expected: Expectations, declared: Dialect, profile: Profile) -> dict[str, str]:
     """
     Return the deviation that most plain cases already show, else most cases with ordinary masks; {} if there is none.
 
@@ -172,7 +173,9 @@ def _suits(cell: Evidence, change: Change) -> bool:
     return not cell.contradicts(change) if cell.actual is None else cell.loosely_conforms_under(change)
 
 
-def calibrated(answers: Answers, expected: Expected, declared: Dialect, cause: Dialect | None = None) -> dict[str, str]:
+def calibrated(
+    answers: Answers, expected: Expectations, declared: Dialect, cause: Dialect | None = None
+) -> dict[str, str]:
     """
     Return for each dtype the name of the profile under which most plain cases conform; a finer one wins if in doubt.
 
@@ -193,7 +196,7 @@ def _plain(answers: Answers, dtype: str) -> Answers:
     ]
 
 
-def _best(plain: Answers, expected: Expected, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
+def _best(plain: Answers, expected: Expectations, dtype: str, declared: Dialect, cause: Dialect) -> str | None:
     dialect = {**declared, **cause}
     first, *others = CANDIDATES[dtype]
     if not others:
@@ -207,7 +210,9 @@ def _best(plain: Answers, expected: Expected, dtype: str, declared: Dialect, cau
     return best[0] if best[1] else None
 
 
-def _too_near(best: tuple[str, Answers], expected: Expected, dtype: str, dialect: Dialect, coarser: Profile) -> bool:
+def _too_near(
+    best: tuple[str, Answers], expected: Expectations, dtype: str, dialect: Dialect, coarser: Profile
+) -> bool:
     """Return whether the replies that conform to the best profile are too accurate for the coarser profile."""
     name, found = best
     for cell, _ in found:

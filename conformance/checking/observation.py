@@ -31,7 +31,7 @@ from conformance.checking.arithmetic import (
     profiles_named,
 )
 from conformance.checking.declarations import Declared
-from conformance.checking.probe_calls import BASIS, Answers, Expected, asked_first, is_open, plan_of, probe
+from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, is_open, plan_of, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
 from conformance.deviations.catalogue import TABLE
@@ -125,7 +125,7 @@ class ObservedFit:
 
 
 def observe(
-    answers: Answers, expected: Expected, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect
+    answers: Answers, expected: Expectations, profiles: Mapping[str, Profile], declared: Declared, cause: Dialect
 ) -> ObservedDecisions:
     """
     Find for each decision that is not declared the way that explains every reply that any way explains.
@@ -163,7 +163,7 @@ def _is_fill_open(declared: Declared) -> bool:
 
 def _fits(
     answers: Answers,
-    expected: Expected,
+    expected: Expectations,
     profiles: Mapping[str, Profile],
     dialects: tuple[Dialect, Dialect],
     decisions: list[str],
@@ -300,7 +300,7 @@ def settle(
     with scratch() as folder:
         subject = write_adapter(Path(folder), before.files(target), signature.device)
         answers = probe(asked_first(cases), subject, plan_of(subject), timeout)
-    expected = Expected(judge)
+    expected = Expectations(judge)
     cause = evident_cause(answers, expected, declared.dialect, PROFILES[given.get(BASIS, ordinary(BASIS))](BASIS))
     read = {**calibrated(answers, expected, declared.dialect, cause), **given}
     names = {dtype: fallback(dtype) for dtype in CANDIDATES} | read

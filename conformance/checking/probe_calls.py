@@ -18,7 +18,7 @@ from conformance.engine.judging import Judge
 from conformance.engine.pool import Hooks, Pool
 from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.spec.case import Case
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import HALF, materialise
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import Expectation, compare_all
 
@@ -48,9 +48,6 @@ def import_paths(paths: Sequence[str]) -> dict[str, str]:
     absolute = [os.path.abspath(path) for path in paths if path]  # noqa: PTH100 - the path need not exist
     return {"PYTHONNOUSERSITE": "", "PYTHONPATH": os.pathsep.join(absolute)}
 
-
-# Dtypes whose arithmetic differs most between implementations.
-HALF = ("float16", "bfloat16")
 
 # The dtype with most cases, and with little doubt about the arithmetic.
 BASIS = "float32"
@@ -101,8 +98,8 @@ def is_plain(case: Case) -> bool:
     """
     Return whether a case shows the arithmetic only: no masks, no poison, no gain, and at most the weights requested.
 
-    In half precision, masks are allowed if weights are requested: these show roundings that the last rounding of the
-    output hides, and there are few such cases.
+    In half precision, a case that requests weights may have masks: weights show roundings that the last rounding of the
+    output hides, and few cases request them.
     """
     usual = case.outputs[0] == "output" and {"output", "weights"}.issuperset(case.outputs)
     usual = usual and case.inputs.gain == 1.0 and case.inputs.poison is None
@@ -125,7 +122,7 @@ def is_open(case: Case, problem: Problem) -> bool:
 
 
 @dataclass(frozen=True)
-class Expected:
+class Expectations:
     """What is expected of the calls of one subject. judge: remembers it for the judged run, which makes them again."""
 
     judge: Judge = field(default_factory=Judge)

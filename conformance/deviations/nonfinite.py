@@ -20,7 +20,7 @@ Cleaning = Callable[[Array, str], Array]
 LAST = {"sdpa": "answer", "mha": "residual"}
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16)
 def _may_be_nonfinite(problem: Problem) -> bool:
     """
     Whether logits or values may be NaN or infinite: an input is, or the scale has no square root or no inverse.

@@ -9,7 +9,7 @@ from conformance.deviations.names import KERNEL_BITS, USUAL_BITS, prior
 from conformance.diagnosis.candidates import MAX_SEARCHED_CELLS, Candidate, Cause, arithmetic, numbers, pairs, singles
 from conformance.diagnosis.conditions import Condition, condition_text
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.explanation import explanation_of, plain_ways
+from conformance.diagnosis.explanation import CANONICAL, explanation_of, plain_ways
 from conformance.diagnosis.localisation import Localisation
 from conformance.diagnosis.search import Search, fitted
 
@@ -201,7 +201,8 @@ def _named(candidate: Candidate, guards: tuple[Condition, ...], cells: Sequence[
         # Mistakes first, then what straightforward code does beside any mistake.
         in_order = sorted(candidate.change, key=lambda way: prior(*way) == USUAL_BITS)
         declared = {decision: name for cell in cells for decision, name in cell.declared.dialect.items()}
-        found = [explanation_of(way, declared) for way in in_order]
+        told = [(decision, name) for decision, name in in_order if name != CANONICAL or decision in declared]
+        found = [explanation_of(way, declared) for way in told]
         sentence = ", and ".join(each.sentence for each in found)
         remedy = "; ".join(dict.fromkeys(each.remedy for each in found if each.remedy))
     named |= {"sentence": sentence, "remedy": remedy, "when": guards[0].record()}

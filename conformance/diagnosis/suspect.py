@@ -168,12 +168,12 @@ def _bounds(answer: OracleAnswer, declared: Expectation, profile: Profile) -> Ma
         return {name: _substitute_bound(declared, name, other, rounded) for name, other in answer.reply.items()}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _logit_tolerance(problem: Problem, profile: Profile) -> float:
     """The largest tolerance of an attended logit of canonical attention: the relative change of a weight through it."""
     answer = evaluate(problem, {}, profile.score)
     with np.errstate(over="ignore", invalid="ignore"):
-        tolerance = score_bound("logits", derive(answer, profile), problem.dtype).tolerance
+        tolerance = score_bound("logits", derive(answer, profile), profile.score).tolerance
     attended = answer.state.allowed & np.isfinite(answer.state.logits) & np.isfinite(tolerance)
     return float(np.max(tolerance, initial=0.0, where=attended))
 

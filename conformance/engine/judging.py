@@ -99,7 +99,8 @@ class Judge:
     Judges replies, and remembers expectations: most subjects are asked the same and declare the same.
 
     One expectation serves every cell with the same problem, the same profile, the same element types of masks (a mask
-    of -inf rounds otherwise than a boolean one), and the same dialect, less what cannot affect the problem.
+    of -inf rounds otherwise than a boolean one), and the same dialect. A dialect that cannot affect the problem
+    counts as the canonical one.
     """
 
     def __init__(self, *, known_first: bool = False) -> None:

@@ -24,7 +24,8 @@ def utc_now() -> str:
     return f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-# Maximum number of cases whose problems are made here and kept for the calls; of more, memory must not grow.
+# Maximum number of cases whose problems are kept for the calls. With more cases, they are made again, so that memory
+# does not grow.
 KEPT = 1_200
 
 
