@@ -34,7 +34,7 @@ from conformance.engine.environments import our_own
 from conformance.engine.job import Limits, RunListener, StopRun
 from conformance.engine.judging import Judge, Judged
 from conformance.engine.pool import Pool
-from conformance.engine.run_header import header
+from conformance.engine.run_header import case_records, header
 from conformance.engine.runlog import LOG, RunLog, RunLogError
 from conformance.engine.second_look import Closeness
 from conformance.engine.session import Session
@@ -211,6 +211,8 @@ def check(
     except RunLogError as error:
         raise CheckError(str(error)) from error
     log.append(header(folder.name, request.command, subjects[0].device, chosen, subjects, {"default": our_own()}))
+    for record in case_records(chosen):
+        log.append(record)
     alternatives = CoarserProfiles()
     session = Session(
         cases=chosen,

@@ -32,7 +32,7 @@ from conformance.engine.pool import Pool
 from conformance.engine.records import Key
 from conformance.engine.reply_cache import ReplyCache, WorkerResults
 from conformance.engine.result_cache import ResultCache
-from conformance.engine.runlog import Record, RunLog
+from conformance.engine.runlog import Record
 from conformance.engine.session import Session
 from conformance.engine.worker_plan import WorkerPlan, plan_workers
 from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED, Decision, decide
@@ -106,7 +106,7 @@ def _begin(
         review=known.review,
         judge=judge,
         replies=replies,
-        results=_results(arguments, opened.log, known, replies),
+        results=_results(arguments, opened, known, replies),
         restore=known.restore,
         accepts=known.accepts,
         rerun=lambda key: rerun_command(key, offer, arguments),
@@ -116,12 +116,12 @@ def _begin(
     )
 
 
-def _results(arguments: argparse.Namespace, log: RunLog, known: Known, replies: ReplyCache) -> WorkerResults:
+def _results(arguments: argparse.Namespace, opened: Opened, known: Known, replies: ReplyCache) -> WorkerResults:
     """Return the cached results of whole workers; with -x none, because each cell must be able to end the run."""
     if replies.cache is None or arguments.stop:
         return WorkerResults()
-    every, header = [(case.id, case.yaml) for case in _suite(arguments)], log.read(0)
-    return WorkerResults(replies.cache, replies, [header["cases"], header["device"], every, known.about()])
+    every = [(case.id, case.yaml) for case in _suite(arguments)]
+    return WorkerResults(replies.cache, replies, [opened.cases, arguments.device, every, known.about()])
 
 
 def _suite(arguments: argparse.Namespace) -> tuple[Case, ...]:

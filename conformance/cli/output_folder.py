@@ -2,9 +2,11 @@
 
 import argparse
 import datetime as dt
+import hashlib
+import json
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,17 @@ from conformance.cli.offer import Offer
 from conformance.disk import identity
 from conformance.engine.records import JudgedCell, Key
 from conformance.engine.run_folder import graver_cells
-from conformance.engine.run_header import header
-from conformance.engine.runlog import LOG, Record, RunLog, RunLogError, as_logged, read_log
+from conformance.engine.run_header import case_records, header
+from conformance.engine.runlog import (
+    LOG,
+    LoggedRecords,
+    Record,
+    RunLog,
+    RunLogError,
+    as_logged,
+    case_count,
+    read_log,
+)
 from conformance.spec.case import Case
 from conformance.spec.texts import are
 
@@ -30,12 +41,13 @@ class Opened:
     """
     An open run folder; its log is locked until it is closed.
 
-    done: cells that were judged before the run was interrupted. footer: the last
-    record if the run is finished; only reports may be missing then.
+    cases: a digest of the records of the cases. done: cells that were judged before the run was interrupted. footer:
+    the last record if the run is finished; only reports may be missing then.
     """
 
     folder: Path
     log: RunLog
+    cases: str
     done: Mapping[Key, JudgedCell] = field(default_factory=dict)
     footer: Record | None = None
 
@@ -69,10 +81,10 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     first["left_out"] = left_out
     try:
         if arguments.resume:
-            opened = _resumed(folder, first)
+            opened = _resumed(folder, first, cases)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            opened = _begun(folder, RunLog.create(folder / LOG), first)
+            opened = _begun(folder, RunLog.create(folder / LOG), first, cases)
     except FileExistsError as error:
         raise UsageError(f"{folder} has a run already: choose another --out, or add --resume") from error
     except RunLogError as error:
@@ -88,24 +100,34 @@ def open_folder(arguments: argparse.Namespace, offer: Offer, cases: Sequence[Cas
     return opened
 
 
-def _begun(folder: Path, log: RunLog, first: Mapping[str, Any]) -> Opened:
+def _begun(folder: Path, log: RunLog, first: Mapping[str, Any], cases: Sequence[Case]) -> Opened:
     try:
         log.append(first)
+        digest = _digest(map(log.append, case_records(cases)))
     except BaseException:
         log.close()
         raise
-    return Opened(folder, log)
+    return Opened(folder, log, digest)
 
 
-def _resumed(folder: Path, first: Mapping[str, Any]) -> Opened:
+def _digest(records: Iterable[Record]) -> str:
+    """The digest of records as they are in the log."""
+    digest = hashlib.sha256()
+    for record in records:
+        digest.update(json.dumps(record, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def _resumed(folder: Path, first: Mapping[str, Any], cases: Sequence[Case]) -> Opened:
     """Open an interrupted run; a log without a header begins anew."""
     if not folder.is_dir():
         raise UsageError(f"nothing to resume: there is no folder {folder}; start the run without --resume")
     log, records = RunLog.resume(folder / LOG)
     if not records:
-        return _begun(folder, log, first)
+        return _begun(folder, log, first, cases)
     try:
-        _see_same(as_logged(first), records[0])
+        asked = _digest(map(as_logged, case_records(cases)))
+        _see_same(as_logged(first), asked, records)
     except BaseException:
         log.close()
         raise
@@ -113,18 +135,23 @@ def _resumed(folder: Path, first: Mapping[str, Any]) -> Opened:
     if repeated:
         what = f"{are(repeated, 'cell')} in {folder / LOG} more than once"
         print(f"conformance: two processes wrote the log: {what}; the worse verdict counts", file=sys.stderr)
-    return Opened(folder, log, done, records[-1] if records[-1]["type"] == "footer" else None)
+    return Opened(folder, log, asked, done, records[-1] if records[-1]["type"] == "footer" else None)
 
 
-def _see_same(first: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _see_same(first: Mapping[str, Any], cases: str, records: LoggedRecords) -> None:
     """
     Check that the interrupted run asked the same as this run.
+
+    first: the header of this run. cases: the digest of the records of its cases.
 
     Raises:
         UsageError: it did not.
     """
-    for what in ("cases", "subjects", "environments", "judge", "device"):
-        if before.get(what) != first[what]:
+    before = records[0]
+    same = {what: before.get(what) == first[what] for what in ("subjects", "environments", "judge", "device")}
+    same["cases"] = _digest(records[1 : 1 + case_count(before)]) == cases
+    for what in ("cases", *same):
+        if not same[what]:
             raise UsageError(f"cannot resume: the {what} of that run differ; start a new run without --resume")
 
 

@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     StrictBool,
     StrictInt,
+    TypeAdapter,
     field_validator,
 )
 
@@ -69,7 +70,20 @@ class LoggedCase:
     source: Shared = ""
     digest: str = ""
     features: SharedTexts = ()
-    name: Shared = ""
+    name: Annotated[Shared, Field(validation_alias="case")] = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> "LoggedCase":
+        """
+        The case in a record of the log.
+
+        Raises:
+            ValidationError: it is not valid.
+        """
+        return _CASES.validate_python(record)
+
+
+_CASES = TypeAdapter(LoggedCase)
 
 
 class LoggedSubject(_Record):
@@ -108,11 +122,16 @@ class NotOffered(_Record):
 
 
 class Header(_Record):
-    """The header of a run: its cases, subjects, environments and settings."""
+    """
+    The header of a run: its cases, subjects, environments and settings.
+
+    case_records: the number of records of cases that follow it; None in a log of schema 1, whose header has the cases.
+    """
 
     run: str
     started: str
-    cases: Mapping[str, LoggedCase]
+    cases: Mapping[str, LoggedCase] = {}
+    case_records: Annotated[StrictInt, Field(ge=0)] | None = None
     subjects: Mapping[str, LoggedSubject]
     environments: Mapping[str, Interpreter] = {}
     command: tuple[str, ...] = ()

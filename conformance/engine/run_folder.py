@@ -7,13 +7,14 @@ is never green. If two processes wrote a log at the same time, which earlier rel
 the worse verdict counts, and `repeated` lists them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from conformance.engine.records import (
     Footer,
@@ -30,7 +31,50 @@ from conformance.engine.runlog import LOG, Line, LoggedRecords, Record, RunLogEr
 from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
 
-AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
+Valid = TypeVar("Valid")
+
+
+# Maximum number of cases that are kept once they are read. In a run with more, memory does not grow with their texts.
+MAX_KEPT = 1_500
+
+
+class LoggedCases(Mapping[str, LoggedCase]):
+    """
+    The cases of a run by id, in the order of the log; each is read when it is asked for.
+
+    operators: of each case; nothing is read for them.
+    """
+
+    def __init__(self, path: Path, starts: Mapping[str, int], operators: Mapping[str, str]) -> None:
+        """Take the cases of a log that was checked. starts: for each, the byte at which its line begins."""
+        self._path, self._starts, self.operators = path, starts, operators
+        self._read = lru_cache(MAX_KEPT)(self._read_now)
+
+    def __len__(self) -> int:
+        """The number of cases."""
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[str]:
+        """Ids in the order of the log."""
+        return iter(self._starts)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is a case; nothing is read."""
+        return name in self._starts
+
+    def __getitem__(self, name: str) -> LoggedCase:
+        """
+        Read one case.
+
+        Raises:
+            KeyError: there is none.
+            RunLogError: the log has changed.
+        """
+        return self._read(name)
+
+    def _read_now(self, name: str) -> LoggedCase:
+        with self._path.open("rb") as file:
+            return LoggedCase.of(record_at(file.fileno(), self._starts[name]))
 
 
 class LoggedCells(Mapping[Key, LoggedCell]):
@@ -112,15 +156,23 @@ class Run:
         red = frozenset(key for key, cell in self.judged.items() if not cell.green)
         return red if self.footer is None else self.footer.gate.rejected | (red & self.repeated)
 
-    def cases_of(self, subject: LoggedSubject) -> tuple[LoggedCase, ...]:
-        """The cases of the subject's operators, in the order of the header."""
-        return tuple(case for case in self.header.cases.values() if case.operator in subject.operators)
+    @cached_property
+    def _operators(self) -> Mapping[str, str]:
+        """The operator of each case."""
+        cases = self.header.cases
+        if isinstance(cases, LoggedCases):
+            return cases.operators
+        return {name: case.operator for name, case in cases.items()}
+
+    def cases_of(self, subject: LoggedSubject) -> tuple[str, ...]:
+        """The ids of the cases of the subject's operators, in the order of the log."""
+        return tuple(name for name, operator in self._operators.items() if operator in subject.operators)
 
     @cached_property
     def missing(self) -> frozenset[Key]:
         """Cells of counted subjects that are expected and not in the log."""
         expected = (
-            (case.name, subject.name)
+            (case, subject.name)
             for subject in self.header.subjects.values()
             if subject.counted and subject.offered
             for case in self.cases_of(subject)
@@ -153,13 +205,29 @@ def load_run(folder: Path, *, whole: bool = True) -> Run:
     path = log_of(folder)
     lines = _whole_lines(path) if whole else read_lines(path)
     numbered = ((f"{path}:{number}", line) for number, line in enumerate(lines, start=1))
-    return _assemble(folder, _first(numbered), numbered)
+    return _assemble(folder, _first(path, numbered), numbered)
 
 
-def _first(lines: Iterator[tuple[str, Line]]) -> Header:
-    """The header of a run. Its record, which is large, is not kept."""
+def _first(path: Path, lines: Iterator[tuple[str, Line]]) -> Header:
+    """
+    The header of a run, with its cases.
+
+    Raises:
+        RunLogError: one of these records is not valid, or a case appears twice.
+    """
     where, line = next(lines)
-    return _read(Header, where, line.record)
+    header = _read(Header.model_validate, where, line.record)
+    if header.case_records is None:
+        return header
+    starts: dict[str, int] = {}
+    operators: dict[str, str] = {}
+    for where, line in islice(lines, header.case_records):
+        case = _read(LoggedCase.of, where, line.record)
+        if not case.name or case.name in starts:
+            fault = f"a second record of the case {quoted(case.name)}" if case.name else "the record names no case"
+            raise RunLogError(f"{where}: {fault}")
+        starts[case.name], operators[case.name] = line.start, case.operator
+    return header.model_copy(update={"cases": LoggedCases(path, starts, operators)})
 
 
 def _whole_lines(path: Path) -> Iterator[Line]:
@@ -191,18 +259,18 @@ def _assemble(folder: Path, header: Header, lines: Iterator[tuple[str, Line]]) -
         footer = None  # a footer that is followed by something was not the end
         match record["type"]:
             case "worker":
-                workers.append(_read(Worker, where, record))
+                workers.append(_read(Worker.model_validate, where, record))
             case "cell":
-                _read(LoggedCell, where, record)
+                _read(LoggedCell.model_validate, where, record)
                 cell = _named(JudgedCell.of(record, line.start), header, where)
                 if not _keep_graver(cells, cell):
                     repeated.add(cell.key)
             case "diagnosis":
-                diagnosis = _read(LoggedDiagnosis, where, record)
+                diagnosis = _read(LoggedDiagnosis.model_validate, where, record)
                 diagnoses[diagnosis.subject] = diagnosis
                 named += [(where, "diagnosis", (case, diagnosis.subject)) for case in _described(diagnosis)]
             case _:
-                footer = _read(Footer, where, record)
+                footer = _read(Footer.model_validate, where, record)
                 named += [(where, "footer", key) for key in sorted(footer.gate.rejected)]
     for where, what, (case, subject) in named:
         if (case, subject) not in cells:
@@ -239,15 +307,15 @@ def _keep_graver(cells: dict[Key, JudgedCell], cell: JudgedCell) -> bool:
 
 def _named(cell: JudgedCell, header: Header, where: str) -> JudgedCell:
     if cell.case not in header.cases:
-        raise RunLogError(f"{where}: the header does not name the case {quoted(cell.case)}")
+        raise RunLogError(f"{where}: the log has no case {quoted(cell.case)}")
     if cell.subject not in header.subjects:
         raise RunLogError(f"{where}: the header does not name the subject {quoted(cell.subject)}")
     return cell
 
 
-def _read(kind: type[AnyRecord], where: str, record: Record) -> AnyRecord:
+def _read(read: Callable[[Record], Valid], where: str, record: Record) -> Valid:
     try:
-        return kind.model_validate(record)
+        return read(record)
     except ValidationError as error:
         fault = faults(error, record, lambda _: ())[0]
         at = f" (at {'.'.join(map(str, fault.path))})" if len(fault.path) > 1 else ""

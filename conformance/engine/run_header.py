@@ -1,10 +1,10 @@
-"""The first record of a run: its cases, its subjects, its environments, and the machine."""
+"""The first records of a run: the header with its subjects, its environments and the machine, then its cases."""
 
 import datetime as dt
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ KEPT = 1_200
 
 def _case(case: Case, problem: Problem) -> dict[str, Any]:
     return {
+        "type": "case",
+        "case": case.id,
         "suite": case.suite,
         "operator": case.operator,
         "dtype": case.dtype,
@@ -73,6 +75,12 @@ def not_offered_record(adapter: Adapter, variant: str, missing: Sequence[str]) -
     return {"adapter": name, "missing": list(missing), "extra": Subject(adapter, variant).extra}
 
 
+def case_records(cases: Sequence[Case]) -> Iterator[dict[str, Any]]:
+    """The record of each case. They follow the header, one after the other, so that memory does not grow with them."""
+    problem = materialise if len(cases) <= KEPT else made_anew
+    return (_case(case, problem(case)) for case in cases)
+
+
 def header(
     run: str,
     command: Sequence[str],
@@ -82,8 +90,7 @@ def header(
     environments: Mapping[str, Environment],
     not_offered: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
-    """The header record of a run that begins now."""
-    problem = materialise if len(cases) <= KEPT else made_anew
+    """The header record of a run that begins now. It must be followed by the records of `case_records`."""
     return {
         "type": "header",
         "run": run,
@@ -102,7 +109,7 @@ def header(
         },
         "device": device,
         "judge": judge_digest(),
-        "cases": {case.id: _case(case, problem(case)) for case in cases},
+        "case_records": len(cases),
         "subjects": {subject.name: _subject(subject) for subject in subjects},
         "environments": {name: _environment(found) for name, found in environments.items()},
         "not_offered": list(not_offered),

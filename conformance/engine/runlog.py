@@ -30,13 +30,17 @@ LOG = "run.jsonl"
 # The name of the file that says which process has the log locked; it exists while that process runs.
 OWNER = "owner.json"
 
-SCHEMA = 1
-# Maximum size of a record in bytes; the header of a run contains the text of all its cases.
+SCHEMA = 2
+# Schemas that can be read. In schema 1, the header contains all cases; it has no records of type "case".
+READABLE = (1, SCHEMA)
+
+# Maximum size of a record in bytes; the header of schema 1 contains the text of all its cases.
 MAX_RECORD = 1 << 26
 
-TYPES = ("header", "worker", "cell", "diagnosis", "footer")
-# The first bytes of every log.
-BEGINNING = b'{"type": "header", "schema": 1, '
+TYPES = ("header", "case", "worker", "cell", "diagnosis", "footer")
+# The first bytes of every log, and of every case record.
+BEGINNING = b'{"type": "header", "schema": '
+CASE = b'{"type": "case", '
 
 # Errors of file systems without locks.
 UNLOCKABLE = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
@@ -147,8 +151,8 @@ class RunLog:
         """
         Continue the log of an interrupted run after its last whole line, and return the log and its records so far.
 
-        There are no records if the run was interrupted before its header was written. The last record is the footer if
-        the run was interrupted after writing it. The folder must exist.
+        There are no records if the run was interrupted before its header and its cases were written. The last record is
+        the footer if the run was interrupted after writing it. The folder must exist.
 
         Raises:
             RunLogError: the file is not a run log of this schema, or another process has locked it.
@@ -250,14 +254,48 @@ def _owner(path: Path) -> str:
 
 
 def _is_unbegun(path: Path) -> bool:
-    """Whether a run was interrupted before its header was complete."""
-    content = path.read_bytes()
-    return b"\n" not in content and (content.startswith(BEGINNING) or BEGINNING.startswith(content))
+    """Whether a run was interrupted before its header and all of its case records were complete."""
+    with path.open("rb") as file:
+        first = file.readline(MAX_RECORD)
+        if not first.endswith(b"\n"):
+            return first.startswith(BEGINNING) or BEGINNING.startswith(first)
+        try:
+            expected = case_count(strict_json(first))
+        except ValueError:
+            return False  # the reader says what is wrong
+        whole = 0
+        while (line := file.readline(MAX_RECORD)).endswith(b"\n"):
+            if whole == expected or not line.startswith(CASE):
+                return False
+            whole += 1
+    return whole < expected
+
+
+def case_count(header: Any) -> int:
+    """
+    The number of case records that follow a header; 0 if it contains the cases, as in schema 1.
+
+    Raises:
+        ValueError: the number is not one.
+    """
+    number = header.get("case_records", 0) if isinstance(header, dict) else 0
+    if type(number) is not int or number < 0:
+        raise ValueError(f"case_records is {quoted(number)}, expected a number of records")
+    return number
+
+
+def logged_cases(records: Sequence[Record]) -> Mapping[str, Record]:
+    """The cases of a valid log by id, whatever its schema."""
+    header = records[0]
+    if "cases" in header:
+        cases: Mapping[str, Record] = header["cases"]
+        return cases
+    return {record["case"]: record for record in records[1 : 1 + case_count(header)]}
 
 
 def _line(record: Mapping[str, Any]) -> tuple[Record, bytes]:
     """
-    A record as it is in a log, and its line. It is copied once only, because a header may be large.
+    A record as it is in a log, and its line.
 
     Raises:
         TypeError: the record contains something that is no JSON value.
@@ -317,16 +355,39 @@ def read_lines(path: Path) -> Iterator[Line]:
         RunLogError: the log has no header, another schema, or a line that is not a record.
         OSError: the file cannot be read.
     """
-    number = end = 0
+    number = end = cases = 0
     with path.open("rb") as file:
         while (line := file.readline(MAX_RECORD + 1)).endswith(b"\n"):
             number += 1
             start, end = end, end + len(line)
-            yield Line(_record(f"{path}:{number}", line, first=number == 1), start, end)
+            where = f"{path}:{number}"
+            record = _record(where, line, first=number == 1)
+            if number == 1:
+                cases = _case_count(where, record)
+            elif (record["type"] == "case") is not (number <= cases + 1):
+                raise RunLogError(f"{where}: {_misplaced(record['type'], number - 1, cases)}")
+            yield Line(record, start, end)
     if len(line) > MAX_RECORD:
         raise RunLogError(f"{path}:{number + 1}: the line has more than {MAX_RECORD} bytes, the maximum of a record")
     if not number:
         raise RunLogError(f"{path}:1: no header: the run was interrupted before it began, or this is not a run log")
+    if number <= cases:
+        there = f"{number - 1} of {cases} case records are there"
+        raise RunLogError(f"{path}:{number + 1}: the run was interrupted before it began: {there}")
+
+
+def _case_count(where: str, header: Record) -> int:
+    try:
+        return case_count(header)
+    except ValueError as error:
+        raise RunLogError(f"{where}: {error}") from None
+
+
+def _misplaced(kind: str, number: int, cases: int) -> str:
+    """What is wrong with a record, counted from 1 after the header, that should be a case record or should not."""
+    if kind == "case":
+        return f"a case record too many: the header announces {cases}, which must follow it"
+    return f"a record of type {quoted(kind)}; expected case record {number} of the {cases} that the header announces"
 
 
 # Number of bytes that are read at once from a line of unknown length.
@@ -367,8 +428,9 @@ def _record(where: str, line: bytes, *, first: bool) -> Record:
     if not isinstance(record, dict) or record.get("type") not in TYPES:
         found = record.get("type") if isinstance(record, dict) else record
         raise RunLogError(f"{where}: not a record of a run log: {quoted(found)}")
-    if record.get("schema") != SCHEMA:
-        raise RunLogError(f"{where}: schema {record.get('schema')!r}; this version reads schema {SCHEMA}")
+    if record.get("schema") not in READABLE:
+        known = " and ".join(map(str, READABLE))
+        raise RunLogError(f"{where}: schema {record.get('schema')!r}; this version reads the schemas {known}")
     if (record["type"] == "header") is not first:
         raise RunLogError(f"{where}: the header must be the first line of a run log, and no other")
     return harmless(record) if SUSPECT.search(line) else record

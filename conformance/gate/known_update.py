@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.engine.runlog import logged_cases
+
 # A cell of the run log.
 Cell = Mapping[str, Any]
 
@@ -14,7 +16,7 @@ def narrowing(matched: Sequence[Cell], conforming: Sequence[Cell], cases: Mappin
     """
     A field of `when`, or `subject`, that holds for all matched and for no conforming cells; {} if there is none.
 
-    cases: the cases of the log's header, by id.
+    cases: the records of the cases in the log, by id.
     """
     if not matched or not conforming:
         return {}
@@ -105,7 +107,7 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
     known = {f"{name}:{line}" for line in lines}
     if strange := sorted(seen.keys() - known):
         raise ValueError(f"{strange[0]} is not an entry any more: the list has changed since the run; run again")
-    rows, remarks = text.splitlines(keepends=True), []
+    rows, remarks, cases = text.splitlines(keepends=True), [], logged_cases(records)
     for line in sorted(lines, reverse=True):
         found = seen.get(f"{name}:{line}")
         if found is None:
@@ -114,7 +116,7 @@ def propose(text: str, name: str, lines: Sequence[int], records: Sequence[Mappin
         if found.dead:
             rows[first:last] = []
         elif found.conforming:
-            narrow = narrowing(found.matched, found.conforming, records[0]["cases"])
+            narrow = narrowing(found.matched, found.conforming, cases)
             edited = _narrowed(rows[first:last], narrow) if narrow else rows[first:last]
             if edited == rows[first:last]:
                 remarks.append(_too_wide(f"{name}:{line}", found, narrow))

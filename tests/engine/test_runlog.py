@@ -22,6 +22,11 @@ HEADER = {"type": "header", "run": "r"}
 CELL = {"type": "cell", "case": "c", "subject": "s", "verdict": "pass"}
 FOOTER = {"type": "footer", "exit_code": 0}
 
+# Lines of a log: a header that announces two cases, the record of a case, and that of a cell.
+OF_TWO = '{"type": "header", "schema": 2, "case_records": 2}\n'
+CASE = '{"type": "case", "schema": 2, "case": "c"}\n'
+LOGGED = '{"type": "cell", "schema": 2}\n'
+
 
 def write(path: Path, *records: dict[str, Any]) -> Path:
     with RunLog.create(path) as log:
@@ -34,7 +39,7 @@ def test_a_record_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with RunLog.create(path) as log:
         log.append(HEADER)
-        assert tuple(read_log(path).records) == ({"type": "header", "schema": 1, "run": "r"},)
+        assert tuple(read_log(path).records) == ({"type": "header", "schema": 2, "run": "r"},)
 
 
 def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
@@ -48,7 +53,7 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     path = write(tmp_path / "run.jsonl", HEADER, CELL | odd)
     line = path.read_text(encoding="utf-8").splitlines()[1]
     assert json.loads(line, parse_constant=pytest.fail) == CELL | {
-        "schema": 1,
+        "schema": 2,
         "budget": "inf",
         "at": [1, 2],
         "rms": "nan",
@@ -62,7 +67,7 @@ def test_numbers_that_json_lacks_are_words(tmp_path: Path) -> None:
     [
         ({"type": "cell", "reason": object()}, "is not a JSON value"),
         ({"type": "cell", "evidence": {1: 2}}, "1 is not a valid key"),
-        ({"type": "comment"}, "unknown record type 'comment', expected one of header, worker, cell, diagnosis, footer"),
+        ({"type": "comment"}, "unknown record type 'comment', expected one of header, case, worker, cell"),
     ],
 )
 def test_what_is_no_record_is_refused_and_nothing_written(tmp_path: Path, record: Any, message: str) -> None:
@@ -106,7 +111,7 @@ def test_a_cut_log_is_not_complete(tmp_path: Path) -> None:
     [
         ("", ":1: no header: the run was interrupted before it began"),
         ('{"type": "header", "sch', ":1: no header"),
-        ('{"type": "header", "schema": 2}\n', ":1: schema 2; this version reads schema 1"),
+        ('{"type": "header", "schema": 3}\n', ":1: schema 3; this version reads the schemas 1 and 2"),
         ('{"type": "header", "schema": 1}\nnonsense\n{"type": "cell", "schema": 1}\n', ":2: not strict JSON"),
         ('{"type": "header", "schema": 1}\n{"type": "cell", "schema": 1, "rms": NaN}\n', ":2: not strict JSON: NaN"),
         (
@@ -120,6 +125,18 @@ def test_a_cut_log_is_not_complete(tmp_path: Path) -> None:
         ),
         ('{"type": "header", "schema": 1}\n{"type": "remark", "schema": 1}\n', ":2: not a record of a run log"),
         ("[]\n", ":1: not a record of a run log"),
+        (f"{OF_TWO}", ":2: the run was interrupted before it began: 0 of 2 case records are there"),
+        (f"{OF_TWO}{CASE}", ":3: the run was interrupted before it began: 1 of 2 case records are there"),
+        (
+            f"{OF_TWO}{CASE}{LOGGED}",
+            ":3: a record of type 'cell'; expected case record 2 of the 2 that the header announces",
+        ),
+        (f"{OF_TWO}{CASE * 3}", ":4: a case record too many: the header announces 2, which must follow it"),
+        (
+            '{"type": "header", "schema": 2, "case_records": -1}\n',
+            ":1: case_records is -1, expected a number of records",
+        ),
+        ('{"type": "header", "schema": 2, "case_records": true}\n', "expected a number of records"),
     ],
 )
 def test_what_is_no_run_log_is_refused(tmp_path: Path, content: str, message: str) -> None:
@@ -150,6 +167,32 @@ def test_a_run_that_was_cut_before_its_header_begins(tmp_path: Path, length: int
         assert not records
         log.append(HEADER)
     assert len(read_log(path).records) == 1
+
+
+@pytest.mark.parametrize("cut", [0, 1, len(CASE), len(CASE) + 20, 2 * len(CASE) - 1])
+def test_a_run_that_was_cut_before_all_of_its_cases_begins(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(OF_TWO + (CASE + CASE)[:cut], encoding="utf-8")
+    log, records = RunLog.resume(path)
+    with log:
+        assert not records
+    assert not path.read_bytes()
+
+
+def test_a_run_that_was_cut_after_its_cases_resumes(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(OF_TWO + CASE + CASE, encoding="utf-8")
+    log, records = RunLog.resume(path)
+    log.close()
+    assert [record["type"] for record in records] == ["header", "case", "case"]
+
+
+def test_a_log_with_a_cell_in_place_of_a_case_is_not_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(OF_TWO + CASE + LOGGED, encoding="utf-8")
+    with pytest.raises(RunLogError, match="expected case record 2 of the 2"):
+        RunLog.resume(path)
+    assert path.read_text(encoding="utf-8") == OF_TWO + CASE + LOGGED
 
 
 def test_what_is_no_log_is_not_begun_anew(tmp_path: Path) -> None:

@@ -138,10 +138,13 @@ def _short(log: bytes, seed: int) -> bytes:
     header, *records = map(json.loads, log.splitlines())
     cells = [each for each in records if each["type"] == "cell"]
     kept = {(each["case"], each["subject"]) for each in rng.sample(cells, 8)}
-    header["cases"] = {name: about for name, about in header["cases"].items() if name in {case for case, _ in kept}}
+    named = {case for case, _ in kept}
+    header["case_records"] = len(named)
     told = []
     for record in records:
         if record["type"] == "cell" and (record["case"], record["subject"]) not in kept:
+            continue
+        if record["type"] == "case" and record["case"] not in named:
             continue
         if record["type"] == "diagnosis":
             for part in (*record.get("causes", ()), *record.get("errors", ())):
@@ -272,8 +275,8 @@ class Reader:
         if self.kind == "yaml":
             return dumped({"format": 1, "suite": "t", "summary": "One.", **value})
         if self.kind == "jsonl":
-            return json.dumps({"type": "header", "schema": 1, **value}).encode() + b"\n"
-        return json.dumps({"type": "baseline", "schema": 1, **value}).encode()
+            return json.dumps({"type": "header", "schema": 2, **value}).encode() + b"\n"
+        return json.dumps({"type": "baseline", "schema": 2, **value}).encode()
 
 
 READERS = (
@@ -281,7 +284,7 @@ READERS = (
         "cases", "yaml", 42, read_cases, ("cases", "defaults", "name", "operator", "sdpa", "batch", "masks", "inputs")
     ),
     Reader("known", "yaml", 18, read_known, ("deviations", "subject", "when", "delta", "accept", "reason", "link")),
-    Reader("logs", "jsonl", 14, read_log, ("run", "started", "cases", "subjects", "command", "versions")),
+    Reader("logs", "jsonl", 14, read_log, ("run", "started", "case_records", "subjects", "command", "versions")),
     Reader("baselines", "json", 10, read_baseline, ("environments", "cases", "subjects", "cells", "verdict")),
     Reader("pyproject", "toml", 8, read_pyproject),
     Reader("arrays", "raw", 5, read_arrays),

@@ -47,7 +47,8 @@ def run(*cells: dict[str, Any], dead: tuple[int, ...] = (), rejected: tuple[list
     told = [f"known.yaml:{line} (a.sdpa): A reason that is long enough." for line in dead]
     worker = {"type": "worker", "status": "ready", "subjects": ["a.sdpa[x]"], "versions": {"a": "2.1+cpu"}}
     footer = {"type": "footer", "gate": {"known": {"dead": told}, "rejected": list(rejected)}}
-    return [{"type": "header", "cases": CASES}, worker, *cells, footer]
+    cases = [{"type": "case", "case": name, **about} for name, about in CASES.items()]
+    return [{"type": "header", "case_records": len(cases)}, *cases, worker, *cells, footer]
 
 
 def edited(*cells: dict[str, Any], **more: Any) -> tuple[list[str], tuple[str, ...]]:

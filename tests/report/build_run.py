@@ -40,7 +40,7 @@ class RunBuilder:
         self.folder = folder
         self.header: dict[str, Any] = {
             "type": "header",
-            "schema": 1,
+            "schema": 2,
             "run": "20261120T141500-1a2b",
             "started": "2026-11-20T14:15:00Z",
             "command": ["conformance", "run"],
@@ -93,7 +93,7 @@ class RunBuilder:
         """Add the record of a started worker."""
         entry = {
             "type": "worker",
-            "schema": 1,
+            "schema": 2,
             "worker": name,
             "subjects": subjects,
             "status": "ready",
@@ -111,7 +111,7 @@ class RunBuilder:
         """Add a verdict; `class_` becomes the key `class`."""
         entry: dict[str, Any] = {
             "type": "cell",
-            "schema": 1,
+            "schema": 2,
             "case": case,
             "subject": subject,
             "verdict": verdict,
@@ -140,7 +140,7 @@ class RunBuilder:
     def diagnosis(self, subject: str, *causes: dict[str, Any], unexplained: tuple[str, ...] = ()) -> None:
         """Say why a subject fails."""
         self.records.append(
-            {"type": "diagnosis", "schema": 1, "subject": subject, "causes": causes, "unexplained": unexplained}
+            {"type": "diagnosis", "schema": 2, "subject": subject, "causes": causes, "unexplained": unexplained}
         )
 
     def tensors(self, name: str, **arrays: tuple[Array, Array, Array]) -> str:
@@ -169,7 +169,7 @@ class RunBuilder:
         gate |= self.gate
         return {
             "type": "footer",
-            "schema": 1,
+            "schema": 2,
             "finished": "2026-11-20T14:18:00Z",
             "complete": not gate["incomplete"],
             "exit_code": 0 if gate["conforms"] else 1,
@@ -180,7 +180,9 @@ class RunBuilder:
 
     def write(self) -> Path:
         """Write run.jsonl; returns the folder."""
-        lines = [self.header, *self.records, *([self.footer()] if self.footed else [])]
+        cases = [{"type": "case", "schema": 2, "case": name, **about} for name, about in self.header["cases"].items()]
+        header = {key: value for key, value in self.header.items() if key != "cases"} | {"case_records": len(cases)}
+        lines = [header, *cases, *self.records, *([self.footer()] if self.footed else [])]
         self.folder.mkdir(parents=True, exist_ok=True)
         text = "".join(json.dumps(strict(line), allow_nan=False) + "\n" for line in lines)
         (self.folder / "run.jsonl").write_text(text, encoding="utf-8")
