@@ -74,7 +74,7 @@ class Tensor:
 # transposed: the sequence axis and the axis before it are swapped in memory. (batch, num_heads, seq_len, head_dim) is a
 #   view of (batch, seq_len, num_heads, head_dim), and (batch, seq_len, dim) a view of (seq_len, batch, dim).
 # column_major: the last two axes are swapped in memory.
-# offset: each row is preceded by a number that the view skips, so that no row is aligned.
+# offset: each row is preceded by a number that the view skips, so that the data does not begin where the memory does.
 # expanded: one batch element, viewed as the whole batch with a stride of zero.
 LAYOUTS = ("contiguous", "transposed", "column_major", "offset", "expanded")
 
@@ -104,7 +104,7 @@ def strided(tensor: Tensor, layout: str) -> Strided:
     """
     array = tensor.bits
     if layout == "expanded":
-        if not (array == array[:1]).all():
+        if any(element.tobytes() != array[0].tobytes() for element in array):  # `==` is False for NaN
             raise ValueError("layout expanded needs equal batch elements, but they differ")
         dense = _dense(array[:1])
         return Strided(dense.memory, array.shape, (0, *dense.strides[1:]), 0)

@@ -254,11 +254,13 @@ def declared_record(cell: Cell, declaration: Declaration) -> dict[str, Any]:
 
 @cache
 def judge_digest() -> str:
-    """sha256 of the code that decides what is right: a change of it changes every verdict's meaning."""
+    """sha256 of the code and names that decide what is right: a change of them changes every verdict's meaning."""
     package = Path(__file__).parent.parent
+    folders = ("spec", "reference", "deviations", "bounds", "verdicts", "diagnosis")
+    files = [path for folder in folders for path in sorted((package / folder).iterdir())]
     digest = hashlib.sha256()
-    for folder in ("spec", "reference", "deviations", "bounds", "verdicts", "diagnosis"):
-        for path in sorted((package / folder).glob("*.py")):
+    for path in [*files, package / "bridge" / "profile.py"]:
+        if path.suffix in (".py", ".toml"):
             digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return f"sha256:{digest.hexdigest()}"
 

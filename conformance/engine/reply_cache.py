@@ -273,9 +273,9 @@ def _part(key: str, name: str) -> str:
 
 @cache
 def _code() -> str:
-    """SHA-256 of all code of this package: any of it may change a record."""
+    """SHA-256 of all code and sentences of this package: any of them may change a record."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.toml")]):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -14,7 +14,7 @@ from conformance.engine.records import JudgedCell
 from conformance.engine.run_header import utc_now
 from conformance.engine.runlog import Record
 from conformance.engine.session import Session
-from conformance.gate.decision import INCOMPLETE, Decision, decide
+from conformance.gate.decision import INCOMPLETE, INTERRUPTED, Decision, decide
 from conformance.verdicts.verdict import CONFORMING
 
 SCHEMA = 1
@@ -33,7 +33,7 @@ def verdict(run: str, decision: Decision, cells: Iterable[JudgedCell]) -> dict[s
         "run": run,
         "exit_code": decision.exit_code,
         "conforms": decision.conforms,
-        "complete": decision.exit_code != INCOMPLETE,
+        "complete": decision.exit_code not in (INCOMPLETE, INTERRUPTED),
         "counts": dict(decision.counts),
         "gate": decision.record(),
         "subjects": {name: subjects[name] for name in sorted(subjects)},

@@ -94,7 +94,7 @@ class Inputs:
 
     clean: None if the case does not set it. poison: the non-finite number in query, key or value, and its location.
     query, key, value: literal arrays instead of drawn ones. file: an npz file with any of them or of the parameters.
-    layout: memory layout of query, key and value, one of `bridge.strides.LAYOUTS`.
+    layout: memory layout of query, key and value, one of `bridge.tensor.LAYOUTS`.
     """
 
     distribution: str = "bell"

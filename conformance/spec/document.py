@@ -166,7 +166,9 @@ class Entry(Model):
     query_dim: Size | None = Field(default=None, description="mha; default: num_heads * head_dim.")
     kdim: Size | None = Field(default=None, description="mha; default: query_dim.")
     vdim: Size | None = Field(default=None, description="mha; default: query_dim.")
-    output_dim: Size | None = Field(default=None, description="mha; default: query_dim.")
+    output_dim: Size | None = Field(
+        default=None, description="mha; default: query_dim, or num_heads * value_dim without an output projection."
+    )
     biases: Biases | None = Field(
         default=None,
         description="mha: whether all projections have biases, or a list of those that have; default: true.",

@@ -7,7 +7,9 @@ hides another nor is reported twice.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import frexp, prod
+from itertools import chain
+from math import frexp, isfinite, prod
+from sys import float_info
 from typing import get_args
 
 import numpy as np
@@ -98,8 +100,23 @@ def gain(_entry: Entry, case: Case) -> Iterator[Fault]:
     """Check that the gain is a power of two and keeps queries finite."""
     if frexp(case.inputs.gain)[0] != 0.5:  # noqa: PLR2004 - the significand of every power of two
         yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} is not a power of two")
-    elif BOUNDS[case.inputs.distribution] * case.inputs.gain > largest(case.dtype):
+    elif _largest_query(case) * case.inputs.gain > largest(case.dtype):
         yield Fault(("inputs", "gain"), f"gain {case.inputs.gain:g} makes queries exceed the range of {case.dtype}")
+
+
+def _largest_query(case: Case) -> float:
+    """The largest finite magnitude in a literal or drawn query, before the gain."""
+    if case.inputs.query is None:
+        return BOUNDS[case.inputs.distribution]
+    return max((abs(number) for number in _numbers(case.inputs.query) if isfinite(number)), default=0.0)
+
+
+def _numbers(nested: object) -> Iterator[float]:
+    """The numbers of a literal array; those that are none have a fault of their own."""
+    if isinstance(nested, tuple):
+        yield from chain.from_iterable(map(_numbers, nested))
+    elif isinstance(nested, (int, float)):
+        yield float(max(min(nested, float_info.max), -float_info.max)) if isinstance(nested, int) else nested
 
 
 def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
@@ -108,7 +125,8 @@ def poison(_entry: Entry, case: Case) -> Iterator[Fault]:
         return
     if case.inputs.alias != "none":
         kind, number = case.inputs.alias, case.inputs.poison
-        message = f"poison {number} needs separate arrays; alias {kind} makes key and value the same array"
+        shared = "key and value" if kind == "kv" else "query, key and value"
+        message = f"poison {number} needs separate arrays; alias {kind} makes {shared} the same array"
         yield Fault(("inputs", "poison"), message)
     if case.verbatim:
         yield Fault(

@@ -1,7 +1,7 @@
 """
 Calls that must be refused: a valid call in which one array, or the choice of arguments, is made inconsistent.
 
-The valid call is the twin of the case: the same case without its mistake. `engine.mistaken` makes the mistake.
+The valid call is the twin of the case: the same case without its mistake. `engine.cells.mistaken` makes the mistake.
 """
 
 from dataclasses import dataclass
