@@ -243,7 +243,7 @@ def test_what_the_diagnosis_of_a_run_says_names_the_group() -> None:
     found = of({"a": PASS, "b": PASS}, {"a": told, "b": Observed("fail", ways=ways[:1])})
     assert {group.changes[0].case: group.ways.now for group in found.groups} == {"a": ways[2], "b": ways[0]}
     (first,) = [group for group in found.groups if group.changes[0].case == "a"]
-    assert "it transposes mask when it is square; " in first.sentence
+    assert "it transposes mask when seq_len_q = seq_len_k; " in first.sentence
     assert "(only with a mask)" in first.sentence
 
 
