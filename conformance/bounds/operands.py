@@ -119,8 +119,9 @@ def projection_error(x: Array, weight: Array, bias: Array | None, rounds: Roundi
     """
     Return variance and worst case of Y = X W + b, (batch, seq_len, width) (section 3, "multi-head attention").
 
-    v = D(E + 1, Y, t2, acc) + (2/3 mm^2 + 2 w(entry)) X^2 W^2 + w(entry) b^2 + w(store) (2 Y^2 + b^2), t2 = X^2 W^2 + b^2; without a
-    bias Y is rounded once. Worst: gamma_{E+1} (|X| |W| + |b|) + 2 (mm + entry) |X| |W| + store (2 |Y| + |b|) + eta.
+    v = D(E + 1, Y, t2, acc) + (2/3 mm^2 + 2 w(entry)) X^2 W^2 + w(entry) b^2 + w(store) (2 Y^2 + b^2), where
+    t2 = X^2 W^2 + b^2; without a bias Y is rounded once.
+    Worst: gamma_{E+1} (|X| |W| + |b|) + 2 (mm + entry) |X| |W| + entry |b| + store (2 |Y| + |b|) + eta.
     """
     terms = x.shape[-1]
     product = x @ weight

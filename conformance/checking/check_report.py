@@ -179,7 +179,9 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     share = f"{counted(judged, 'call')} judged, in {share_text(some / max(1, every))} of the cases"
     if conforms:
         left = len(run.judged) - judged
-        return f"{given} conforms: {share}; {left:,} calls left out because the function does not support them."
+        return (
+            f"{given} conforms: {share}; {counted(left, 'call')} left out because the function does not support them."
+        )
     if causes:
         return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')} judged."
     if judged and not run.rejected:

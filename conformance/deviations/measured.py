@@ -1,7 +1,8 @@
 """
 Deviations with a measured number: a fill, a factor, an epsilon, a limit, a shift.
 
-The number is determined from a reply (`diagnosis.candidates`), so no table lists it: `mask_fill=puts_-10` is found by name.
+The number is determined from a reply (`diagnosis.candidates`), so no table lists it: `mask_fill=puts_-10` is found by
+name.
 """
 
 import math

@@ -36,6 +36,8 @@ def test_strides_of_sdpa(layout: str, strides: tuple[int, ...], offset: int) -> 
 def test_an_expanded_batch_lies_in_memory_once() -> None:
     seen = strided(Tensor.of(np.repeat(SDPA[:1], 2, axis=0)), "expanded")
     assert (seen.strides, seen.memory.size) == ((0, 35, 7, 1), 105)
+    nothing = np.full((2, 3, 5, 7), np.nan)
+    np.testing.assert_array_equal(strided(Tensor.of(nothing), "expanded").view(), nothing)
     with pytest.raises(ValueError, match="layout expanded needs equal batch elements, but they differ"):
         strided(Tensor.of(SDPA), "expanded")
 

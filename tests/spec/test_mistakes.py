@@ -220,6 +220,22 @@ def test_inputs(mistakes: Mistakes, text: str, words: str) -> None:
     check_one(mistakes, entry(f"inputs: {{{text}}}"), words)
 
 
+# A query with the shape of the only case, whose largest number is 60,000, and one whose largest is 0.5.
+LARGE, SMALL = (str([[[number] * 16] * 5] * 3) for number in (-60000, 0.5))
+
+
+def test_a_literal_query_and_its_gain_stay_in_range(mistakes: Mistakes, write: Write) -> None:
+    text = "dtype: float16\ninputs: {query: %s, gain: «2}"
+    check_one(mistakes, entry(text % LARGE), "gain 2 makes queries exceed the range of float16")
+    root = write({"t.yaml": entry((text % SMALL).replace("«2", "65536"))})
+    (case,) = load([root], root)
+    assert case.inputs.gain == 65536
+
+
+def test_a_ragged_query_with_a_gain_is_one_mistake(mistakes: Mistakes) -> None:
+    check_one(mistakes, entry("inputs: {query: «[[[1], 2], 3], gain: 2}"), "expected 3 items, got 2")
+
+
 def test_alias_kv_needs_equal_widths(mistakes: Mistakes) -> None:
     check_one(mistakes, entry("kdim: 3\ninputs: {alias: «kv}"), "alias kv needs equal shapes")
 
@@ -251,6 +267,11 @@ def test_gradients_are_by_finite_inputs_of_their_own(mistakes: Mistakes) -> None
 def test_poison_stands_in_one_of_key_and_value(mistakes: Mistakes) -> None:
     text = "seq_len_q: 7\nmasks: [{kind: causal}]\ninputs: {alias: kv, poison: «nan_keys}"
     check_one(mistakes, entry(text), "needs separate arrays; alias kv makes key and value the same array")
+
+
+def test_poison_needs_separate_arrays_of_query_key_and_value(mistakes: Mistakes) -> None:
+    text = "seq_len_q: 7\nmasks: [{kind: causal}]\ninputs: {alias: qkv, poison: «nan_query}"
+    check_one(mistakes, entry(text), "needs separate arrays; alias qkv makes query, key and value the same array")
 
 
 def test_poison_is_not_for_verbatim_masks(mistakes: Mistakes) -> None:
