@@ -18,7 +18,7 @@ from torch.nn.functional import linear, relu, scaled_dot_product_attention
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 from conformance.verdicts.compare import RMS_ELEMENTS, root_mean_square

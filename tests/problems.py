@@ -12,8 +12,8 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import OracleAnswer, evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 

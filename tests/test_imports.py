@@ -46,7 +46,7 @@ def test_the_bridge_loads_nothing_but_numpy_and_the_standard_library() -> None:
 
 
 def test_a_function_that_cannot_be_called_is_told_of_before_judging_is_imported() -> None:
-    judging = {"conformance.diagnosis.cell_cause", "conformance.report", "numpy"}
+    judging = {"conformance.diagnosis.explanation", "conformance.report", "numpy"}
     assert not judging & modules("import conformance.cli, conformance.cli.command_check", ROOT)
     assert judging <= modules("import conformance.cli, conformance.cli.function_judging", ROOT)
 

@@ -14,7 +14,7 @@ import numpy as np
 from conformance.bounds.bound import Bound
 from conformance.bounds.roundings import Roundings, recursive_sum, result_rounding, roundings
 from conformance.bridge.profile import Profile
-from conformance.deviations.evaluate import OracleAnswer
+from conformance.deviations.catalogue import OracleAnswer
 from conformance.reference.gradients import (
     EXACT,
     Backward,

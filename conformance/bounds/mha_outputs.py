@@ -15,7 +15,7 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.derivation import Derivation
 from conformance.bounds.operands import finite, step_of
 from conformance.bounds.roundings import gamma, recursive_sum, result_rounding, variance
-from conformance.bounds.weighted_values import carried, constants_error, extremes, farthest, spread, summed
+from conformance.bounds.rows import carried, constants_error, extremes, farthest, spread, summed
 from conformance.bounds.worst_case import worst_context
 from conformance.spec.problem import Array
 

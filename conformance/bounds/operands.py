@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.bounds.roundings import Real, Roundings, gamma, recursive_sum, variance
-from conformance.deviations.evaluate import OracleAnswer, varied_steps
+from conformance.deviations.catalogue import OracleAnswer, varied_steps
 from conformance.reference.pipeline import Step, Steps
 from conformance.reference.steps import State, begin, linear
 from conformance.spec.problem import Array, Problem

@@ -18,12 +18,22 @@ from conformance.bounds.roundings import (
     variance,
     worst_capped,
 )
-from conformance.bounds.rows import constant_error, var_scaled, weights_deviation, weights_hard
-from conformance.bounds.weighted_values import carried, constants_error, extremes, farthest, spread, summed
+from conformance.bounds.rows import (
+    carried,
+    constant_error,
+    constants_error,
+    extremes,
+    farthest,
+    spread,
+    summed,
+    var_scaled,
+    weights_deviation,
+    weights_hard,
+)
 from conformance.bounds.worst_case import logit_error, magnitudes, scaled_error, worst_context, worst_weights
 from conformance.bridge.profile import UNIT, Profile
+from conformance.deviations.catalogue import OracleAnswer
 from conformance.deviations.deviation import Expected, Reply
-from conformance.deviations.evaluate import OracleAnswer
 from conformance.spec.problem import GRADIENT, PRESENTS, SCORES, Array
 from conformance.spec.rounding import largest
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from conformance.bounds.operands import Operands, finite, sized
 from conformance.bounds.roundings import Roundings, gamma, worst_capped
-from conformance.bounds.rows import Rows
-from conformance.bounds.weighted_values import BLOCK
+from conformance.bounds.rows import BLOCK, Rows
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 

@@ -6,8 +6,7 @@ environment pins. An adapter imports names from here and from no other module of
 """
 
 from conformance.bridge.contract import Call, Declaration, Deviation, Facts, MaskFacts, Unsupported, framework_call
-from conformance.bridge.kept_files import kept
-from conformance.bridge.loading import digest
+from conformance.bridge.loading import digest, kept
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Strided, Tensor, strided
 

@@ -1,5 +1,5 @@
 """
-Load an adapter by its path, under a private package.
+Load an adapter by its path, under a private package, and keep what takes seconds to make, such as an exported model.
 
 `from ._torch import ...` finds `_torch.py` next to the adapter; only files whose names begin with `_` are found. The
 adapter's folder is never added to `sys.path`, so no file in it can shadow a real module of the same name.
@@ -8,8 +8,9 @@ adapter's folder is never added to `sys.path`, so no file in it can shadow a rea
 import ast
 import hashlib
 import importlib.util
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -95,3 +96,25 @@ def digest(path: Path) -> str:
         total.update(f"{file.name} {len(content)}\n".encode())
         total.update(content)
     return f"sha256:{total.hexdigest()}"
+
+
+def kept(key: str, make: Callable[[], bytes], suffix: str) -> bytes:
+    """
+    What `make` returns, from the folder that CONFORMANCE_CACHE names if an earlier process kept it there.
+
+    `key` is everything that could change the bytes: equal keys mean equal bytes. Without the variable nothing is kept.
+    Several processes may use one folder: a file appears whole or not at all, and may be removed at any time.
+    """
+    folder = os.environ.get("CONFORMANCE_CACHE")
+    if not folder:
+        return make()
+    file = Path(folder) / f"{hashlib.sha256(key.encode()).hexdigest()}{suffix}"
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        made = make()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_bytes(made)
+    unfinished.replace(file)
+    return made

@@ -34,9 +34,8 @@ from conformance.checking.declarations import Declared
 from conformance.checking.probe_calls import BASIS, Answers, Expectations, asked_first, is_open, plan_of, probe
 from conformance.checking.signature import Signature
 from conformance.checking.target import Target
-from conformance.deviations.catalogue import TABLE
+from conformance.deviations.catalogue import TABLE, evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import CANONICAL_NAMES
 from conformance.diagnosis.suspect import Suspect
 from conformance.disk import scratch

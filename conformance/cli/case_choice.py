@@ -13,9 +13,9 @@ from conformance.cli.offer import Offer
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import RunLogError
 from conformance.spec.case import Case
+from conformance.spec.loader import NAME as THOROUGH
 from conformance.spec.loader import load
 from conformance.spec.mistakes import covered, near_glob
-from conformance.spec.suites import NAME as THOROUGH
 from conformance.spec.texts import counted
 
 LATEST = Path("reports") / "latest"

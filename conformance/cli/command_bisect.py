@@ -21,8 +21,16 @@ from conformance.diagnosis.explanation import sentence
 from conformance.engine.adapters import Subject
 from conformance.engine.judging import judge_digest
 from conformance.engine.package_pins import Locked, PinError, Sides, read_pins, recipes
-from conformance.engine.provision import ProvisionError, Recipe, provision
-from conformance.engine.releases import FirstDifference, State, between, bisect, released
+from conformance.engine.provision import (
+    FirstDifference,
+    ProvisionError,
+    Recipe,
+    State,
+    between,
+    bisect,
+    provision,
+    released,
+)
 from conformance.engine.runlog import RunLogError
 from conformance.gate.change import FAILING, change_of
 from conformance.gate.decision import CONFORMS, INCOMPLETE

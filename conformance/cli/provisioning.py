@@ -17,8 +17,7 @@ from conformance.cli.offer import adapters_of
 from conformance.engine.adapters import AdapterError, SelectionError, Subject, select, subjects_of
 from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own
 from conformance.engine.package_pins import Locked, PinError, Sides, read_constraints, without_version
-from conformance.engine.provision import ProvisionError, interpreter_of
-from conformance.engine.releases import absent
+from conformance.engine.provision import ProvisionError, absent, interpreter_of
 from conformance.report.terminal import plain_console
 
 # Minimum number of seconds between two progress lines if stderr is not a terminal.

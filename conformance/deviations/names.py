@@ -9,7 +9,7 @@ from importlib.resources import files
 from math import log2
 from typing import Any
 
-# Kind of mistake -> its prior cost in bits. `diagnosis.cost` adds the cost of a condition.
+# Kind of mistake -> its prior cost in bits. `diagnosis.explanation` adds the cost of a condition.
 #
 # usual: straightforward code does it if its author did not consider the case.
 # common: people ship it every day.

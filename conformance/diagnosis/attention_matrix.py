@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.reference.steps import State
 from conformance.spec.problem import Array, Problem
 

@@ -8,10 +8,9 @@ from typing import Literal
 
 from conformance.deviations.names import slot_of
 from conformance.diagnosis.candidates import Cause
-from conformance.diagnosis.cell_cause import OF_NONFINITE, explain
 from conformance.diagnosis.diagnosis import diagnose
 from conformance.diagnosis.evidence import OF_FILL, Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, Way
+from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Way, explain
 from conformance.diagnosis.reading import Probe, Reading, declared_way, hidden_by, read, ways
 
 # Maximum number of circumstances that are combined; if they do not suffice, a decision is reported as varying.

@@ -9,16 +9,14 @@ from math import inf
 import numpy as np
 
 from conformance.bridge.profile import UNIT
-from conformance.deviations.catalogue import compose, has_row, in_order
+from conformance.deviations.catalogue import compose, evaluate_deviations, has_row, in_order
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.evaluate import evaluate_deviations
 from conformance.deviations.measured import EXACT, MEASURED, Measured
 from conformance.deviations.names import DIGITS, USUAL_BITS
 from conformance.diagnosis.coarser_arithmetic import CoarserArithmetic, tightest
 from conformance.diagnosis.conditions import Condition
-from conformance.diagnosis.cost import UNEXPLAINED, of_change
 from conformance.diagnosis.evidence import Change, Evidence
-from conformance.diagnosis.explanation import CANONICAL, Way, ways
+from conformance.diagnosis.explanation import CANONICAL, UNEXPLAINED, Way, of_change, ways
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Array, Problem
 

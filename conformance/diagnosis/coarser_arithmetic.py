@@ -9,7 +9,7 @@ import numpy as np
 
 from conformance.bounds.bound import Bound
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.names import ARITHMETIC_LINES
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.problem import Array

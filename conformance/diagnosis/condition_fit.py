@@ -10,7 +10,7 @@ import numpy as np
 
 from conformance.bridge.contract import Facts
 from conformance.diagnosis.conditions import DIMENSIONS, Condition, always
-from conformance.diagnosis.cost import of_condition
+from conformance.diagnosis.explanation import of_condition
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
 from conformance.spec.texts import counted
 

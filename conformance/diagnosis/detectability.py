@@ -8,9 +8,8 @@ from math import prod
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
-from conformance.deviations.catalogue import TABLE, candidates
+from conformance.deviations.catalogue import TABLE, OracleAnswer, candidates, evaluate, evaluate_deviations
 from conformance.deviations.deviation import Deviation, Reply
-from conformance.deviations.evaluate import OracleAnswer, evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.names import INVISIBLE
 from conformance.spec.masks import KINDS

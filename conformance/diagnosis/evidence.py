@@ -11,12 +11,10 @@ import numpy as np
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.catalogue import find
+from conformance.deviations.catalogue import evaluate, find
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import slot_of
-from conformance.diagnosis.cell_cause import OF_NONFINITE, is_unexpectedly_infinite
-from conformance.diagnosis.explanation import CANONICAL, Way, taking
+from conformance.diagnosis.explanation import CANONICAL, OF_NONFINITE, Way, is_unexpectedly_infinite, taking
 from conformance.diagnosis.suspect import OF_RANGE, Suspect
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import distance

@@ -1,12 +1,37 @@
-"""The single deviations from the declared dialect that a call could show, each as a dialect and as a sentence."""
+"""
+What can explain one failing reply, what an explanation costs, and which one is reported.
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+An explanation is a single deviation from the declared dialect, or few that explain many cells. Its cost is in bits, and
+the explanation with the fewest bits is reported: a cause costs its prior and its condition, and each failing cell
+without a cause costs UNEXPLAINED bits. So the gain of a cause is the cost of the cells that it explains, minus its own.
+"""
 
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log2
+from typing import TypeVar
+
+import numpy as np
+
+from conformance.bridge.profile import Profile
+from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import candidates, find
 from conformance.deviations.deviation import Deviation, Dialect
-from conformance.deviations.names import CANONICAL_NAMES, FRAMEWORK_BITS, SHORT, TOPICS, USUAL, prior, slot_of
+from conformance.deviations.names import (
+    CANONICAL_NAMES,
+    FRAMEWORK_BITS,
+    SHORT,
+    TOPICS,
+    USUAL,
+    USUAL_BITS,
+    bits_of,
+    prior,
+    slot_of,
+)
+from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import Problem
+from conformance.verdicts.expectation import Expectation
 
 # Deviations that are reported for the causal mask instead of the argument that carries it.
 OF_CAUSAL_ARGUMENT = frozenset({"causal_mask=ignored", "causal_mask=ignored_beside_others"})
@@ -162,3 +187,144 @@ def turned(decision: str, before: str, now: str) -> tuple[str, str] | None:
 def short(decision: str, name: str) -> str:
     """The short words for a way; if there are none, its name."""
     return SHORT.get(f"{slot_of(decision)[0]}={name}", name)
+
+
+# Bits for a failing cell without a cause: enough to pay for a second everyday mistake in that cell alone.
+UNEXPLAINED = 8.0
+
+# Bits for each further deviation that is combined with the first. A usual one, which straightforward code has beside
+# any other mistake, is no surprise and costs only its prior.
+SECOND_DEVIATION = 4.0
+
+# Maximum extra cost, in bits, of an explanation that is reported in addition to the best.
+MAX_EXTRA_COST = 2.0
+
+# Maximum number of explanations that are reported in addition to the best.
+MAX_ALTERNATIVES = 2
+
+
+def of_change(change: Iterable[Way], *, coarser: bool = False) -> float:
+    """The cost of deviations or of coarser arithmetic, in bits; undoing a declared way costs nothing."""
+    each = [0.0 if name == CANONICAL else bits_of(decision, name) for decision, name in change]
+    surprises = sum(bits != USUAL_BITS for bits in each)
+    return sum(each) + SECOND_DEVIATION * max(surprises - 1, 0) + (FRAMEWORK_BITS if coarser else 0.0)
+
+
+def of_condition(terms: int, conditions: int) -> float:
+    """The cost of a condition with `terms` terms, each chosen from `conditions` possible conditions, in bits."""
+    return terms * log2(max(conditions, 2))
+
+
+def saved(cells: int, cost: float) -> float:
+    """The bits saved by an explanation of `cells` failing cells that costs `cost` bits."""
+    return UNEXPLAINED * cells - cost
+
+
+# Number of consecutive searches without a result after which a subject's replies are left to the diagnosis.
+FRUITLESS = 16
+
+# Decisions about fully masked rows and about non-finite inputs.
+OF_NONFINITE = ("fully_masked_row", "nonfinite_value", "nonfinite_key")
+
+
+def explain(
+    problem: Problem,
+    declared: Expectation,
+    profile: Profile,
+    actual: Mapping[str, Tensor],
+    among: Collection[Way] | None = None,
+) -> tuple[Explanation, ...]:
+    """
+    Every single deviation that explains `actual`, the cheapest in bits first; undoing a declared way costs nothing.
+
+    If the reply is not finite and should be, decisions about non-finite values come first, because any deviation that
+    gives NaN explains a NaN.
+
+    among: if given, only these ways are tried.
+    """
+    suspect = Suspect(problem, declared, profile, actual)
+    found = []
+    for explanation, dialect in alternatives(problem, declared.dialect, among):
+        budget = suspect.budget(dialect)
+        if budget is not None and budget <= 1.0:
+            found.append(replace(explanation, budget=budget))
+    found.sort(key=lambda each: of_change((each.way,)))
+    if is_unexpectedly_infinite(declared, actual):
+        found.sort(key=lambda each: each.decision not in OF_NONFINITE)
+    return tuple(found)
+
+
+def is_unexpectedly_infinite(declared: Expectation, actual: Mapping[str, Tensor]) -> bool:
+    """Whether an output that must be finite everywhere has NaN or infinities."""
+    return any(
+        np.isfinite(each.values).all() and not np.isfinite(actual[name].float64()).all()
+        for name, each in declared.reply.items()
+    )
+
+
+class Likely:
+    """
+    The ways that explained earlier replies of one subject. They are tried first on the next reply.
+
+    A subject has few deviations, but it shows them in hundreds of calls. After FRUITLESS searches in vain, no other
+    ways are tried.
+    """
+
+    def __init__(self, ways: Iterable[Way] = (), *, search: bool = True) -> None:
+        """
+        Start with some ways. search: whether others are tried, too.
+
+        searched: whether the last reply was compared with every single deviation.
+        """
+        self._ways = dict.fromkeys(ways)
+        self._fruitless = 0 if search else FRUITLESS
+        self.searched = True
+
+    def explain(
+        self,
+        problem: Problem,
+        declared: Expectation,
+        profile: Profile,
+        actual: Mapping[str, Tensor],
+        *,
+        thorough: bool = False,
+    ) -> tuple[Explanation, ...]:
+        """
+        As the function `explain`, but deviations of kernels are tried only if `thorough`.
+
+        The diagnosis tries those on a few cells. Everyday mistakes and deviations of frameworks are tried unless too
+        many searches in a row found nothing.
+        """
+        found = explain(problem, declared, profile, actual, self._ways) if self._ways else ()
+        self.searched = bool(found) or thorough
+        if not found and (thorough or self._fruitless < FRUITLESS):
+            among = None if thorough else plain_ways(problem, declared.dialect)
+            found = explain(problem, declared, profile, actual, among)
+            self._fruitless = 0 if found else self._fruitless + 1
+            self.searched = self.searched or bool(found)
+        self._ways.update(dict.fromkeys(each.way for each in found))
+        return found
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def fewest(candidates: Mapping[Key, Sequence[str]]) -> dict[Key, str]:
+    """
+    Choose one cause for every cell so that few causes suffice (greedy set cover).
+
+    candidates: for each cell, the causes that explain it, in order of preference. Each step takes the cause that
+    explains most of the remaining cells; of equal ones, the cause that is preferred more often, then the first. Cells
+    without a candidate are left out.
+    """
+    remaining = {key: causes for key, causes in candidates.items() if causes}
+    chosen: dict[Key, str] = {}
+    while remaining:
+        reach = Counter(cause for causes in remaining.values() for cause in dict.fromkeys(causes))
+        first = Counter(causes[0] for causes in remaining.values())
+        best = max(reach, key=lambda cause: (reach[cause], first[cause]))
+        explained = [key for key, causes in remaining.items() if best in causes]
+        chosen |= dict.fromkeys(explained, best)
+        for key in explained:
+            del remaining[key]
+    return chosen

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.diagnosis.cell_cause import Likely
-from conformance.diagnosis.explanation import Explanation
+from conformance.diagnosis.explanation import Explanation, Likely
 from conformance.spec.problem import GRADIENT, GRADIENTS, PRESENTS, Problem
 from conformance.verdicts.compare import OutputComparison
 from conformance.verdicts.expectation import Expectation, compare_all, expect, expect_reply

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from conformance.bounds.outputs import UnderivedBound
-from conformance.deviations.catalogue import candidates
+from conformance.deviations.catalogue import candidates, evaluate
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import slot_of
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.explanation import CANONICAL, Way, taking

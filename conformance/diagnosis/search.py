@@ -7,12 +7,10 @@ from math import inf, prod
 
 from conformance.deviations.tiles import DECISION, KeyLoop, is_causal_argument, key_loops
 from conformance.diagnosis.candidates import Candidate, Cause, combined_with, different
-from conformance.diagnosis.cell_cause import OF_NONFINITE
 from conformance.diagnosis.condition_fit import ConditionFit, Guards
 from conformance.diagnosis.conditions import Condition
-from conformance.diagnosis.cost import MAX_ALTERNATIVES, MAX_EXTRA_COST, UNEXPLAINED, saved
 from conformance.diagnosis.evidence import Evidence
-from conformance.diagnosis.explanation import ways
+from conformance.diagnosis.explanation import MAX_ALTERNATIVES, MAX_EXTRA_COST, OF_NONFINITE, UNEXPLAINED, saved, ways
 from conformance.diagnosis.localisation import INFORMATIVE, Localisation, localise
 from conformance.spec.problem import Problem
 

@@ -15,8 +15,8 @@ from conformance.bounds.derivation import derive
 from conformance.bounds.outputs import UnderivedBound, bound_reply, score_bound
 from conformance.bridge.profile import UNIT, Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import OracleAnswer, evaluate
 from conformance.deviations.deviation import Dialect, Expected, Reply
-from conformance.deviations.evaluate import OracleAnswer, evaluate
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.compare import RMS_LIMIT, averages, compare, has_rms_gate, kinds, root_mean_square
 from conformance.verdicts.expectation import Expectation, flat, largest_tolerance

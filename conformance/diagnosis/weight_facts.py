@@ -5,8 +5,8 @@ from itertools import islice, product
 
 import numpy as np
 
+from conformance.deviations.catalogue import CANONICAL
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import CANONICAL
 from conformance.deviations.positions import PositionsOf, Rows, mask_tiles, named_positions, named_rows, plain_positions
 from conformance.deviations.tiles import BLOCKS
 from conformance.diagnosis.attention_matrix import FREEDOM, SLACK, WeightPattern

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bridge.loading import digest
-from conformance.engine.adapter_facts import THOROUGH, AdapterError, read_facts
-from conformance.engine.slots import Slot
+from conformance.engine.adapter_facts import THOROUGH, AdapterError, Slot, read_facts
 from conformance.spec.mistakes import matches, near_glob
 
 __all__ = ["Adapter", "AdapterError", "Subject", "read_adapter", "read_adapters", "subjects_of"]

@@ -14,13 +14,13 @@ from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.judging import Judged
 from conformance.engine.records import JudgedCell
+from conformance.engine.runlog import Record
 from conformance.spec.case import Case
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
 from conformance.verdicts.expectation import expect
 from conformance.verdicts.verdict import CONFORMING, LOST, root
 
-Record = dict[str, Any]
 # The class of a cell that conforms, while its reply and the reply to a changed call contradict each other.
 OF_CHANGED_CALLS = "invariant"
 # Number of the smallest cases that were not run among which a case is searched that distinguishes two causes.

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from conformance.bridge.contract import Call, Declaration
 from conformance.bridge.messages import Answer
 from conformance.bridge.tensor import Tensor
+from conformance.engine.runlog import Record
 from conformance.engine.worker_plan import WorkerPlan, settings
 
 Status = Literal["reply", "unsupported", "error", "crash", "timeout", "not_run"]
@@ -142,9 +143,6 @@ class Report:
     plan: WorkerPlan
     usage: tuple[Usage, ...]
     failure: str = ""
-
-
-Record = dict[str, Any]
 
 
 class StopRun(Exception):  # noqa: N818 - asked for with -x, not an error

@@ -18,12 +18,12 @@ from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
 from conformance.deviations.catalogue import concerned
 from conformance.deviations.deviation import Dialect, Reply
-from conformance.diagnosis.cell_cause import Likely
-from conformance.diagnosis.explanation import way_of
+from conformance.diagnosis.explanation import Likely, way_of
 from conformance.diagnosis.judgement import Judgement, explained, judge_against, needs_explanation
 from conformance.engine.cells import Cell, call_digest, outputs_digest
 from conformance.engine.environments import Machine
 from conformance.engine.job import Outcome
+from conformance.engine.runlog import Record
 from conformance.spec import refusals
 from conformance.spec.problem import Array, Problem
 from conformance.verdicts.expectation import Expectation, expect, expect_reply
@@ -272,9 +272,6 @@ def packed(arrays: Mapping[str, Array]) -> bytes:
     archive = BytesIO()
     np.savez_compressed(archive, **arrays)  # type: ignore[arg-type]  # names of arrays, none is allow_pickle
     return archive.getvalue()
-
-
-Record = dict[str, Any]
 
 
 def judged_outcome(judge: Judge, cell: Cell, outcome: Outcome, versions: Mapping[str, str], doubt: str = "") -> Judged:

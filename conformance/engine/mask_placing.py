@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from conformance.engine.slots import Slot
+from conformance.engine.adapter_facts import Slot
 from conformance.spec.masks import as_bool, covers, fold, is_boolean, spanned
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to

@@ -17,14 +17,13 @@ from conformance.diagnosis.weight_facts import weight_facts
 from conformance.engine.cells import Cell
 from conformance.engine.job import Outcome
 from conformance.engine.judging import Judge, Judged, judgement_record
+from conformance.engine.runlog import Record
 from conformance.spec.problem import Array, Problem
-from conformance.verdicts.compare import budgets
+from conformance.verdicts.compare import NON_REPRODUCIBLE, Repetition, Reply, budgets, repetition
 from conformance.verdicts.expectation import compare_all
 from conformance.verdicts.invariants import Invariant, RelatedReply, Relation, relate
-from conformance.verdicts.repetition import CLASSES, Repetition, Reply, repetition
 from conformance.verdicts.verdict import CONFORMING, OF_NUMBERS
 
-Record = dict[str, Any]
 # What the gate would add to the record of a cell, not counted: `known`.
 Accepts = Callable[[Judged], Mapping[str, Any]]
 
@@ -93,7 +92,7 @@ class PendingCell:
     def non_reproducible(self) -> str:
         """The class of the cell if a repeated call had another reply, else ""."""
         found = self.repetition
-        return found.found if found is not None and found.found in CLASSES else ""
+        return found.found if found is not None and found.found in NON_REPRODUCIBLE else ""
 
     @property
     def is_non_reproducible(self) -> bool:

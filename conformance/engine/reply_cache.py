@@ -21,8 +21,9 @@ from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
 from conformance.engine.records import JudgedCell
 from conformance.engine.result_cache import ResultCache
+from conformance.engine.runlog import Record
 from conformance.engine.worker_plan import WorkerPlan, settings
-from conformance.verdicts.repetition import CLASSES
+from conformance.verdicts.compare import NON_REPRODUCIBLE
 
 # Version of the entry format. It is part of every key.
 FORMAT = 1
@@ -173,8 +174,6 @@ def _read(stored: bytes | None) -> Outcome | None:
     return replace(Outcome.of(answer), cached=True)
 
 
-Record = dict[str, Any]
-
 # Number of records that are kept as one entry.
 BATCH = 64
 
@@ -260,7 +259,7 @@ class WorkerResults:
 
 
 def _may_change(cell: JudgedCell) -> bool:
-    return cell.verdict in LOST or cell.fail_class in CLASSES
+    return cell.verdict in LOST or cell.fail_class in NON_REPRODUCIBLE
 
 
 def _batch_name(number: int) -> str:

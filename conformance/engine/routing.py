@@ -14,6 +14,7 @@ import numpy as np
 
 from conformance.bridge.contract import MaskFacts
 from conformance.bridge.tensor import Tensor
+from conformance.engine.adapter_facts import Slot
 from conformance.engine.mask_placing import (
     LENGTHS,
     Declined,
@@ -24,7 +25,6 @@ from conformance.engine.mask_placing import (
     lengths_of,
     place_masks,
 )
-from conformance.engine.slots import Slot
 from conformance.spec.masks import Inexpressible, as_bool, as_float, fold, lay_out
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import to_tensor

@@ -284,11 +284,11 @@ def case_count(header: Any) -> int:
     return number
 
 
-def logged_cases(records: Sequence[Record]) -> Mapping[str, Record]:
+def logged_cases(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
     """The cases of a valid log by id, whatever its schema."""
     header = records[0]
     if "cases" in header:
-        cases: Mapping[str, Record] = header["cases"]
+        cases: Mapping[str, Mapping[str, Any]] = header["cases"]
         return cases
     return {record["case"]: record for record in records[1 : 1 + case_count(header)]}
 

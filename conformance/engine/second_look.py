@@ -16,9 +16,9 @@ from conformance.engine.job import Outcome
 from conformance.engine.pending import PendingCell
 from conformance.spec.case import Case
 from conformance.spec.problem import Problem
+from conformance.verdicts.compare import IN_A_ROW, NON_REPRODUCIBLE, ORDER_DEPENDENT
 from conformance.verdicts.invariants import INVARIANTS
 from conformance.verdicts.problem_changes import is_changeable
-from conformance.verdicts.repetition import CLASSES, IN_A_ROW, ORDER_DEPENDENT
 
 # Verdicts of calls that are repeated. A crash would end the worker, and a timeout would take the time once more.
 REPEATED = ("fail", "error", "inconclusive")
@@ -124,7 +124,7 @@ class SecondLook:
         """If one failure of a subject was not reproducible, repeat its other failures; the graver class counts."""
         by_class = sorted(
             (pending for pending in self.pending if pending.non_reproducible),
-            key=lambda pending: -CLASSES.index(pending.non_reproducible),
+            key=lambda pending: -NON_REPRODUCIBLE.index(pending.non_reproducible),
         )
         non_reproducible = {pending.cell.subject.name: pending.non_reproducible for pending in by_class}
         for pending in self.pending:

@@ -11,31 +11,26 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from conformance.engine.adapters import Subject
+from conformance.engine.cell_records import Ledger, Review, VerdictWriter, accepts_nothing, recalled
 from conformance.engine.cells import Cell, Refused, count_cells, make_cell
 from conformance.engine.controls import Controls
 from conformance.engine.diagnosing import AnsweredCall, Cases, SubjectDiagnosis
 from conformance.engine.job import Job, Outcome, Report, RunListener, Started, StopRun
 from conformance.engine.judging import Judge
-from conformance.engine.ledger import Ledger, recalled
 from conformance.engine.pending import Accepts
 from conformance.engine.pool import Hooks, Pool
-from conformance.engine.records import JudgedCell
+from conformance.engine.records import JudgedCell, Key
 from conformance.engine.reply_cache import ReplyCache, WorkerResult, WorkerResults
-from conformance.engine.runlog import RunLog
+from conformance.engine.runlog import Record, RunLog
 from conformance.engine.second_look import Closeness, SecondLook, subset_of
-from conformance.engine.verdict_writer import Review, VerdictWriter, accepts_nothing
 from conformance.engine.worker_plan import WorkerPlan
 from conformance.engine.worker_run import PlannedCalls, WorkerRun
 from conformance.spec.case import Case
 from conformance.spec.materialise import forget, materialise
-from conformance.verdicts.published_numbers import PublishedFinding, published_findings
+from conformance.verdicts.expectation import PublishedFinding, published_findings
 from conformance.verdicts.verdict import LOST
-
-Key = tuple[str, str]
-Record = dict[str, Any]
 
 
 class CaseUses:

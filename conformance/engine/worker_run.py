@@ -4,15 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from conformance.engine.cell_records import VerdictWriter
 from conformance.engine.cells import Cell
 from conformance.engine.controls import Controls, RefusedCall
 from conformance.engine.job import Job, Outcome
 from conformance.engine.judging import is_refused
+from conformance.engine.records import Key
 from conformance.engine.second_look import Question, SecondLook
-from conformance.engine.verdict_writer import VerdictWriter
 from conformance.engine.worker_plan import WorkerPlan
-
-Key = tuple[str, str]
 
 
 @dataclass

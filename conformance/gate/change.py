@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from conformance.gate.observations import INVARIANT, Observed
-from conformance.verdicts.repetition import CLASSES as NON_REPRODUCIBLE
+from conformance.verdicts.compare import NON_REPRODUCIBLE
 from conformance.verdicts.verdict import LOST
 
 # Every kind of change and its meaning, the most severe first.

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
 
-from conformance.diagnosis.cell_cause import OF_NONFINITE, fewest
-from conformance.diagnosis.explanation import CANONICAL, NON_REPRODUCIBLE, sentence, turned
+from conformance.diagnosis.explanation import CANONICAL, NON_REPRODUCIBLE, OF_NONFINITE, fewest, sentence, turned
 from conformance.engine.records import Key
 from conformance.gate.change import KINDS, PRECISION, Change, effective
 from conformance.gate.observations import AND, INVARIANT, ComparedRun, Observed

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.bridge.loading import sources
-from conformance.engine.adapter_facts import CHOICES
+from conformance.engine.adapter_facts import CHOICES, Slot
 from conformance.engine.adapters import Adapter, Subject
-from conformance.engine.slots import Slot
 from conformance.spec.masks import KINDS
 
 # Outputs and capabilities that exist for one operator only.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from conformance.deviations.catalogue import find
 from conformance.deviations.names import slot_of
 from conformance.diagnosis.explanation import CANONICAL, Way, short
-from conformance.engine.slots import Slot
+from conformance.engine.adapter_facts import Slot
 from conformance.spec.problem import AXES
 
 # Decisions whose remedy also works in the opposite direction.

@@ -15,8 +15,7 @@ from conformance.bridge.strict_json import plain_data as json_values
 from conformance.disk import write_whole
 from conformance.report.counts import budget_text
 from conformance.report.junit import BROKEN, add_properties, count, legal, new_test, say, sum_up
-from conformance.report.page_data import script_json
-from conformance.report.page_frame import asset, environment, policy, script_of
+from conformance.report.page_data import asset, environment, policy, script_json, script_of
 from conformance.report.run_page import PAGE_FILE, SYMBOLS
 from conformance.report.summary import block, code, words
 from conformance.report.terminal import plain, plain_console

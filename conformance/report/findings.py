@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from conformance.deviations.catalogue import find
-from conformance.diagnosis.cell_cause import fewest
-from conformance.diagnosis.explanation import NON_REPRODUCIBLE
+from conformance.diagnosis.explanation import NON_REPRODUCIBLE, fewest
 from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis, Tie, native
 from conformance.engine.run_folder import Run
 from conformance.report.counts import first_line, kind_of, what_happened

@@ -1,16 +1,24 @@
-"""The data inside the page of a run: the index of cells, their texts, and their packed arrays."""
+"""
+The data inside an HTML page: the index of cells, their texts, and their packed arrays; and the frame around them.
+
+The content security policy of a page allows only its one script and its one style, by their hashes. Trusted Types
+prevent the script from turning text into markup.
+"""
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from numpy.typing import NDArray
 
 from conformance.bridge.strict_json import plain_data
@@ -354,3 +362,47 @@ def _shown(record: Mapping[str, Any], cell: LoggedCell, note: str) -> dict[str, 
 def _chunk(case: LoggedCase, cells: Mapping[int, Any]) -> dict[str, Any]:
     about = {"yaml": case.yaml, "source": case.source, "digest": case.digest, "tags": list(case.tags)}
     return {"case": about, "cells": cells}
+
+
+def environment(filters: Mapping[str, Callable[..., Any]]) -> Environment:
+    """A Jinja environment for the templates in page/; everything that a template inserts is escaped."""
+    templates = Environment(
+        loader=PackageLoader("conformance.report", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= filters
+    return templates
+
+
+def asset(name: str) -> str:
+    """The text of a file in page/."""
+    return files("conformance.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def script_of(names: Iterable[str]) -> str:
+    """One script made of several files, in the given order, which must respect their dependencies."""
+    parts = "\n".join(asset(f"{name}.js") for name in names)
+    return f'(() => {{\n"use strict";\n{parts}\n}})();'
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy of a page with this style and this script."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+        )
+    )
+
+
+def _hash(text: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{digest}'"

@@ -8,8 +8,8 @@ from conformance.deviations.names import slot_of
 from conformance.diagnosis.behaviour_profile import divided, size
 from conformance.diagnosis.explanation import Way, sentence
 from conformance.diagnosis.reading import OF_ARRAYS, Reading
+from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject
-from conformance.engine.slots import Slot
 from conformance.report.call_site_advice import Destination, change
 from conformance.report.probe_report import Pictured, declared_text, observed_text
 from conformance.spec.masks import KINDS

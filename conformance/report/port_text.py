@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject, subjects_of
-from conformance.engine.slots import Slot
 from conformance.report.call_site_advice import argument_changes
 from conformance.report.port_code import NoCodeError, before_and_after
 from conformance.report.port_differences import Argument, Difference, Port, PortedSubject, PortRefusal

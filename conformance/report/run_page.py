@@ -18,8 +18,18 @@ from conformance.report import port_text, probe_report
 from conformance.report.conclusion import gate_notes, headline, known_groups, left_out_note, replies_note, subject_lines
 from conformance.report.counts import budget_text, share_text, verdict_counts
 from conformance.report.findings import Finding, findings, unexplained_kind
-from conformance.report.page_data import PackedParts, Texts, add_cases, blobs, index, script_json
-from conformance.report.page_frame import asset, environment, policy, script_of
+from conformance.report.page_data import (
+    PackedParts,
+    Texts,
+    add_cases,
+    asset,
+    blobs,
+    environment,
+    index,
+    policy,
+    script_json,
+    script_of,
+)
 from conformance.spec.texts import counted, quoted
 
 # What the coverage table shows for a feature without a judged case.

@@ -1,7 +1,7 @@
 """
 Numbers that others published for a case, with their source and their precision.
 
-The oracle is compared with them (`verdicts.published_numbers`); subjects are compared with the oracle, as in every
+The oracle is compared with them (`verdicts.expectation`); subjects are compared with the oracle, as in every
 case.
 """
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from conformance import places
-from conformance.deviations.catalogue import TABLE
+from conformance.deviations.catalogue import TABLE, evaluate_deviations
 from conformance.deviations.deviation import Deviation, Reply
-from conformance.deviations.evaluate import evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.tiles import key_loop, key_loops
 from conformance.diagnosis.detectability import by_kind

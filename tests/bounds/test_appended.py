@@ -7,9 +7,8 @@ import pytest
 
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.catalogue import candidates
+from conformance.deviations.catalogue import candidates, evaluate, evaluate_deviations
 from conformance.deviations.deviation import with_params, without_params
-from conformance.deviations.evaluate import evaluate, evaluate_deviations
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 

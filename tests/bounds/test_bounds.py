@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import smallest_normal
 
@@ -269,11 +269,11 @@ def test_the_order_of_the_keys_hardly_matters(seed: int, shift: int) -> None:
 
 
 def test_long_rows_are_cut_into_pieces_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.bounds import weighted_values, worst_case  # noqa: PLC0415 - to change their constant
+    from conformance.bounds import rows, worst_case  # noqa: PLC0415 - to change their constant
 
     case = random_problem(10, "float64")
     whole = answered(case, FLOAT32)[1]["output"]
-    for module in (weighted_values, worst_case):
+    for module in (rows, worst_case):
         monkeypatch.setattr(module, "BLOCK", 1)
     pieces = answered(case, FLOAT32)[1]["output"]
     np.testing.assert_allclose(pieces.sigma, whole.sigma, rtol=1e-9)

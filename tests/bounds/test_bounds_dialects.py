@@ -6,8 +6,7 @@ import pytest
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import UnderivedBound, bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.catalogue import TABLE
-from conformance.deviations.evaluate import evaluate, evaluate_deviations
+from conformance.deviations.catalogue import TABLE, evaluate, evaluate_deviations
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.deviations.softmax import RECOMPUTED
 from conformance.deviations.tiles import BLOCKS

@@ -9,7 +9,7 @@ import pytest
 from conformance.bounds.operands import projection_error
 from conformance.bounds.roundings import roundings
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import smallest_normal
 

@@ -7,7 +7,7 @@ import pytest
 
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import SCORES, Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to
 

@@ -15,8 +15,8 @@ import pytest
 from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import CANONICAL, evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import CANONICAL, evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import largest, round_to
 

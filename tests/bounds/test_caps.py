@@ -8,7 +8,7 @@ import pytest
 from conformance.bounds.outputs import bound_reply
 from conformance.bounds.roundings import slope
 from conformance.bridge.profile import UNIT, Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import LOG3, one_query

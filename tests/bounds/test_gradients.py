@@ -5,8 +5,7 @@ import pytest
 
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
-from conformance.deviations.catalogue import TABLE, candidates, find
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import TABLE, candidates, evaluate, find
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import BATCH, KEYS, LOG3, OUTPUT_DIM, QUERIES, VALUE_DIM, one_query, random_mha, random_sdpa

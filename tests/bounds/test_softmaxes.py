@@ -9,7 +9,7 @@ from conformance.bounds.bound import Bound
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.verdicts.compare import compare
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis.detectability import by_kind
 from conformance.diagnosis.explanation import ways
 from conformance.spec.loader import load

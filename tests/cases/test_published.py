@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
-from conformance.verdicts.published_numbers import published_finding
+from conformance.verdicts.expectation import published_finding
 
 ROOT = Path(__file__).parents[2] / "cases"
 FILE = ROOT / "published" / "stepwise.npz"

@@ -11,8 +11,8 @@ import pytest
 
 from conformance.bounds.outputs import bound_reply
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import INVISIBLE
 from conformance.diagnosis.detectability import FACTOR, Detectability, bounds_apart, by_kind, detectability
 from conformance.spec.loader import load

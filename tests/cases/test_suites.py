@@ -13,7 +13,7 @@ from conformance.bounds.outputs import bound_reply
 from conformance.bridge.contract import Call, Facts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis.detectability import missing_pairs
 from conformance.engine.adapters import Subject, read_adapters, subjects_of
 from conformance.engine.cells import Cell, make_cell, signature

@@ -9,7 +9,7 @@ import pytest
 from conformance.checking.adapter_text import AT_END, capabilities, facts_of, outputs, slots
 from conformance.checking.signature import KEYWORDS, MaskForm, Parameter, Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError
-from conformance.engine.slots import parse_slots
+from conformance.engine.adapter_facts import parse_slots
 
 
 def signature(arguments: str, operator: str | None = None) -> Signature:

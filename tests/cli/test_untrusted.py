@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.cli import options
-from conformance.cli.project_settings import declared_environments
+from conformance.cli.offer import declared_environments
 from conformance.engine.environments import Unusable, examine
 from conformance.engine.job import Limits
 from conformance.engine.worker_plan import harmless

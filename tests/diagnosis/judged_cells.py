@@ -8,9 +8,9 @@ import numpy as np
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.judgement import judge
 from conformance.spec.problem import MaskOperand, Problem

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import with_params, without_params
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.attention_matrix import MAX_CALLS, joined, pieces
 from conformance.spec.problem import Array, Problem
 

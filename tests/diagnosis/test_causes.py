@@ -1,6 +1,6 @@
 """Few causes for many cells."""
 
-from conformance.diagnosis.cell_cause import fewest
+from conformance.diagnosis.explanation import fewest
 
 
 def test_the_cause_that_explains_most_cells_is_taken_first() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis.candidates import Candidate, Cause
 from conformance.diagnosis.conditions import Condition
 from conformance.diagnosis.diagnosis import causes_that_stand, diagnose

@@ -20,7 +20,14 @@ from conformance.deviations.names import (
     prior,
 )
 from conformance.deviations.tiles import key_loop, key_loops
-from conformance.diagnosis.cost import MAX_EXTRA_COST, SECOND_DEVIATION, UNEXPLAINED, of_change, of_condition, saved
+from conformance.diagnosis.explanation import (
+    MAX_EXTRA_COST,
+    SECOND_DEVIATION,
+    UNEXPLAINED,
+    of_change,
+    of_condition,
+    saved,
+)
 
 
 def test_what_people_ship_is_cheaper_than_what_kernels_do() -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from conformance.bounds.bound import Bound
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Expected
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.names import INVISIBLE
 from conformance.diagnosis.detectability import (
     FACTOR,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from conformance.bridge.profile import Profile
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.measured import MEASURED
 from conformance.deviations.names import bits_of
 from conformance.diagnosis.candidates import Candidate, different

@@ -5,7 +5,7 @@ import pytest
 
 from conformance.bridge.contract import Facts
 from conformance.bridge.profile import Profile
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.diagnosis.evidence import Evidence
 from conformance.diagnosis.suspect import Suspect
 from conformance.spec.problem import MaskOperand, Problem

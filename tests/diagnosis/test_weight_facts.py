@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.positions import mask_tiles, named_positions
 from conformance.diagnosis.weight_facts import weight_facts
 from conformance.spec.problem import Array, MaskOperand, Problem

@@ -16,8 +16,8 @@ import yaml
 from conformance.bridge.profile import Profile
 from conformance.cli.parser import build_parser
 from conformance.diagnosis.judgement import CALIBRATED
+from conformance.engine.adapter_facts import parse_slots
 from conformance.engine.adapters import read_adapters
-from conformance.engine.slots import parse_slots
 from conformance.gate import decision
 from conformance.gate.known_file import read_known
 from conformance.spec.loader import load

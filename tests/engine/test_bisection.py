@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.engine.releases import FirstDifference, State, bisect
+from conformance.engine.provision import FirstDifference, State, bisect
 
 
 def search(count: int, first: int, skipped: set[int]) -> tuple[FirstDifference, list[str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine.ledger import Ledger
+from conformance.engine.cell_records import Ledger
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import LOG, RunLog
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 
 from conformance.bridge.tensor import Tensor
-from conformance.deviations.evaluate import evaluate
+from conformance.deviations.catalogue import evaluate
+from conformance.engine.adapter_facts import Slot, parse_slots
 from conformance.engine.adapters import read_adapters, subjects_of
 from conformance.engine.cells import call_digest, make_call
 from conformance.engine.routing import Declined, Route, route, route_dense
-from conformance.engine.slots import Slot, parse_slots
 from conformance.spec.problem import Array, MaskOperand
 
 from ..problems import BATCH, DIM, HEADS, KEYS, QUERIES, random_sdpa

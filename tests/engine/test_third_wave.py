@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.engine.second_look import MORE, Closeness, Question, SecondLook
-from conformance.verdicts.repetition import IN_A_ROW
+from conformance.verdicts.compare import IN_A_ROW
 
 
 def pending(size: int, non_reproducible: str, **more: Any) -> Any:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from conformance.checking.function_check import CheckRequest, check
 from conformance.checking.target import parse_target
-from conformance.diagnosis.cost import of_change
+from conformance.diagnosis.explanation import of_change
 from conformance.engine.job import RunListener
 from tests.mutation.scoring import Named, Option, Said, said_of
 

@@ -16,7 +16,7 @@ import yaml
 
 from conformance import places
 from conformance.cli import main as conformance
-from conformance.cli.project_settings import declared_environments
+from conformance.cli.offer import declared_environments
 from conformance.engine.environments import interpreter
 from conformance.gate.known_file import PACKAGED
 from conformance.gate.known_file import read_known as read_known_files

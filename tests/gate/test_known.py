@@ -9,8 +9,8 @@ import pytest
 from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.judgement import judge
 from conformance.engine.environments import Machine
 from conformance.engine.judging import Judged

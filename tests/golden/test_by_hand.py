@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.deviations.catalogue import TABLE, compose, find
+from conformance.deviations.catalogue import TABLE, compose, evaluate, find
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.deviations.mask_arguments import slot_deviations
 from conformance.spec.problem import Array, MaskOperand, Problem
 

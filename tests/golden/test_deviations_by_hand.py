@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.deviations.catalogue import compose
+from conformance.deviations.catalogue import compose, evaluate
 from conformance.deviations.edges import causal, window
-from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import LOG3, mha, one_query, sdpa, two_heads, two_keys

@@ -16,7 +16,7 @@ import pytest
 from conformance.spec.case import Case, CausalMask
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
-from conformance.verdicts.published_numbers import PublishedFinding, published_findings
+from conformance.verdicts.expectation import PublishedFinding, published_findings
 
 from ..running import cells as judged
 from ..running import conformance

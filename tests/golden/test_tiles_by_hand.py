@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.edges import window
-from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import sdpa

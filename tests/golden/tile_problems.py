@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.edges import causal
-from conformance.deviations.evaluate import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
 
 from ..problems import sdpa

@@ -8,8 +8,8 @@ from pathlib import Path
 from conformance import places
 from conformance.bridge.messages import read_declaration
 from conformance.bridge.tensor import Tensor
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.deviation import Dialect
-from conformance.deviations.evaluate import evaluate
 from conformance.diagnosis.coarser_arithmetic import ARITHMETIC
 from conformance.diagnosis.conditions import always
 from conformance.diagnosis.evidence import Evidence, reply_key

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.diagnosis.explanation import CANONICAL, Way
-from conformance.engine.slots import Slot, parse_slots
+from conformance.engine.adapter_facts import Slot, parse_slots
 from conformance.report.call_site_advice import NOTHING, Destination, argument_changes, change
 from conformance.report.port_text import conventions
 

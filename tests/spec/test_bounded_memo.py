@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from conformance.spec import materialise as making
-from conformance.spec.bounded_memo import BoundedMemo
 from conformance.spec.case import Case
 from conformance.spec.entry import read_entry
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import BoundedMemo, materialise
 from conformance.spec.problem import Problem
 
 

@@ -17,13 +17,13 @@ from typing import Any, TypeAlias
 
 from conformance import places
 from conformance.cli.case_choice import load_cases
+from conformance.cli.command_audit import RouteDetections, routes
 from conformance.diagnosis.detectability import FACETS, SHARP
 from conformance.engine.adapters import read_adapters, subjects_of
-from conformance.engine.tiers import RouteDetections, routes
 from conformance.spec.case import Case, asked
+from conformance.spec.loader import NAME
 from conformance.spec.materialise import materialise
 from conformance.spec.problem import Problem
-from conformance.spec.suites import NAME
 
 Need: TypeAlias = tuple[Any, ...]
 

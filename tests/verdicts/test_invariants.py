@@ -9,8 +9,8 @@ import pytest
 
 from conformance import places
 from conformance.bridge import Profile, Tensor
+from conformance.deviations.catalogue import evaluate
 from conformance.deviations.edges import causal as causal_mask
-from conformance.deviations.evaluate import evaluate
 from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise

@@ -9,7 +9,7 @@ from conformance.spec.case import Case
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise
 from conformance.spec.mistakes import CaseFileErrors
-from conformance.verdicts.published_numbers import published_finding
+from conformance.verdicts.expectation import published_finding
 
 # One query [1, 0] on keys [1, 0] and [0, 1] with scale 1: logits 1 and 0, weights e/(e+1) = 0.7310586 and 0.2689414.
 # Values 10 and 20: 10 * 0.7310586 + 20 * 0.2689414 = 12.689414.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conformance.bridge import Tensor
-from conformance.verdicts.repetition import Repetition, Reply, repetition
+from conformance.verdicts.compare import Repetition, Reply, repetition
 
 
 def reply(*values: float) -> Reply:
