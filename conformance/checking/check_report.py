@@ -10,7 +10,7 @@ from conformance.checking.arithmetic import ROUNDING, ordinary
 from conformance.checking.observation import SettledFunction, Varying
 from conformance.checking.signature import LAYOUTS, MaskForm, Signature
 from conformance.diagnosis.explanation import sentence
-from conformance.engine.records import Key, LoggedCell
+from conformance.engine.records import Key, LoggedCell, LoggedDiagnosis
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import UNJUDGED
 from conformance.report.counts import share_text, what_happened
@@ -170,6 +170,17 @@ def varying_notes(varies: Varying, named: Collection[str]) -> Iterator[str]:
     ]
     if examples_of:
         yield f"{VARIES}: {'; '.join(examples_of)}"
+
+
+def added_mask_notes(diagnoses: Iterable[LoggedDiagnosis], mask: str | None) -> Iterator[str]:
+    """
+    Yield how to check a function that adds its mask to the logits, if a cause says that it does so with a boolean one.
+
+    mask: the function's name for its mask.
+    """
+    decisions = [way for each in diagnoses for cause in each.causes for way in cause.decisions.items()]
+    if mask is not None and (f"number_mask[{mask}]", "added") in decisions:
+        yield f"if the argument {mask} is meant to be added to the logits, check with --map {mask}=bias"
 
 
 def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: bool) -> str:

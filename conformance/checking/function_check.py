@@ -14,6 +14,7 @@ from conformance.checking.arithmetic import PROFILES, CoarserProfiles
 from conformance.checking.check_report import (
     CaseOutcome,
     CheckCause,
+    added_mask_notes,
     cause_lines,
     causes,
     headline,
@@ -257,7 +258,8 @@ def _finished(
     run = write_reports(session.folder)
     named = {case for finding in findings(run) if finding.explained for case, _ in finding.cells}
     unsettled = begun.unsettled.notes() if begun.unsettled else ()
-    notes = (*begun.notes, *varying_notes(begun.varies, named), *unsettled, *alternatives.notes())
+    further = (*varying_notes(begun.varies, named), *added_mask_notes(run.diagnoses.values(), begun.mask))
+    notes = (*begun.notes, *further, *unsettled, *alternatives.notes())
     return Checked(request, run, decision, notes)
 
 
@@ -266,7 +268,7 @@ class _Begun:
     """
     The subjects and cases to judge, and what is known before: notes as sentences, and inconsistent decisions.
 
-    judge: knows already what is expected of the calls that were made before.
+    judge: knows already what is expected of the calls that were made before. mask: the function's name for its mask.
     """
 
     subjects: list[Subject]
@@ -275,6 +277,7 @@ class _Begun:
     varies: Varying = field(default_factory=dict)
     unsettled: AcceptedFailures | None = None
     judge: Judge = field(default_factory=Judge)
+    mask: str | None = None
 
     def review(self, judged: Judged) -> Mapping[str, Any]:
         """Return the addition to the record of a cell if its deviation is accepted."""
@@ -297,6 +300,7 @@ def _begin_own(request: CheckRequest, folder: Path) -> _Begun:
         settled.observed.varies,
         unsettled,
         judge,
+        signature.mask,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from conformance.cli.errors import UsageError
 from conformance.cli.main import main
 from conformance.gate.decision import USAGE
-from conformance.report.terminal import command
+from conformance.report.annotations import command
 
 COMMAND = "conformance"
 

@@ -14,6 +14,7 @@ from conformance.gate.comparison import Comparison
 from conformance.gate.comparison import compare as compare_sides
 from conformance.gate.decision import CONFORMS, REJECTED
 from conformance.gate.observations import AmbiguousRunError, ComparedRun, read_side
+from conformance.report.annotations import comparison_annotations
 from conformance.report.comparison_report import (
     comparison_junit_xml,
     print_comparison,
@@ -21,7 +22,6 @@ from conformance.report.comparison_report import (
     write_comparison_junit,
     write_comparison_page,
 )
-from conformance.report.terminal import comparison_annotations
 
 
 def compare(arguments: argparse.Namespace) -> int:

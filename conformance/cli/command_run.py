@@ -39,8 +39,8 @@ from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED, Decision, 
 from conformance.gate.known import Known
 from conformance.gate.run_ending import Clock, ending, finish, write_verdict
 from conformance.report import print_summary, write_reports
+from conformance.report.annotations import run_annotations
 from conformance.report.junit import junit_xml
-from conformance.report.terminal import run_annotations
 from conformance.spec.case import Case
 from conformance.spec.texts import harmless
 from conformance.verdicts.verdict import is_green

@@ -18,8 +18,8 @@ from conformance.disk import write_asked
 from conformance.engine.job import RunListener
 from conformance.gate.decision import CONFORMS, INCOMPLETE, REJECTED
 from conformance.report import print_summary
+from conformance.report.annotations import run_annotations
 from conformance.report.junit import junit_xml
-from conformance.report.terminal import run_annotations
 
 _SDPA = '''\
 """Attention in plain NumPy, with one mistake in it. Check it: {command}"""

@@ -29,6 +29,10 @@ def right(query: Array, key: Array, value: Array, mask: Array | None = None) -> 
     return np.asarray(softmax(hidden(logits_of(query, key), mask)) @ value)
 
 
+def added(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
+    return np.asarray(softmax(logits_of(query, key) + (0 if mask is None else mask)) @ value)
+
+
 def inverted_and_filled(query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
     """In float16 the fill is minus infinity: a fully masked row is NaN there, and the mean elsewhere."""
     logits = logits_of(query, key)

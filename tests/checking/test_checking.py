@@ -80,6 +80,21 @@ def test_a_flag_that_is_ignored_is_named(checked: Check) -> None:
     assert sentences(checked("plain_sdpa:causal_ignored", "causal/*")) == ["it ignores the causal argument"]
 
 
+OF_ADDED_MASK = ("masks/attention*", "masks/additive*", "shapes/self*")
+
+
+def test_a_function_that_adds_its_mask_is_told_how_to_check_it_so(checked: Check) -> None:
+    done = checked("plain_sdpa:added", *OF_ADDED_MASK)
+    assert sentences(done)[0].startswith("it adds the numbers of an integer or boolean mask to the logits")
+    assert "if the argument mask is meant to be added to the logits, check with --map mask=bias" in done.lines()
+
+
+def test_a_function_that_is_meant_to_add_its_mask_conforms(checked: Check) -> None:
+    done = checked("plain_sdpa:added", *OF_ADDED_MASK, calling=Calling(mapping={"mask": "bias"}))
+    assert done.decision.conforms, done.lines()
+    assert sum(cell.verdict == "pass" for cell in done.run.cells.values()) > 20
+
+
 def test_two_mistakes_are_named_though_the_smallest_case_shows_another_in_half_precision(checked: Check) -> None:
     first, *others = sentences(
         checked("plain_sdpa:inverted_and_filled", "causal/offset/*", "degenerate/*", "masks/attention*")

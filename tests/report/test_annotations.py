@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.report import load_run
-from conformance.report.terminal import command, comparison_annotations, run_annotations
+from conformance.report.annotations import command, comparison_annotations, run_annotations
 
 
 @pytest.fixture
