@@ -18,7 +18,7 @@ from conformance.deviations.catalogue import OracleAnswer
 from conformance.reference.pipeline import Steps
 from conformance.reference.steps import State, softmax
 from conformance.spec.problem import Array
-from conformance.spec.rounding import largest
+from conformance.spec.rounding import largest, round_to
 
 # Maximum step between neighbouring numbers that counts as an ordinary error of a logit; first order fails beyond.
 SMALL_STEP = 0.1
@@ -258,13 +258,17 @@ def _overflows(state: State, attended: Rows, entering: Operands, profile: Profil
     Return the rows (b, h, q) in which a number of an attended key may overflow the declared dtypes.
 
     |q| |k| bounds every partial sum of a product; the operands are scaled beforehand if the profile sets `pre`. A logit
-    may overflow to -inf unless it is the largest of its row.
+    may overflow to -inf unless it is the largest of its row. If a bias makes the largest one a known number, it
+    overflows only if that number does when it is rounded.
     """
-    top = min(largest(profile.score), largest(profile.acc))
+    narrowest = min(profile.score, profile.acc, key=largest)
+    top = largest(narrowest)
     products = sizes if profile.pre is None else sizes * abs(state.scale)
     over = np.any(attended.reachable & (products > top), axis=-1)
     highest = np.where(attended.live, attended.logits, -np.inf).max(axis=-1)
     over |= np.isfinite(highest) & (np.abs(highest) > top)
+    known = np.where(attended.reachable & ~attended.live, state.logits, -np.inf).max(axis=-1)
+    over |= np.isfinite(known) & (known > highest) & np.isinf(round_to(known, narrowest))
     stored = largest(profile.store)
     if max(_peak(entering.query), _peak(entering.key), _peak(entering.value)) > stored:
         over |= np.any(np.abs(entering.query) > stored, axis=-1)

@@ -141,6 +141,17 @@ def test_float16_scores_that_may_overflow_are_not_judged() -> None:
     assert np.isinf(answered(case, late)[1]["output"].tolerance[0, 0, 0, 0])
 
 
+def test_a_bias_that_overflows_float16_scores_leaves_no_row_that_only_it_masks() -> None:
+    case = random_problem(7)
+    bias = np.zeros((1, 1, *case.logits_shape[2:]))
+    bias[..., 0, :] = bias[..., 1, 1] = np.finfo(np.float32).min
+    case = case.but(mask_operands=(MaskOperand("bias", ("additive",), "float", bias),))
+    judged = answered(case, FLOAT32.but(score="float16", acc="float32"))[1]["output"].judged
+    assert not judged[:, :, 0].any()
+    assert judged[:, :, 1:].all()
+    assert answered(case, FLOAT32)[1]["output"].judged.all()
+
+
 def test_a_scale_before_the_product_can_save_it_from_overflow() -> None:
     case = problem([[300.0]], [[250.0]], [[1.0]], dtype="float16", scale=0.5)
     assert answered(case, Profile.naive("float16"))[1]["output"].judged.all()
