@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tolerate_closed_streams() as (out, _), ended_by_signals():
         parser = build_parser()
         if "_ARGCOMPLETE" in os.environ:
-            importlib.import_module("conformance.cli.read_only_commands").answer(parser)
+            importlib.import_module("conformance.cli.command_completion").answer(parser)
         arguments = parser.parse_args(argv)
         code = _ended(arguments)
         out.flush()

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
+from math import inf
 from typing import Protocol
 
 import numpy as np
 
 from conformance.bridge.contract import Facts
 from conformance.diagnosis.conditions import DIMENSIONS, Condition, always
-from conformance.diagnosis.explanation import of_condition
+from conformance.diagnosis.explanation import LIMIT_BITS, UNEXPLAINED, of_condition
 from conformance.spec.problem import GRADIENT, GRADIENTS, Array, Problem
 from conformance.spec.texts import counted
 
@@ -193,6 +194,11 @@ class Guards:
         """Whether each condition of the table is a denial."""
         return np.array([_is_denial(condition) for condition in self._table[0]], dtype=bool)
 
+    @cached_property
+    def _limits(self) -> Array:
+        """Whether each condition of the table compares a dimension with a number."""
+        return np.array([_is_limit(condition) for condition in self._table[0]], dtype=int)
+
     def _attempts(self, among: Array) -> Iterator[tuple[int, int, Array, Array]]:
         """
         What is tried, each only if it is better than what was tried before: among the conditions with these indices.
@@ -210,27 +216,32 @@ class Guards:
 
     def search(self, shows: Sequence[int], excluded: Sequence[int]) -> ConditionFit:
         """
-        The smallest guards that hold in as many as possible of `shows` and in none of `excluded`.
+        The guards that hold in none of `excluded` and save the most bits on the cells of `shows` in which they hold.
 
-        If nothing is excluded, the result is the condition that always holds. A second condition must gain cells.
+        If nothing is excluded, the result is the condition that always holds.
         """
         if not excluded:
             return ConditionFit((always(),), 0.0, tuple(shows))
         named, holds = self._table
         seen, kept = holds[:, np.array(shows)], holds[:, np.array(excluded)]
-        best = ConditionFit()
+        best, most = ConditionFit(), -inf
         for terms, least, firsts, seconds in self._attempts(np.arange(len(named))):
             fits = ~(kept[firsts] & kept[seconds]).any(axis=1)
             one, other = firsts[fits], seconds[fits]
             reach = (seen[one] & seen[other]).sum(axis=1)
-            if reach.max(initial=0) < max(least, len(best.shows) + 1):
+            limits = self._limits[one] + (self._limits[other] if terms > 1 else 0)
+            worth = -of_condition(terms, len(named)) + np.where(
+                reach >= least, UNEXPLAINED * reach - LIMIT_BITS * limits, -inf
+            )
+            if worth.max(initial=-inf) <= most:
                 continue
-            first = np.flatnonzero(reach == reach.max())[:MAX_GUARDS]
+            first = np.flatnonzero(worth == worth.max())[:MAX_GUARDS]
             inside = seen[one[first[0]]] & seen[other[first[0]]]
             same = [n for n in first if np.array_equal(seen[one[n]] & seen[other[n]], inside)]
             guards = self._together(one[same], other[same])
             covered = tuple(n for n, is_inside in zip(shows, inside, strict=True) if is_inside)
-            best = ConditionFit(guards, of_condition(terms, len(named)), covered)
+            most = float(worth.max())
+            best = ConditionFit(guards, of_condition(terms, len(named), int(limits[first[0]])), covered)
         return best
 
     def around(self, shows: Sequence[int], conforming: Sequence[int]) -> tuple[tuple[Condition, ...], int]:
@@ -268,6 +279,12 @@ def _in_twos(denials: Array) -> tuple[Array, Array]:
 def _is_exact(condition: Condition) -> bool:
     """Whether the condition requires a size other than 1."""
     return any(size > 1 for size in condition.sizes.values())
+
+
+def _is_limit(condition: Condition) -> bool:
+    """Whether the condition compares a dimension with a number other than 1."""
+    compared = (condition.sizes_above, condition.sizes_up_to, condition.sizes_multiple, condition.sizes_not_multiple)
+    return any(size > 1 for sizes in (condition.sizes, *compared) for size in sizes.values())
 
 
 def _is_denial(condition: Condition) -> bool:

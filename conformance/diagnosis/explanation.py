@@ -196,6 +196,10 @@ UNEXPLAINED = 8.0
 # any other mistake, is no surprise and costs only its prior.
 SECOND_DEVIATION = 4.0
 
+# Bits for each term of a condition that compares a dimension with a number: kernels have such limits, everyday code
+# seldom does, and one of them fits almost any few calls.
+LIMIT_BITS = 3.0
+
 # Maximum extra cost, in bits, of an explanation that is reported in addition to the best.
 MAX_EXTRA_COST = 2.0
 
@@ -210,9 +214,13 @@ def of_change(change: Iterable[Way], *, coarser: bool = False) -> float:
     return sum(each) + SECOND_DEVIATION * max(surprises - 1, 0) + (FRAMEWORK_BITS if coarser else 0.0)
 
 
-def of_condition(terms: int, conditions: int) -> float:
-    """The cost of a condition with `terms` terms, each chosen from `conditions` possible conditions, in bits."""
-    return terms * log2(max(conditions, 2))
+def of_condition(terms: int, conditions: int, limits: int = 0) -> float:
+    """
+    The cost of a condition with `terms` terms, each chosen from `conditions` possible conditions, in bits.
+
+    limits: how many of the terms compare a dimension with a number, as in "with seq_len_k above 64".
+    """
+    return terms * log2(max(conditions, 2)) + LIMIT_BITS * limits
 
 
 def saved(cells: int, cost: float) -> float:

@@ -175,7 +175,7 @@ def empty(_: str) -> str:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda text: text.replace('"schema": 1', '"schema": 2'), "run.jsonl:1: schema 2; this version reads schema 1"),
+        (lambda text: text.replace('"schema": 2', '"schema": 3'), "run.jsonl:1: schema 3; this version"),
         (empty, "run.jsonl:1: "),
         (lambda text: text.replace('"subjects"', '"sbjects"', 1), "run.jsonl:1: 'subjects' is required here"),
         (lambda _: None, "spoilt has no run.jsonl: give a folder"),
