@@ -65,6 +65,7 @@ def test_a_condition_costs_what_it_was_chosen_from() -> None:
     assert of_condition(0, 64) == 0.0
     assert of_condition(1, 64) == 6.0
     assert of_condition(2, 64) == 12.0
+    assert of_condition(2, 64, limits=1) == 15.0
 
 
 def test_one_failing_cell_pays_for_an_everyday_mistake_and_not_for_a_rare_one() -> None:
