@@ -122,6 +122,18 @@ def test_an_exact_size_is_told_if_no_wider_condition_holds_in_as_many_calls() ->
     assert words(cells, [3], [0, 1, 2]) == ["with num_heads > 16"]
 
 
+def test_a_limit_of_a_dimension_does_not_pay_for_one_more_call() -> None:
+    """Two findings with plain conditions are better than one that needs a limit as well."""
+    weights = ("output", "weights")
+    shown = [call(outputs=weights, heads=2), call(outputs=weights, heads=4), call(heads=2)]
+    odd = [call(heads=heads) for heads in (3, 5, 7, 9, 11, 13, 19)]
+    masked = [call(*masks, heads=2) for masks in ((PADDING,), (ATTENTION,), (TOP_LEFT,), (PADDING, BOTTOM_RIGHT))]
+    others = [*odd, *masked, *(call(layout=layout, heads=3) for layout in ("transposed", "offset", "column_major"))]
+    fit = Guards([*shown, *others]).search([0, 1, 2], range(3, 3 + len(others)))
+    assert [each.words for each in fit.guards] == ["with weights requested"]
+    assert fit.shows == (0, 1)
+
+
 def test_some_size_fits_every_single_call_and_is_not_told() -> None:
     cells = [call(heads=heads) for heads in (3, 13, 19)]
     assert Guards(cells).search([1], [0, 2]).guards == ()
