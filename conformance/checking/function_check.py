@@ -58,7 +58,7 @@ NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
 WHERE_ADDED = "_where_added"
 
 OF_FRAMEWORK = "how kernels of PyTorch and JAX treat NaN and infinities depends on shape and memory layout"
-OF_ADDING = "NaN plus -inf is NaN in every implementation"
+OF_ADDING = "NaN plus -inf and 0 times NaN are NaN in every implementation"
 OF_BOUND = "under the declared or observed behaviour, rounding errors alone could be as large as the values"
 LINK = "https://github.com/pytorch/pytorch/issues/141128"
 
