@@ -141,7 +141,9 @@ class Controls:
         if self._begun:
             return []
         self._begun = True
-        return list(self._questions())
+        questions = list(self._questions())
+        self._outcomes.clear()  # nothing asks for them any more
+        return questions
 
     def _questions(self) -> Iterator[Question]:
         for twin, refused in self._twins().values():

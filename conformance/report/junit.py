@@ -14,7 +14,7 @@ from itertools import islice, starmap, zip_longest
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-from conformance.disk import write_whole
+from conformance.disk import write_pieces
 from conformance.engine.records import JudgedCell, Key, LoggedCell, LoggedSubject
 from conformance.engine.run_folder import Run
 from conformance.report.conclusion import gate_notes, subject_lines
@@ -33,7 +33,7 @@ BROKEN = frozenset({"error", "timeout", "crash"})
 
 def write_junit(run: Run, path: Path) -> None:
     """Write the run as JUnit XML to `path`."""
-    write_whole(path, junit_xml(run))
+    write_pieces(path, _pieces(run))
 
 
 # The element that stands for the tests of a suite until they are written.
@@ -45,6 +45,10 @@ AT_ONCE = 256
 
 def junit_xml(run: Run) -> bytes:
     """The bytes of the JUnit XML file of a run."""
+    return b"".join(_pieces(run))
+
+
+def _pieces(run: Run) -> Iterator[bytes]:
     root = ET.Element("testsuites", name=legal(f"conformance {run.header.run}"))
     found = finding_of(run)
     written: list[bytes] = []
@@ -57,7 +61,7 @@ def junit_xml(run: Run) -> bytes:
         written.append(_written(suite, starmap(_objection, notes)))
     sum_up(root)
     around = ET.tostring(root, encoding="utf-8", xml_declaration=True).split(ET.tostring(LATER))
-    return b"".join(part for both in zip_longest(around, written, fillvalue=b"") for part in both)
+    yield from (part for both in zip_longest(around, written, fillvalue=b"") for part in both)
 
 
 def _written(suite: ET.Element, tests: Iterable[ET.Element]) -> bytes:

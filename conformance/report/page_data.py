@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -194,6 +194,23 @@ def script_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+class TextLines:
+    """Lines of text in a file, because they grow with the run."""
+
+    def __init__(self, file: IO[str]) -> None:
+        """Start with an empty file, opened for writing and reading."""
+        self._file = file
+
+    def append(self, line: str) -> None:
+        """Add a line, which has no line end."""
+        self._file.write(f"{line}\n")
+
+    def __iter__(self) -> Iterator[str]:
+        """Each line."""
+        self._file.seek(0)
+        return (line[:-1] for line in self._file)
+
+
 class PackedParts:
     """
     The packed parts of a page as one text: one HTML element is cheaper than hundreds.
@@ -202,11 +219,10 @@ class PackedParts:
     length of each part.
     """
 
-    def __init__(self, file: IO[str]) -> None:
-        """Start with an empty file, opened for writing and reading."""
-        self._file = file
+    def __init__(self, file: IO[str], places: TextLines) -> None:
+        """Start with an empty file, opened for writing and reading, and without places."""
+        self._file, self.places = file, places
         self._end = 0
-        self.places: list[str] = []
 
     def add(self, name: str, text: str) -> None:
         """Append a packed part."""
@@ -220,7 +236,7 @@ class PackedParts:
         return iter(lambda: self._file.read(PIECE), "")
 
 
-def index(run: Run, rows: Sequence[str], texts: Texts, places: Sequence[str]) -> Iterator[str]:
+def index(run: Run, rows: Iterable[str], texts: Texts, places: Iterable[str]) -> Iterator[str]:
     """
     The index that the page loads at once, as the entries of a JSON object, in pieces because it grows with the run.
 

@@ -2,8 +2,9 @@
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
 from markupsafe import Markup
@@ -20,6 +21,7 @@ from conformance.report.counts import budget_text, share_text, verdict_counts
 from conformance.report.findings import Finding, findings, unexplained_kind
 from conformance.report.page_data import (
     PackedParts,
+    TextLines,
     Texts,
     add_cases,
     asset,
@@ -130,22 +132,27 @@ def page(run: Run) -> Iterator[str]:
     """The page in pieces, because it grows with the run."""
     style, script = asset("page.css"), script_of(SCRIPTS)
     template = environment(_filters(run)).get_template("page.html.j2")
-    with tempfile.TemporaryFile("w+", encoding="ascii", dir=run.folder) as file:
-        parts = PackedParts(file)
+    with ExitStack() as stack:
+
+        def file() -> IO[str]:
+            return stack.enter_context(tempfile.TemporaryFile("w+", encoding="ascii", dir=run.folder))
+
+        parts, rows = PackedParts(file(), TextLines(file())), TextLines(file())
         yield from template.generate(
             **_reported(run),
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own files
             policy=policy(style, script),
-            index=map(Markup, _index(run, parts)),
+            index=map(Markup, _index(run, parts, rows)),
             packed=parts,
         )
 
 
-def _index(run: Run, parts: PackedParts) -> Iterator[str]:
-    """The index as script JSON, after everything that it names has been packed."""
+def _index(run: Run, parts: PackedParts, rows: TextLines) -> Iterator[str]:
+    """The index as script JSON, after everything that it names has been packed; rows: an empty file for its rows."""
     tensors, texts = blobs(run), Texts()
-    rows = list(add_cases(run, tensors, parts, texts))
+    for row in add_cases(run, tensors, parts, texts):
+        rows.append(row)
     for name, text in tensors.packed.items():
         parts.add(name, text)
     port = recorded(run, port_text.FILE)
