@@ -1,8 +1,9 @@
 """Convert an expanded entry to a case: validate it, resolve sizes, and check its fields against each other."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,6 +13,8 @@ from conformance.spec.entry_checks import SIZES, WIDTHS, check, faulty_fields
 from conformance.spec.mask_checks import check_mask, nested, not_a_number
 from conformance.spec.mistakes import Fault
 from conformance.spec.published import LITERALS, NAMES, PublishedFields, frozen, published
+
+Shared = TypeVar("Shared")
 
 
 def faults(
@@ -129,14 +132,26 @@ def _resolved(entry: document.Entry, suite: Path) -> Case:
         dropout_p=entry.dropout_p,
         past=entry.past or 0,
         calls=entry.calls or 1,
-        masks=tuple(map(_mask, entry.masks)),
+        masks=_masks(entry),
         inputs=_inputs(entry.inputs, suite),
-        outputs=tuple(entry.outputs),
+        outputs=_same(tuple(entry.outputs)),
         tags=tuple(entry.tags),
         published=published(entry.published, suite),
         mistake=entry.mistake,
         native=tuple(entry.native),
     )
+
+
+@lru_cache(maxsize=1024)
+def _same(value: Shared) -> Shared:
+    """The first of all equal values: many cases have the same masks and outputs."""
+    return value
+
+
+def _masks(entry: document.Entry) -> tuple[Mask, ...]:
+    masks = tuple(map(_mask, entry.masks))
+    literal = any(isinstance(mask, ArrayMask) and mask.values is not None for mask in masks)
+    return masks if literal else _same(masks)  # 0.0 and -0.0 are equal, and not the same
 
 
 # The same object for all cases.

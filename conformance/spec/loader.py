@@ -271,7 +271,7 @@ class _Reader:
         return replace(
             case,
             id=sys.intern(name),  # a report reads these texts again from the log, and then shares them
-            suite=self.file.suite,
+            suite=sys.intern(self.file.suite),
             summary=case.summary or self.summary,
             yaml=sys.intern(_dump(expansion.entry)),
             source=sys.intern(f"{self.file.shown}:{line}"),
