@@ -75,6 +75,16 @@ def test_a_row_says_what_the_file_says(tmp_path: Path) -> None:
     )
 
 
+def test_without_a_mask_argument_nothing_is_folded(tmp_path: Path) -> None:
+    path = adapter(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    slots = text[text.index("SLOTS") : text.index("VARIANTS")]
+    path.write_text(text.replace(slots, "SLOTS = {}\n"), encoding="utf-8")
+    *_, row = table([read_adapter(path)])
+    assert "key_padding masks (no argument takes them); " in row
+    assert "folded" not in row
+
+
 def test_only_helpers_that_are_used_count(tmp_path: Path) -> None:
     assert written(adapter(tmp_path)).deviations == ("fully_masked_row = nan", "penalty[*slot*] = minus_1e4")
 
