@@ -133,7 +133,7 @@ def _peak() -> int:
 def _serve(adapter: ModuleType, requests: FileIO, answers: FileIO) -> None:
     while (message := read(requests)) is not None:
         request = read_request(message)
-        write(answers, Message("began", {"number": request.number}))
+        write(answers, Message("began", {"number": request.number, "cpu": time.process_time()}))
         reply = replace(answer(adapter, request), peak=_peak())
         try:
             frame = answer_message(reply)

@@ -65,6 +65,7 @@ class Conversation:
         self._signatures: set[str] = set()
         self._hello: Mapping[str, Any] = {}
         self._call_cpu = 0.0
+        self._cpu_before: float | None = None
         self._peak = 0
 
     async def open(self) -> None:
@@ -203,6 +204,8 @@ class Conversation:
             if self._running is not None or type(number) is not int or number not in self._waiting:
                 raise WireError(f"began request {quoted(number)} out of order")
             self._running = number
+            cpu = message.fields.get("cpu")
+            self._cpu_before = cpu if type(cpu) is float else None
             return None
         answer = read_answer(message)
         if answer.number != self._running:
@@ -231,8 +234,17 @@ class Conversation:
         self._waiting.clear()
         if lost is not None:
             status: Literal["timeout", "crash"] = "timeout" if self._overdue else "crash"
-            judged(lost, _lost(status, f"the worker {reason}", self._process.stderr))
+            outcome = _lost(status, f"the worker {reason}", self._process.stderr)
+            judged(lost, replace(outcome, seconds=self._seconds_of_lost(exit_.cpu)))
         return Death(f"{reason}" + (f", in {lost.cell[0]}" if lost else ", between two calls"), not_begun)
+
+    def _seconds_of_lost(self, cpu: float) -> dict[str, float]:
+        """The time of the call in which the process died; cpu: of the process in all."""
+        seconds = {"call": asyncio.get_running_loop().time() - self._since}
+        if self._cpu_before is not None:
+            seconds["cpu"] = max(cpu - self._cpu_before, 0.0)
+            self._call_cpu += seconds["cpu"]
+        return seconds
 
     async def close(self) -> Usage:
         """Let the process finish and exit, or kill it if it does not; return its resource usage."""

@@ -103,6 +103,15 @@ def test_only_what_kills_a_worker_needs_another(lived: Any) -> None:
     assert not lived.reports[0].failure
 
 
+def test_the_time_of_a_call_that_kills_its_worker_counts_as_a_call(lived: Any) -> None:
+    killers = [liar for liar, (status, _) in LIARS.items() if status == "crash"]
+    lost = [lived.outcomes[f"{liar} 1:13"].seconds for liar in killers]
+    assert {frozenset(seconds) for seconds in lost} == {frozenset(("call", "cpu"))}
+    assert all(seconds["call"] > 0 for seconds in lost)
+    used = [usage for usage in lived.reports[0].usage if "exited with code 0" not in usage.ending]
+    assert all(usage.start_cpu + usage.call_cpu <= usage.cpu for usage in used)
+
+
 @pytest.mark.parametrize("liar", ["hang", "hang_holding_gil", "hang_flooding"])
 def test_a_hang_costs_one_verdict_and_says_where(liar: str, make_run: Any, plan_of: Plans, patient: Limits) -> None:
     limits = replace(patient, first=0.6)
@@ -110,6 +119,8 @@ def test_a_hang_costs_one_verdict_and_says_where(liar: str, make_run: Any, plan_
     assert run.statuses == ["reply", "timeout", "reply", "reply"]
     lost = run.outcomes["1:13"]
     assert lost.reason == "the worker was killed after 0.6 s in one call"
+    assert lost.seconds["call"] >= limits.first
+    assert run.reports[0].usage[0].call_cpu >= lost.seconds["cpu"] >= 0
     if liar != "hang_flooding":
         assert "in _run_call" in lost.error["traceback"] or "in answer" in lost.error["traceback"]
 
