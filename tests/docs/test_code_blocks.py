@@ -108,7 +108,8 @@ def test_a_file_that_a_page_shows_is_valid(page: str, name: str) -> None:
 
 def test_the_records_of_a_run_are_json() -> None:
     records = [json.loads(block) for block in blocks("run-log.md", "json")]
-    assert [each["type"] for each in records if "type" in each] == ["header", "worker", "cell", "diagnosis", "footer"]
+    types = ["header", "case", "worker", "cell", "diagnosis", "footer"]
+    assert [each["type"] for each in records if "type" in each] == types
 
 
 def test_the_table_of_environments_is_toml() -> None:

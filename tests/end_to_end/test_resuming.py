@@ -47,6 +47,7 @@ def _cut(folder: Path, records: list[Record], kept: int) -> None:
     cells = [record for record in records if record["type"] == "cell"]
     alike = {verdict: [each for each in cells if each["verdict"] == verdict] for verdict in ("pass", "fail")}
     mixed = sorted(cells, key=lambda record: alike[record["verdict"]].index(record))
-    lines = [record for record in records if record["type"] in ("header", "worker")][:2] + mixed[:kept]
+    kinds = {kind: [record for record in records if record["type"] == kind] for kind in ("header", "case", "worker")}
+    lines = [*kinds["header"], *kinds["case"], kinds["worker"][0], *mixed[:kept]]
     assert kept == 1 or {record["verdict"] for record in mixed[:kept]} >= {"pass", "fail"}
     (folder / "run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")

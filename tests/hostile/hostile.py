@@ -141,7 +141,9 @@ def _reason(place: Path) -> str:
         return "there is no log"
     records: list[dict[str, Any]] = [json.loads(line) for line in lines]
     said = [
-        str(each.get("reason")) for each in records if each.get("case") == ATTACKED or each.get("status") == "failed"
+        str(each["reason"])
+        for each in records
+        if "reason" in each and (each.get("case") == ATTACKED or each.get("status") == "failed")
     ]
     return "; ".join(said)[:500]
 
