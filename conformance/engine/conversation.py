@@ -205,7 +205,7 @@ class Conversation:
                 raise WireError(f"began request {quoted(number)} out of order")
             self._running = number
             cpu = message.fields.get("cpu")
-            self._cpu_before = cpu if type(cpu) is float else None
+            self._cpu_before = cpu if type(cpu) is float and cpu >= 0 else None
             return None
         answer = read_answer(message)
         if answer.number != self._running:

@@ -32,35 +32,49 @@ from conformance.spec.model_faults import faults
 from conformance.spec.texts import quoted
 
 Valid = TypeVar("Valid")
+AnyKey = TypeVar("AnyKey")
 
 
 # Maximum number of cases that are kept once they are read. In a run with more, memory does not grow with their texts.
 MAX_KEPT = 1_500
 
 
-class LoggedCases(Mapping[str, LoggedCase]):
+class _Logged(Mapping[AnyKey, Valid]):
+    """Entries of a log by key, in the order of the log; an entry is read when it is asked for."""
+
+    def __init__(self, path: Path, places: Mapping[AnyKey, object]) -> None:
+        """Take entries of a log that was checked. places: their keys, each with what tells where its line begins."""
+        self._path, self._places = path, places
+
+    def __len__(self) -> int:
+        """The number of entries."""
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[AnyKey]:
+        """Keys in the order of the log."""
+        return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is an entry; nothing is read."""
+        return key in self._places
+
+    def _record_at(self, start: int) -> Record:
+        with self._path.open("rb") as file:
+            return record_at(file.fileno(), start)
+
+
+class LoggedCases(_Logged[str, LoggedCase]):
     """
-    The cases of a run by id, in the order of the log; each is read when it is asked for.
+    The cases of a run by id.
 
     operators: of each case; nothing is read for them.
     """
 
     def __init__(self, path: Path, starts: Mapping[str, int], operators: Mapping[str, str]) -> None:
         """Take the cases of a log that was checked. starts: for each, the byte at which its line begins."""
-        self._path, self._starts, self.operators = path, starts, operators
+        super().__init__(path, starts)
+        self._starts, self.operators = starts, operators
         self._read = lru_cache(MAX_KEPT)(self._read_now)
-
-    def __len__(self) -> int:
-        """The number of cases."""
-        return len(self._starts)
-
-    def __iter__(self) -> Iterator[str]:
-        """Ids in the order of the log."""
-        return iter(self._starts)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether there is a case; nothing is read."""
-        return name in self._starts
 
     def __getitem__(self, name: str) -> LoggedCase:
         """
@@ -73,28 +87,16 @@ class LoggedCases(Mapping[str, LoggedCase]):
         return self._read(name)
 
     def _read_now(self, name: str) -> LoggedCase:
-        with self._path.open("rb") as file:
-            return LoggedCase.of(record_at(file.fileno(), self._starts[name]))
+        return LoggedCase.of(self._record_at(self._starts[name]))
 
 
-class LoggedCells(Mapping[Key, LoggedCell]):
-    """The cells of a run by key, each read from the log when it is asked for."""
+class LoggedCells(_Logged[Key, LoggedCell]):
+    """The cells of a run by key."""
 
     def __init__(self, folder: Path, judged: Mapping[Key, JudgedCell]) -> None:
         """Take the cells of a log that was checked. judged: where their lines begin."""
-        self._path, self._judged = folder / LOG, judged
-
-    def __len__(self) -> int:
-        """The number of cells."""
-        return len(self._judged)
-
-    def __iter__(self) -> Iterator[Key]:
-        """Keys in the order of the log."""
-        return iter(self._judged)
-
-    def __contains__(self, key: object) -> bool:
-        """Whether there is a cell; nothing is read."""
-        return key in self._judged
+        super().__init__(folder / LOG, judged)
+        self._judged = judged
 
     def __getitem__(self, key: Key) -> LoggedCell:
         """
@@ -114,9 +116,7 @@ class LoggedCells(Mapping[Key, LoggedCell]):
             KeyError: there is none.
             RunLogError: the log has changed.
         """
-        start = self._judged[key].start
-        with self._path.open("rb") as file:
-            return record_at(file.fileno(), start)
+        return self._record_at(self._judged[key].start)
 
 
 @dataclass(frozen=True)
@@ -218,6 +218,8 @@ def _first(path: Path, lines: Iterator[tuple[str, Line]]) -> Header:
     where, line = next(lines)
     header = _read(Header.model_validate, where, line.record)
     if header.case_records is None:
+        if "cases" not in line.record:
+            raise RunLogError(f"{where}: 'case_records' is required here")
         return header
     starts: dict[str, int] = {}
     operators: dict[str, str] = {}

@@ -256,19 +256,19 @@ def _owner(path: Path) -> str:
 def _is_unbegun(path: Path) -> bool:
     """Whether a run was interrupted before its header and all of its case records were complete."""
     with path.open("rb") as file:
-        first = file.readline(MAX_RECORD)
+        first = file.readline(MAX_RECORD + 1)
         if not first.endswith(b"\n"):
-            return first.startswith(BEGINNING) or BEGINNING.startswith(first)
+            return len(first) <= MAX_RECORD and (first.startswith(BEGINNING) or BEGINNING.startswith(first))
         try:
             expected = case_count(strict_json(first))
         except ValueError:
             return False  # the reader says what is wrong
         whole = 0
-        while (line := file.readline(MAX_RECORD)).endswith(b"\n"):
+        while (line := file.readline(MAX_RECORD + 1)).endswith(b"\n"):
             if whole == expected or not line.startswith(CASE):
                 return False
             whole += 1
-    return whole < expected
+    return whole < expected and len(line) <= MAX_RECORD
 
 
 def case_count(header: Any) -> int:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.disk import identity
+from conformance.engine import runlog
 from conformance.engine.runlog import OWNER, RunLog, RunLogError, read_log
 from conformance.spec.texts import harmless
 
@@ -185,6 +186,19 @@ def test_a_run_that_was_cut_after_its_cases_resumes(tmp_path: Path) -> None:
     log, records = RunLog.resume(path)
     log.close()
     assert [record["type"] for record in records] == ["header", "case", "case"]
+
+
+@pytest.mark.parametrize("cases", ["", CASE])
+def test_a_log_with_a_line_that_is_too_long_is_not_begun_anew(
+    tmp_path: Path, cases: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runlog, "MAX_RECORD", 64)
+    path = tmp_path / "run.jsonl"
+    text = OF_TWO + cases + CASE[:-2] + "x" * 64 if cases else OF_TWO[:-2] + "x" * 64
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RunLogError, match="the line has more than 64 bytes"):
+        RunLog.resume(path)
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_a_log_with_a_cell_in_place_of_a_case_is_not_begun_anew(tmp_path: Path) -> None:

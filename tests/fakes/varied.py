@@ -15,7 +15,7 @@ from conformance.bridge import Call, Declaration, Deviation, Facts, Profile, fra
 
 # The worker has the bridge alone; this fake also wants the oracle, from the checkout that it lies in.
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
-from conformance.deviations.catalogue import evaluate  # noqa: E402
+from conformance.deviations.catalogue import evaluate  # noqa: E402 - found once the checkout is on the path
 from conformance.diagnosis.conditions import Condition  # noqa: E402
 from conformance.spec.problem import MaskOperand, Problem  # noqa: E402
 from conformance.spec.rounding import round_to, to_tensor  # noqa: E402

@@ -16,7 +16,7 @@ from conformance.bridge import Call, Profile
 from conformance.bridge.tensor import Tensor
 
 conformance.__path__.append(str(Path(__file__).parents[2] / "conformance"))
-from conformance.deviations.catalogue import evaluate  # noqa: E402
+from conformance.deviations.catalogue import evaluate  # noqa: E402 - found once the checkout is on the path
 from conformance.deviations.edges import causal, window  # noqa: E402
 from conformance.diagnosis.conditions import Condition  # noqa: E402 - found once the checkout is on the path
 from conformance.spec.problem import MaskOperand, Problem  # noqa: E402

@@ -156,6 +156,7 @@ def set_in(line: int, key: str, value: object) -> Edit:
         (set_in(1, "tags", 1), 2, "tags: expected a list, got 1"),
         (set_in(1, "case", ""), 2, "the record names no case"),
         (set_in(2, "case", "masks/key_padding/trailing"), 3, "a second record of the case 'masks/key_padding/trail"),
+        (lambda lines: lines[0].pop("case_records"), 1, "'case_records' is required here"),
         (set_in(0, "case_records", 1), 3, "a case record too many: the header announces 1"),
         (set_in(3, "status", "fine"), 4, "status: 'fine' is not valid; did you mean 'failed'"),
         (lambda lines: lines.insert(4, lines[0]), 5, "the header must be the first line of a run log"),
