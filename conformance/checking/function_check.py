@@ -30,6 +30,7 @@ from conformance.checking.preflight import Calling, preflight
 from conformance.checking.probe_calls import plans_of
 from conformance.checking.signature import Signature, parameters_of, read_signature
 from conformance.checking.target import CheckError, Target
+from conformance.deviations.nonfinite import WHERE_ADDED
 from conformance.engine.adapters import Subject, subjects_of
 from conformance.engine.environments import our_own
 from conformance.engine.job import Limits, RunListener, StopRun
@@ -53,9 +54,6 @@ from conformance.verdicts.verdict import is_green
 
 # Decisions about NaN and infinities in the inputs.
 NONFINITE_DECISIONS = ("nonfinite_key", "nonfinite_value", "attended_nonfinite")
-
-# The suffix of deviations that follow from adding -inf to a logit that is NaN.
-WHERE_ADDED = "_where_added"
 
 OF_FRAMEWORK = "how kernels of PyTorch and JAX treat NaN and infinities depends on shape and memory layout"
 OF_ADDING = "NaN plus -inf and 0 times NaN are NaN in every implementation"

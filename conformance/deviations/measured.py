@@ -140,7 +140,7 @@ def _shifted(number: float) -> Words:
     many = f"one {more} key" if abs(by) == 1 else f"{abs(by)} {more} keys"
     return Words(
         "common",
-        f"lets each query attend {many} than the causal mask allows",
+        f"lets each query attend to {many} than the causal mask allows",
         "pass an attention mask instead of the causal argument",
         number,
     )

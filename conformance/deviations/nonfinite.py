@@ -16,6 +16,9 @@ DECISION = "attended_nonfinite"
 # Numbers and their dtype -> the same numbers with non-finite ones replaced.
 Cleaning = Callable[[Array, str], Array]
 
+# The suffix of deviations that follow from adding -inf to a logit that is NaN.
+WHERE_ADDED = "_where_added"
+
 # The step that completes the output.
 LAST = {"sdpa": "answer", "mha": "residual"}
 

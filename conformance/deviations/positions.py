@@ -137,9 +137,9 @@ def named_rows() -> Iterator[tuple[str, Rows]]:
     yield "of the first query", _by_index(2, lambda index, _: index == 0)
     yield "of the last query", _by_index(2, lambda index, count: index == count - 1)
     yield "that are fully masked", lambda attended: ~np.any(attended, axis=-1)
-    yield "that attend one key", lambda attended: attended.sum(axis=-1) == 1
-    yield "that attend every key", lambda attended: np.all(attended, axis=-1)
-    yield "in which the key at their own position is masked", _own_hidden
+    yield "that attend to one key", lambda attended: attended.sum(axis=-1) == 1
+    yield "that attend to every key", lambda attended: np.all(attended, axis=-1)
+    yield "in which the key at the position of the query is masked", _own_hidden
     yield "in which the first key is masked", _first_hidden(1)
     yield "in which the last key is masked", lambda attended: ~attended[..., -1]
     yield "in which some key is masked", lambda attended: ~np.all(attended, axis=-1)

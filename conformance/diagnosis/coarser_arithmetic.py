@@ -1,6 +1,6 @@
 """Coarser arithmetic than declared as a cause: failing cells that would conform under another profile."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import fmean
@@ -10,7 +10,9 @@ import numpy as np
 from conformance.bounds.bound import Bound
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
+from conformance.deviations.deviation import Dialect
 from conformance.deviations.names import ARITHMETIC_LINES
+from conformance.deviations.nonfinite import ROWS, WHERE_ADDED
 from conformance.diagnosis.evidence import Evidence
 from conformance.spec.problem import Array
 from conformance.spec.rounding import round_to
@@ -82,11 +84,11 @@ class CoarserArithmetic:
         profile = self.of(cell.profile)
         if profile is None or cell.actual is None or (self.rounds_results and not lies_on(profile.store, cell)):
             return None
-        expected = expect(cell.problem, cell.declared.dialect, profile)
-        compared = compare_all(expected, cell.actual, profile)
-        if any(each.verdict == "fail" for each in compared):
-            return None
-        return max(float(each.numbers["rms"]) for each in compared)
+        for dialect in _with_added(cell):
+            compared = compare_all(expect(cell.problem, dialect, profile), cell.actual, profile)
+            if not any(each.verdict == "fail" for each in compared):
+                return max(float(each.numbers["rms"]) for each in compared)
+        return None
 
     @property
     def rounds_results(self) -> bool:
@@ -127,6 +129,14 @@ class CoarserArithmetic:
         if output in ("output", "weights_mean"):
             return np.asarray(has_others.any(axis=1))[..., None]
         return bool(has_others.all())
+
+
+def _with_added(cell: Evidence) -> Iterator[Dialect]:
+    """The declared dialect, and those in which NaN plus -inf is NaN, as it is in every arithmetic."""
+    yield cell.declared.dialect
+    for each in ROWS:
+        if each.name.endswith(WHERE_ADDED) and each.concerns(cell.problem):
+            yield cell.under(((each.decision, each.name),))
 
 
 def _greatest(probs: Array) -> Array:

@@ -71,7 +71,7 @@ class Localisation:
 
     @property
     def _row_words(self) -> str:
-        return f"in exactly the rows {self.rows}" if self.exact else f"in some of the rows {self.rows}, and no others"
+        return f"in exactly the rows {self.rows}" if self.exact else f"only in some of the rows {self.rows}"
 
 
 def localise(cells: Sequence[Evidence], conditions: tuple[Condition, ...], conforming: int) -> Localisation:

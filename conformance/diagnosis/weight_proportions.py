@@ -52,8 +52,8 @@ def _multiplied_by_block(pattern: WeightPattern) -> Iterator[str]:
             _near(1.0 + slope, _known(pattern)) if slope is not None and abs(slope) < MAX_FACTOR else ()
         ):
             if pattern.follows((times ** (keys // block) - 1.0) * logits):
-                start = f"look as if the logits of block n of {block} keys were multiplied by"
-                yield f"{start} {words} to the power n (n = 0, 1, ...)"
+                start = f"look as if the logits in the n-th block of {block} keys (n = 0, 1, ...)"
+                yield f"{start} were multiplied by the n-th power of {words}"
                 break
 
 

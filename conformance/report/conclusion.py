@@ -102,7 +102,7 @@ def left_out_note(run: Run) -> str:
     """Say how many cases were left out because only --thorough runs them; "" if none was left out."""
     number = run.header.left_out
     return (
-        f"left out: {counted(number, 'case')}, and dense forms and variants, that only --thorough runs"
+        f"not run without --thorough: {counted(number, 'case')}, some variants, and some calls with all masks merged into one (dense)"
         if number
         else ""
     )

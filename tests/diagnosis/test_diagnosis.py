@@ -178,6 +178,22 @@ def test_a_number_is_read_in_calls_of_each_mask_argument() -> None:
     assert len(found.unexplained) == len(wrong)
 
 
+def test_nan_plus_minus_infinity_is_no_second_cause_beside_coarser_arithmetic() -> None:
+    """A key of NaN under a bias of -inf: its queries are NaN, the others are rounded."""
+    asked = plain(2, 5, 7)
+    key, bias = asked.key.copy(), np.zeros((2, 1, 1, 7))
+    key[1, :, -1], bias[1, ..., -1] = np.nan, -np.inf
+    asked = asked.but(key=key, mask_operands=(MaskOperand("bias", ("additive",), "float", bias),))
+    with np.errstate(invalid="ignore"):
+        logits = (asked.query @ asked.key.swapaxes(-1, -2) * asked.applied_scale + bias).astype(np.float16)
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        output = (powers / powers.sum(axis=-1, keepdims=True)).astype(np.float32) @ asked.value
+    half = next(each for each in ARITHMETIC if each.name == "scores_and_softmax_in_float16")
+    assert half.explains(reply(asked, output))
+    assert not half.explains(reply(asked, np.where(np.isnan(output), 0.0, output)))
+    assert not half.explains(reply(asked, np.where(output > 0.0, np.nan, output)))
+
+
 def test_coarser_arithmetic_is_a_cause_with_its_condition() -> None:
     """The weights are rounded to bfloat16 where a mask is given."""
     cells = []

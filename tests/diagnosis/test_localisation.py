@@ -63,7 +63,7 @@ TWICE = "every wrong number is 2 times the expected number"
     [
         (in_rows((EVERY, EVERY, 0)), "in exactly the rows of the first query"),
         (in_rows((EVERY, EVERY, 4)), "in exactly the rows of the last query"),
-        (in_rows((1, EVERY, 4)), "in some of the rows of the last query, and no others"),
+        (in_rows((1, EVERY, 4)), "only in some of the rows of the last query"),
         (in_rows((1,)), "in exactly the rows of the last batch element"),
         (in_rows((EVERY, slice(1, 3))), "in exactly the rows of heads after the first"),
         (in_rows((EVERY, EVERY, 3, 2), (0, 1, 4)), ""),  # rows of most queries are no place
@@ -84,11 +84,11 @@ def test_the_rows_must_hold_in_every_cell() -> None:
 def test_rows_are_named_by_what_they_attend() -> None:
     allowed = holes((2, 2), (3, 0), (4, 6))
     expected = {
-        "in which the key at their own position is masked": [False, False, True, False, False],
+        "in which the key at the position of the query is masked": [False, False, True, False, False],
         "in which the first key is masked": [False, False, False, True, False],
         "in which the last key is masked": [False, False, False, False, True],
         "in which some key is masked": [False, False, True, True, True],
-        "that attend every key": [True, True, False, False, False],
+        "that attend to every key": [True, True, False, False, False],
         "that are fully masked": [False] * 5,
     }
     assert {name: ROWS[name](allowed)[0, 0].tolist() for name in expected} == expected
@@ -110,7 +110,7 @@ def test_a_padded_query_is_seen_by_its_own_key() -> None:
     padding = np.ones((1, 1, 1, KEYS), dtype=bool)
     padding[..., 3:5] = False
     found = localise([cell(problem(padding), in_rows((EVERY, EVERY, slice(3, 5))))], (), 0)
-    assert found.words == "in exactly the rows in which the key at their own position is masked"
+    assert found.words == "in exactly the rows in which the key at the position of the query is masked"
 
 
 def test_an_output_that_is_wrong_alone_is_named() -> None:

@@ -227,8 +227,8 @@ def test_logits_of_some_keys_that_are_multiplied() -> None:
 def test_logits_that_are_multiplied_once_more_in_each_block() -> None:
     problem = problem_of(keys=13)
     logits = evaluate(problem).state.logits
-    each = "look as if the logits of block n of 4 keys were multiplied by 0.378 (the scale)"
-    words = f"{each} to the power n (n = 0, 1, ...)"
+    start = "look as if the logits in the n-th block of 4 keys (n = 0, 1, ...) were multiplied by"
+    words = f"{start} the n-th power of 0.378 (the scale)"
     assert said(problem, softmax(logits * 7 ** (-0.5 * (keys_of(problem) // 4)))) == (words,)
 
 
