@@ -101,11 +101,8 @@ def _objection_counts(run: Run) -> list[str]:
 def left_out_note(run: Run) -> str:
     """Say how many cases were left out because only --thorough runs them; "" if none was left out."""
     number = run.header.left_out
-    return (
-        f"not run without --thorough: {counted(number, 'case')}, some variants, and some calls with all masks merged into one (dense)"
-        if number
-        else ""
-    )
+    more = "some variants, and some calls with all masks merged into one (dense)"
+    return f"not run without --thorough: {counted(number, 'case')}, {more}" if number else ""
 
 
 def replies_note(run: Run) -> str:
