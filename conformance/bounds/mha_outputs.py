@@ -12,11 +12,9 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from conformance.bounds.bound import Bound
-from conformance.bounds.derivation import Derivation
-from conformance.bounds.operands import finite, step_of
-from conformance.bounds.roundings import gamma, recursive_sum, result_rounding, variance
+from conformance.bounds.derivation import Derivation, worst_context
+from conformance.bounds.roundings import finite, gamma, recursive_sum, result_rounding, step_of, variance
 from conformance.bounds.rows import carried, constants_error, extremes, farthest, spread, summed
-from conformance.bounds.worst_case import worst_context
 from conformance.spec.problem import Array
 
 Gather = Callable[[Array], Array]

@@ -5,16 +5,29 @@ from dataclasses import fields, replace
 import numpy as np
 
 from conformance.bounds.bound import SIGMAS, Bound
-from conformance.bounds.derivation import Derivation, UnderivedBound, derive, derived_softmax
+from conformance.bounds.derivation import (
+    Derivation,
+    UnderivedBound,
+    derive,
+    derived_softmax,
+    logit_error,
+    magnitudes,
+    scaled_error,
+    worst_context,
+    worst_weights,
+)
 from conformance.bounds.gradient_bounds import gradient_bounds
 from conformance.bounds.mha_outputs import merged_bound, output_bound, with_residual
-from conformance.bounds.operands import composed, finite, squared, step_of
 from conformance.bounds.roundings import (
     capped_variance,
+    composed,
+    finite,
     gamma,
     recursive_sum,
     result_rounding,
     slope,
+    squared,
+    step_of,
     variance,
     worst_capped,
 )
@@ -30,7 +43,6 @@ from conformance.bounds.rows import (
     weights_deviation,
     weights_hard,
 )
-from conformance.bounds.worst_case import logit_error, magnitudes, scaled_error, worst_context, worst_weights
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import OracleAnswer
 from conformance.deviations.deviation import Expected, Reply

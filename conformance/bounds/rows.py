@@ -9,8 +9,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from conformance.bounds.bound import SIGMAS
-from conformance.bounds.operands import Operands, finite, squared
-from conformance.bounds.roundings import Roundings, capped_variance, ordered_sum, recursive_sum, slope, variance
+from conformance.bounds.roundings import (
+    Operands,
+    Roundings,
+    capped_variance,
+    finite,
+    ordered_sum,
+    recursive_sum,
+    slope,
+    squared,
+    variance,
+)
 from conformance.reference.steps import State
 from conformance.spec.problem import Array
 

@@ -7,11 +7,11 @@ from typing import Any
 from conformance.bridge.profile import Profile
 from conformance.checking.probe_calls import BASIS, ENOUGH, Answers, Expectations, is_open, is_ordinary, is_plain
 from conformance.deviations.deviation import Dialect
+from conformance.diagnosis.behaviour_profile import Probe
 from conformance.diagnosis.coarser_arithmetic import hardly_within
 from conformance.diagnosis.diagnosis import first_look
 from conformance.diagnosis.evidence import Change, Evidence
 from conformance.diagnosis.explanation import CANONICAL
-from conformance.diagnosis.reading import Probe
 from conformance.engine.judging import Judged
 from conformance.spec.materialise import HALF
 from conformance.verdicts.expectation import compare_all, expect

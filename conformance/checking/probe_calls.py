@@ -9,7 +9,7 @@ import numpy as np
 from conformance.bounds.outputs import UnderivedBound
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
-from conformance.diagnosis.reading import Probe
+from conformance.diagnosis.behaviour_profile import Probe
 from conformance.engine.adapters import Subject
 from conformance.engine.cells import Cell, make_cell
 from conformance.engine.environments import our_own

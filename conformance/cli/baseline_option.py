@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from conformance.cli.argument_parser import UsageError, see_writable_files
 from conformance.cli.command_compare import load_baseline, report_comparison
-from conformance.cli.errors import UsageError, see_writable_files
 from conformance.engine.run_folder import load_run
 from conformance.gate.baseline import BaselineFile, side_of_baseline, text_of, updated, within, write_baseline
 from conformance.gate.comparison import Comparison, compare, title

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from conformance import places
-from conformance.cli.errors import UsageError, absent
+from conformance.cli.argument_parser import UsageError, absent
 from conformance.cli.offer import Offer
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import RunLogError

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 
-from conformance.cli.errors import UsageError
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.main import main
 from conformance.gate.decision import USAGE
 from conformance.report.annotations import command

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from conformance import places
 from conformance.cli import provisioning
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.case_choice import one_case
 from conformance.cli.command_run import run
-from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 from conformance.diagnosis.explanation import sentence
 from conformance.engine.adapters import Subject
@@ -35,8 +35,7 @@ from conformance.engine.runlog import RunLogError
 from conformance.gate.change import FAILING, change_of
 from conformance.gate.decision import CONFORMS, INCOMPLETE
 from conformance.gate.observations import Observed, read_side
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import problem_digest
+from conformance.spec.materialise import materialise, problem_digest
 
 
 class NotJudgedError(Exception):

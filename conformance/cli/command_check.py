@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from conformance.checking.preflight import Calling, parse_mapping, preflight
 from conformance.checking.target import CheckError, parse_target
-from conformance.cli.errors import UsageError
+from conformance.cli.argument_parser import UsageError
 
 
 def preflight_check(arguments: argparse.Namespace) -> int:

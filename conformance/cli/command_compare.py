@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.errors import UsageError, absent, see_writable_files
+from conformance.cli.argument_parser import UsageError, absent, see_writable_files
 from conformance.cli.output_folder import new_folder
 from conformance.disk import write_asked
 from conformance.engine.runlog import LOG, RunLogError

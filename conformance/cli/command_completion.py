@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.case_choice import load_cases
-from conformance.cli.errors import UsageError
 from conformance.cli.provisioning import named_subjects
 from conformance.gate.decision import CONFORMS
 

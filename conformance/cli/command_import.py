@@ -12,7 +12,7 @@ import numpy as np
 import yaml
 
 from conformance import places
-from conformance.cli.errors import UsageError
+from conformance.cli.argument_parser import UsageError
 from conformance.gate.decision import CONFORMS, REJECTED
 from conformance.spec.loader import load
 from conformance.spec.materialise import materialise

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.cli.errors import UsageError, see_run
+from conformance.cli.argument_parser import UsageError, see_run
 from conformance.cli.offer import existing
 from conformance.engine.run_folder import load_run
 from conformance.engine.runlog import LOG, Log, RunLogError, read_log

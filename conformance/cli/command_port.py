@@ -3,8 +3,8 @@
 import argparse
 import json
 
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.command_probe import ProbedSubject, as_json, pictured, profiles, run_probe, write_results
-from conformance.cli.errors import UsageError
 from conformance.cli.offer import make_offer
 from conformance.cli.progress import open_page, print_slowest
 from conformance.disk import write_whole

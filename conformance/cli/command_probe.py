@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.argument_parser import VERBOSE
+from conformance.cli.argument_parser import VERBOSE, see_writable_files
 from conformance.cli.case_choice import load_cases
 from conformance.cli.command_known import load_known
 from conformance.cli.command_run import chosen_offer, open_replies, plans_for, rerun_command
-from conformance.cli.errors import see_writable_files
 from conformance.cli.offer import Offer, collect
 from conformance.cli.output_folder import open_folder
 from conformance.cli.progress import Progress, open_page, print_slowest
-from conformance.diagnosis.behaviour_profile import BehaviourProfile, behaviour_profile
-from conformance.diagnosis.reading import Probe
+from conformance.diagnosis.behaviour_profile import BehaviourProfile, Probe, behaviour_profile
 from conformance.disk import write_asked, write_whole
 from conformance.engine.adapters import Subject
 from conformance.engine.job import Limits, RunListener

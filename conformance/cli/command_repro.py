@@ -21,8 +21,8 @@ from conformance.bridge.messages import Request, read_declaration, request_messa
 from conformance.bridge.profile import Profile
 from conformance.bridge.reproducing import CALL, EXPECTED, TOLERANCE, VARIANCE
 from conformance.bridge.strict_json import plain_data
+from conformance.cli.argument_parser import UsageError, see_run
 from conformance.cli.case_choice import load_cases
-from conformance.cli.errors import UsageError, see_run
 from conformance.cli.parser import build_parser
 from conformance.cli.provisioning import named_subjects, patterns_of
 from conformance.engine.adapters import Subject, adapter_file
@@ -34,10 +34,9 @@ from conformance.engine.run_folder import Run, load_run
 from conformance.engine.runlog import RunLogError
 from conformance.engine.worker_plan import harmless
 from conformance.gate.decision import CONFORMS
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import materialise, problem_digest
 from conformance.spec.mistakes import matches, near_glob
 from conformance.spec.problem import Array
-from conformance.spec.problem_digest import problem_digest
 from conformance.spec.texts import printable, quoted
 from conformance.verdicts.compare import RMS_LIMIT, averages, counted_variance, has_rms_gate
 from conformance.verdicts.expectation import Expectation

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from conformance import places
-from conformance.cli.argument_parser import QUIET, VERBOSE
+from conformance.cli.argument_parser import QUIET, VERBOSE, UsageError, is_fault, resumable, see_writable_files
 from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.case_choice import (
     Choice,
@@ -20,7 +20,6 @@ from conformance.cli.case_choice import (
     of_subjects,
 )
 from conformance.cli.command_known import load_known
-from conformance.cli.errors import UsageError, is_fault, resumable, see_writable_files
 from conformance.cli.offer import Offer, by_default, collect, cost, make_offer
 from conformance.cli.output_folder import Opened, has_ended, open_folder
 from conformance.cli.progress import Progress, open_page, print_slowest

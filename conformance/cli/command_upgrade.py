@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from conformance.cli import provisioning
+from conformance.cli.argument_parser import UsageError, see_writable_files
 from conformance.cli.command_compare import annotate_changes, compare_folders
 from conformance.cli.command_run import RerunCommand, one_cell, run
-from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder
 from conformance.cli.parser import build_parser
 from conformance.engine.adapters import Subject

@@ -8,10 +8,9 @@ from conformance.checking.declarations import parse_pairs
 from conformance.checking.function_check import Checked, CheckRequest
 from conformance.checking.function_check import check as judge
 from conformance.checking.target import CheckError, parse_target
-from conformance.cli.argument_parser import QUIET
+from conformance.cli.argument_parser import QUIET, UsageError, see_writable_files
 from conformance.cli.baseline_option import BaselineOption
 from conformance.cli.command_check import calling_of
-from conformance.cli.errors import UsageError, see_writable_files
 from conformance.cli.output_folder import new_folder, point_latest
 from conformance.cli.progress import Progress, open_page, print_slowest
 from conformance.disk import write_asked

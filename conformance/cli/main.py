@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO, cast
 
-from conformance.cli.errors import EnvironmentFault, UsageError, is_fault, sentence
+from conformance.cli.argument_parser import EnvironmentFault, UsageError, is_fault, sentence
 from conformance.cli.parser import build_parser
 from conformance.gate.decision import CONFORMS, INTERNAL, INTERRUPTED, USAGE
 from conformance.spec.mistakes import CaseFileErrors

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from conformance import places
-from conformance.cli.errors import UsageError, absent
+from conformance.cli.argument_parser import UsageError, absent
 from conformance.engine.adapters import (
     Adapter,
     AdapterError,

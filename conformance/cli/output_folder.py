@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from conformance.cli.errors import FULL, UsageError, resumable, sentence
+from conformance.cli.argument_parser import FULL, UsageError, resumable, sentence
 from conformance.cli.offer import Offer
 from conformance.disk import identity
 from conformance.engine.records import JudgedCell, Key

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from conformance import places
-from conformance.cli.errors import UsageError
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.offer import adapters_of
 from conformance.engine.adapters import AdapterError, SelectionError, Subject, select, subjects_of
 from conformance.engine.environments import Environment, Unusable, distributions_of, examine, our_own

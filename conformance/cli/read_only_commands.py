@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import places
+from conformance.cli.argument_parser import UsageError, see_run
 from conformance.cli.case_choice import load_cases, one_case
-from conformance.cli.errors import UsageError, see_run
 from conformance.cli.offer import make_offer
 from conformance.cli.provisioning import named_subjects
 from conformance.diagnosis.detectability import distinguishes_any
@@ -24,8 +24,7 @@ from conformance.report.adapter_table import table
 from conformance.report.case_explanation import explanation, lines
 from conformance.spec.case import Case, ordinary
 from conformance.spec.document import text
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import alone, distinct, duplicates
+from conformance.spec.materialise import alone, distinct, duplicates, materialise
 
 FIRST = """\
 conformance decides whether attention implementations mean the same thing.

@@ -21,8 +21,7 @@ from conformance.engine.judging import Judge, Judged, judged_outcome, judgement_
 from conformance.engine.pending import Accepts, PendingCell
 from conformance.engine.records import JudgedCell, Key
 from conformance.engine.runlog import Record, RunLog
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import problem_digest
+from conformance.spec.materialise import materialise, problem_digest
 from conformance.spec.rounding import to_tensor
 from conformance.verdicts.compare import NON_REPRODUCIBLE
 from conformance.verdicts.verdict import CONFORMING, is_green

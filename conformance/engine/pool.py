@@ -11,11 +11,10 @@ from typing import Self
 
 from conformance.bridge.messages import ANSWERS
 from conformance.disk import scratch
-from conformance.engine.compiled_programs import prune
 from conformance.engine.conversation import EXCERPT, Conversation, Death, StartFailure
 from conformance.engine.job import Job, Limits, Outcome, Report, Started, Usage
 from conformance.engine.process import Process, copy_bridge
-from conformance.engine.worker_plan import WorkerPlan
+from conformance.engine.worker_plan import WorkerPlan, prune
 
 
 @dataclass(frozen=True)

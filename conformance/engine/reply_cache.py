@@ -16,13 +16,12 @@ from conformance.bridge.loading import digest
 from conformance.bridge.messages import ANSWERS, Answer, Request, answer_message, read_answer, request_message
 from conformance.bridge.strict_json import plain_data
 from conformance.bridge.wire import PREFIX, WireError, decode, encode, lengths
-from conformance.engine.compiled_programs import cpu
 from conformance.engine.environments import fingerprint_of
 from conformance.engine.job import Job, Outcome, Started
 from conformance.engine.records import JudgedCell
 from conformance.engine.result_cache import ResultCache
 from conformance.engine.runlog import Record
-from conformance.engine.worker_plan import WorkerPlan, settings
+from conformance.engine.worker_plan import WorkerPlan, cpu, settings
 from conformance.verdicts.compare import NON_REPRODUCIBLE
 
 # Version of the entry format. It is part of every key.

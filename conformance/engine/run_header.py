@@ -14,9 +14,8 @@ from conformance.engine.adapters import Adapter, Subject
 from conformance.engine.environments import Environment, cpu_features
 from conformance.engine.judging import judge_digest
 from conformance.spec.case import Case, asked
-from conformance.spec.materialise import made_anew, materialise
+from conformance.spec.materialise import made_anew, materialise, problem_digest
 from conformance.spec.problem import Problem
-from conformance.spec.problem_digest import problem_digest
 
 
 def utc_now() -> str:

@@ -1,15 +1,97 @@
-"""Which worker processes a run needs: one for each adapter, environment, device and set of process settings."""
+"""
+Which worker processes a run needs: one for each adapter, environment, device and set of process settings.
 
+Workers keep what frameworks compiled, such as programs of JAX and exported models, in a folder of the cache.
+"""
+
+import hashlib
+import json
 import os
+import platform
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from conformance.engine import compiled_programs
+from conformance import places
 from conformance.engine.adapters import Subject
-from conformance.engine.compiled_programs import JAX_FOLDER, JAX_SETTINGS, kept_folder
-from conformance.engine.environments import Environment, distributions_of
+from conformance.engine.environments import Environment, distributions_of, fingerprint_of
+
+# The folder in the cache in which workers keep what frameworks compiled: programs of JAX, and exported models.
+COMPILED_FOLDER = "compiled"
+
+# Maximum size in bytes of all kept files; beyond it the oldest files are removed.
+MAX_COMPILED_BYTES = 1 << 29
+
+# The part of the limit that stays when files are removed.
+KEPT_SHARE = 0.8
+
+# Distributions that compile for seconds what they can read back in milliseconds.
+COMPILERS = frozenset({"jax", "onnx"})
+
+# Variables that make JAX keep every program, however small and quick to compile.
+JAX_FOLDER = "JAX_COMPILATION_CACHE_DIR"
+JAX_SETTINGS = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+def kept_folder(python: str, distributions: Iterable[str]) -> str:
+    """
+    The folder for one environment on this CPU, or "" if its workers compile nothing that is worth keeping.
+
+    It is named after everything that is installed and after the CPU, so that nothing compiled for another release or
+    another instruction set is ever read. An environment with an editable install has no name: its code may change while
+    its versions stay. A folder that cannot be written is not used: the run then keeps nothing, and loses nothing.
+    """
+    if COMPILERS.isdisjoint(distributions) or not (installed := fingerprint_of(python)):
+        return ""
+    name = hashlib.sha256(json.dumps([installed, cpu()]).encode()).hexdigest()[:16]
+    folder = places.cache() / COMPILED_FOLDER / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return ""
+    return str(folder) if os.access(folder, os.W_OK) else ""
+
+
+def compiled_variables(folder: Path) -> dict[str, str]:
+    """Variables of a worker: the folder for exported models, and the cache of compiled programs of JAX in it."""
+    return {"CONFORMANCE_CACHE": str(folder), JAX_FOLDER: str(folder / "jax"), **JAX_SETTINGS}
+
+
+def prune(folder: Path, limit: int = MAX_COMPILED_BYTES) -> None:
+    """Remove the oldest files below `folder` if all of them together are larger than `limit` bytes."""
+    files = []
+    for path in folder.rglob("*"):
+        try:
+            status = path.stat()
+        except OSError:  # another run removed it
+            continue
+        if path.is_file():
+            files.append((status.st_mtime_ns, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    if total <= limit:
+        return
+    for _, size, path in sorted(files):
+        if total <= KEPT_SHARE * limit:
+            return
+        path.unlink(missing_ok=True)
+        total -= size
+
+
+@cache
+def cpu() -> tuple[str, ...]:
+    """The lines of /proc/cpuinfo that say which CPU this is and what it can do; its name on other systems."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return (platform.processor(),)
+    names = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features")
+    return tuple(sorted({line for line in text.splitlines() if line.partition("\t")[0].strip() in names}))
+
 
 # The variable that sets how many threads the math libraries of a worker may use. The default is 1.
 THREADS = "CONFORMANCE_THREADS"
@@ -101,7 +183,7 @@ _NUMERIC = (
 
 # Words in variables that may load code, write files or open connections.
 _LOADS = re.compile(
-    r"PATH|LIBRAR|DIR|HOME|FILE|FOLDER|PLUG|TOOL|DUMP|CACHE|EXTENSION|AUTOLOAD|COMPILE|CONFIG|HOST|SERVER|ADDR"
+    r"PATH|LIBRAR|DIR|HOME|FILE|COMPILED_FOLDER|PLUG|TOOL|DUMP|CACHE|EXTENSION|AUTOLOAD|COMPILE|CONFIG|HOST|SERVER|ADDR"
 )
 
 # Values that cannot be a path.
@@ -140,7 +222,7 @@ def environ(plan: WorkerPlan, home: Path) -> dict[str, str]:
         "KERAS_HOME": str(home),
         "TMPDIR": str(home),
     }
-    base |= compiled_programs.variables(Path(plan.compiled or home.parent / "cache"))
+    base |= compiled_variables(Path(plan.compiled or home.parent / "cache"))
     if plan.device == "cpu":
         base["CUDA_VISIBLE_DEVICES"] = "-1"
     return base | dict(plan.env)

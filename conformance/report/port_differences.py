@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.deviations.names import slot_of
-from conformance.diagnosis.behaviour_profile import divided, size
+from conformance.diagnosis.behaviour_profile import OF_ARRAYS, Reading, divided, size
 from conformance.diagnosis.explanation import Way, sentence
-from conformance.diagnosis.reading import OF_ARRAYS, Reading
 from conformance.engine.adapter_facts import Slot
 from conformance.engine.adapters import Subject
 from conformance.report.call_site_advice import Destination, change

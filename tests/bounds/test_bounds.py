@@ -280,11 +280,11 @@ def test_the_order_of_the_keys_hardly_matters(seed: int, shift: int) -> None:
 
 
 def test_long_rows_are_cut_into_pieces_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.bounds import rows, worst_case  # noqa: PLC0415 - to change their constant
+    from conformance.bounds import derivation, rows  # noqa: PLC0415 - to change their constant
 
     case = random_problem(10, "float64")
     whole = answered(case, FLOAT32)[1]["output"]
-    for module in (rows, worst_case):
+    for module in (rows, derivation):
         monkeypatch.setattr(module, "BLOCK", 1)
     pieces = answered(case, FLOAT32)[1]["output"]
     np.testing.assert_allclose(pieces.sigma, whole.sigma, rtol=1e-9)

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conformance.bounds.operands import projection_error
-from conformance.bounds.roundings import roundings
+from conformance.bounds.roundings import projection_error, roundings
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem

@@ -19,9 +19,8 @@ from conformance.engine.adapters import Subject, read_adapters, subjects_of
 from conformance.engine.cells import Cell, make_cell, signature
 from conformance.spec.case import ArrayMask, Case
 from conformance.spec.loader import load
-from conformance.spec.materialise import materialise
+from conformance.spec.materialise import distinct, duplicates, materialise
 from conformance.spec.problem import Problem
-from conformance.spec.problem_digest import distinct, duplicates
 
 PROJECT = Path(__file__).parents[2]
 ROOT = PROJECT / "cases"

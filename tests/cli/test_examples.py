@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import pytest
 
 from conformance.cli import provisioning
-from conformance.cli.errors import UsageError
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.main import main
 from conformance.cli.parser import build_parser
 

@@ -11,9 +11,8 @@ from conformance.bridge.contract import Facts, MaskFacts
 from conformance.bridge.profile import Profile
 from conformance.deviations.deviation import Dialect
 from conformance.deviations.edges import causal
-from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, behaviour_profile
+from conformance.diagnosis.behaviour_profile import BehaviourProfile, Line, Probe, behaviour_profile
 from conformance.diagnosis.explanation import CANONICAL
-from conformance.diagnosis.reading import Probe
 from conformance.spec.problem import Array, MaskOperand, Problem
 from conformance.spec.rounding import round_to, to_tensor
 from conformance.verdicts.expectation import expect

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from conformance.cli.argument_parser import UsageError
 from conformance.cli.command_action import read_arguments
-from conformance.cli.errors import UsageError
 from conformance.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[2]

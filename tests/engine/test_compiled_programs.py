@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from conformance.engine import compiled_programs
-from conformance.engine.compiled_programs import JAX_FOLDER, kept_folder, prune
-from conformance.engine.worker_plan import WorkerPlan, environ, settings
+from conformance.engine import worker_plan
+from conformance.engine.worker_plan import JAX_FOLDER, WorkerPlan, environ, kept_folder, prune, settings
 
 INSTALLED = {"one": "sha256:1", "other": "sha256:2", "editable": ""}
 
 
 @pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compiled_programs, "fingerprint_of", INSTALLED.__getitem__)
+    monkeypatch.setattr(worker_plan, "fingerprint_of", INSTALLED.__getitem__)
     monkeypatch.setenv("CONFORMANCE_CACHE", str(tmp_path))
 
 
@@ -25,7 +24,7 @@ def test_each_environment_and_each_cpu_has_a_folder_of_its_own(monkeypatch: pyte
     assert Path(one).parent == tmp_path / "compiled"
     assert kept_folder("one", ["torch", "jax"]) == one
     assert kept_folder("other", ["jax"]) != one
-    monkeypatch.setattr(compiled_programs, "cpu", lambda: ("flags\t: sse2",))
+    monkeypatch.setattr(worker_plan, "cpu", lambda: ("flags\t: sse2",))
     assert kept_folder("one", ["jax"]) != one
 
 

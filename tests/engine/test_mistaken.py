@@ -12,8 +12,7 @@ from conformance.engine.adapters import Subject, read_adapters, subjects_of
 from conformance.engine.cells import Cell, Refused, make_cell
 from conformance.spec.case import Case
 from conformance.spec.loader import load
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import alone
+from conformance.spec.materialise import alone, materialise
 
 PROJECT = Path(__file__).parents[2]
 CASES = {case.id: case for case in load([PROJECT / "cases" / "shapes" / "mistakes.yaml"], PROJECT / "cases")}

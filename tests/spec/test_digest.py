@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from conformance.spec.case import Case
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import distinct, duplicates, problem_digest
+from conformance.spec.materialise import distinct, duplicates, materialise, problem_digest
 
 Make = Callable[..., Case]
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from conformance.spec.document import fields
 from conformance.spec.entry import read_entry
-from conformance.spec.materialise import materialise
-from conformance.spec.problem_digest import problem_digest
+from conformance.spec.materialise import materialise, problem_digest
 
 PLAIN: dict[str, Any] = {
     "name": "plain",
