@@ -187,16 +187,15 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     """Return the first line: whether the function conforms, and which share of the cases was judged."""
     judged = sum(cell.verdict != "unsupported" for cell in run.judged.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
-    share = f"{counted(judged, 'call')} judged, in {share_text(some / max(1, every))} of the cases"
+    calls = f"{counted(judged, 'call')} judged"
+    share = f"{share_text(some / max(1, every))} of the cases, each counted once for all its dtypes"
     if conforms:
-        left = len(run.judged) - judged
-        return (
-            f"{given} conforms: {share}; {counted(left, 'call')} left out because the function does not support them."
-        )
+        left = f"{counted(len(run.judged) - judged, 'call')} left out because the function does not support them"
+        return f"{given} conforms: {calls} ({share}); {left}."
     if causes:
-        return f"{given} does not conform: {_found(causes)} in {counted(judged, 'call')} judged."
+        return f"{given} does not conform: {_found(causes)} in {calls}."
     if judged and not run.rejected:
-        return f"{given} was judged on too few cases: {share}, all of which conform; see below."
+        return f"{given} was judged on too few cases: {calls} ({share}), all of which conform; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
 
 

@@ -169,10 +169,6 @@ MAX_PAIRED_CELLS = 8
 MAX_MEASURED = 5
 
 
-# Returns some ways that deviate from the declared dialect in a call.
-ExplanationsOf = Callable[[Problem, Dialect], Iterable[Way]]
-
-
 @dataclass(frozen=True)
 class Candidate:
     """A candidate cause: one or more deviations, or coarser arithmetic."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
+from conformance.spec.texts import are
 from conformance.verdicts.verdict import GRAVITY
 
 CONFORMS, REJECTED, INTERRUPTED, INTERNAL, USAGE, NOTHING, INCOMPLETE = 0, 1, 2, 3, 4, 5, 7
@@ -124,6 +125,5 @@ def decide(
 
 
 def _problems(rejected: Sequence[tuple[str, str]], known_problems: Sequence[str]) -> tuple[str, ...]:
-    what = "verdict is" if len(rejected) == 1 else "verdicts are"
-    found = [f"{len(rejected)} {what} rejected"] if rejected else []
+    found = [f"{are(len(rejected), 'verdict')} rejected"] if rejected else []
     return (*found, *known_problems)

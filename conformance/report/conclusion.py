@@ -63,8 +63,7 @@ def headline(run: Run) -> str:
     if run.conforms:
         accepted = sum(cell.known is not None for cell in run.judged.values())
         known = f"; {counted(accepted, 'verdict')} accepted as known deviations" if accepted else ""
-        judged = f"{counted(len(run.judged), 'verdict')} on {counted(_judged_subjects(run), 'subject')}"
-        return f"Conforms: {judged}, none rejected{known}."
+        return f"Conforms: {counted(len(run.judged), 'verdict')} on {_judged_subjects(run)}, none rejected{known}."
     if run.footer.gate.not_working:
         first, *others = run.footer.gate.not_working.values()
         more = f" ({counted(len(others), 'other subject')} likewise)" if others else ""
@@ -74,9 +73,12 @@ def headline(run: Run) -> str:
     return f"Does not conform: {objections or 'the gate rejected the run'}."
 
 
-def _judged_subjects(run: Run) -> int:
-    """The number of judged subjects; dense forms are not counted."""
-    return len({subject for _, subject in run.judged if run.header.subjects[subject].counted})
+def _judged_subjects(run: Run) -> str:
+    """The number of judged subjects, and that of dense forms if there are any."""
+    judged = {subject for _, subject in run.judged}
+    dense = sum(not run.header.subjects[subject].counted for subject in judged)
+    forms = f" and {counted(dense, 'dense form')}" if dense else ""
+    return f"{counted(len(judged) - dense, 'subject')}{forms}"
 
 
 def _objection_counts(run: Run) -> list[str]:
@@ -133,7 +135,7 @@ def _objections(run: Run) -> list[tuple[str, str]]:
         "incomplete": gate.incomplete,
         "known deviation no longer needed": gate.known.dead,
         "known deviation too wide": gate.known.too_wide,
-        "problem": gate.problems,
+        "problem": [text for text in gate.problems if text != f"{are(len(run.rejected), 'verdict')} rejected"],
     }
     return [(kind, text) for kind, texts in kinds.items() for text in texts]
 
