@@ -188,14 +188,14 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     judged = sum(cell.verdict != "unsupported" for cell in run.judged.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
     calls = f"{counted(judged, 'call')} judged"
-    share = f"{share_text(some / max(1, every))} of the cases, each counted once for all its dtypes"
+    share = f"{share_text(some / max(1, every))} of the cases judged in at least one dtype"
     if conforms:
         left = f"{counted(len(run.judged) - judged, 'call')} left out because the function does not support them"
-        return f"{given} conforms: {calls} ({share}); {left}."
+        return f"{given} conforms: {calls}; {left}; {share}."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {calls}."
     if judged and not run.rejected:
-        return f"{given} was judged on too few cases: {calls} ({share}), all of which conform; see below."
+        return f"{given} was judged on too few cases: {calls}, all of which conform; {share}; see below."
     return f"{given} was not judged{' to the end' if judged else ''}: see below."
 
 

@@ -46,6 +46,11 @@ class Finding:
         return self.cells[0]
 
     @property
+    def forms(self) -> str:
+        """What follows the name of the subject: " and its dense form" if cells of both are merged, else ""."""
+        return " and its dense form" if any(subject != self.subject for _, subject in self.cells) else ""
+
+    @property
     def full_sentence(self) -> str:
         """The sentence, followed by what was seen in the example."""
         return f"{self.sentence}: {self.seen}" if self.seen else self.sentence
@@ -53,7 +58,7 @@ class Finding:
 
 def finding_text(finding: Finding) -> str:
     """A finding in one sentence."""
-    verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}"
+    verdicts = f"{counted(finding.count, 'verdict')} of {finding.subject}{finding.forms}"
     fix = f"; fix: {finding.remedy}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({unexplained_kind(finding)}): {finding.sentence}{fix}"

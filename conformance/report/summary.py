@@ -113,7 +113,7 @@ def _findings(run: Run, found: list[Finding]) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> str:
-    verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}"
+    verdicts = f"{counted(finding.count, 'verdict')} of {code(finding.subject)}{finding.forms}"
     fix = f"; fix: {words(finding.remedy)}" if finding.remedy else ""
     if not finding.explained:
         return f"{verdicts} ({words(unexplained_kind(finding))}): {words(finding.sentence)}{fix}"

@@ -45,14 +45,14 @@ function headOf(cell, around) {
 function verdictLine(cell, record) {
   const parts = [el("b", { class: `word v-${cell.verdict}` }, cell.verdict), record.class ? `, ${record.class}` : "", record.uncalibrated ? ", uncalibrated" : ""];
   if (cell.budget) parts.push(" · budget used ", el("b", {}, cell.budget));
-  parts.push(cell.rejected ? " · not accepted by the gate" : cell.known ? " · accepted as a known deviation" : "");
+  parts.push(cell.rejected ? " · rejected" : cell.known ? " · accepted as a known deviation" : "");
   return el("p", { class: "verdict-line" }, parts.filter((one) => one !== ""), el("span", { class: "muted" }, MEANINGS[cell.verdict]));
 }
 
 function explanationOf(record) {
   const { explanation, ties } = record;
   if (!explanation) return null;
-  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Under this explanation the result uses ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget} of the bound.`);
+  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `If it does so, the result is right: its budget used is then ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget}.`);
   return el("div", { class: "callout" }, el("p", {}, "Explanation: it ", el("strong", {}, explanation.sentence), "."),
     explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `Fix: ${explanation.remedy}`)) : null,
     used, el("p", { class: "muted mono" }, `${explanation.decision}: ${explanation.name}${explanation.declared ? `, declared ${explanation.declared}` : ""}`),

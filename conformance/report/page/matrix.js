@@ -174,7 +174,9 @@ function drawMatrix() {
   drawBody(found);
   let verdicts = 0;
   for (const hits of found.values()) verdicts += hits.size;
-  $("shown").textContent = `${plural(verdicts, "verdict")} in ${plural(found.size, "case")} on ${plural(columns.length, "subject")}`;
+  const dense = columns.filter((column) => !SUBJECTS[column].counted).length;
+  const judged = [[columns.length - dense, "subject"], [dense, "dense form"]].filter(([number]) => number);
+  $("shown").textContent = `${plural(verdicts, "verdict")} in ${plural(found.size, "case")} on ${judged.map((each) => plural(...each)).join(" and ")}`;
 }
 
 // Small runs start unfolded; in large runs only suites with a rejected cell do, while they fit on one or two screens.
