@@ -188,7 +188,7 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     judged = sum(cell.verdict != "unsupported" for cell in run.judged.values())
     some, every = judged_cases((case, cell.verdict != "unsupported") for (case, _), cell in run.judged.items())
     calls = f"{counted(judged, 'call')} judged"
-    share = f"{share_text(some / max(1, every))} of the cases judged in at least one dtype"
+    share = f"{share_text(some / max(1, every))} of the cases were judged in at least one dtype"
     if conforms:
         left = f"{counted(len(run.judged) - judged, 'call')} left out because the function does not support them"
         return f"{given} conforms: {calls}; {left}; {share}."

@@ -115,7 +115,7 @@ MEANINGS = {
     "unsupported": "declined by the adapter before the framework was called",
     "inconclusive": "could not be judged",
     "known": "fails, but a known deviation accepts it for a stated reason",
-    "fail": "differs from what is declared by more than the allowed error",
+    "fail": "the reply differs from the expected one by more than the allowed error",
     "error": "the framework raised an exception",
     "timeout": "no reply within the time limit",
     "crash": "the worker process died",

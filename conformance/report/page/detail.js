@@ -52,10 +52,10 @@ function verdictLine(cell, record) {
 function explanationOf(record) {
   const { explanation, ties } = record;
   if (!explanation) return null;
-  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `If it does so, the result is right: its budget used is then ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget}.`);
+  const used = explanation.budget === undefined ? null : el("p", { class: "muted" }, `Compared with an oracle that does the same, the result is right: budget used ${typeof explanation.budget === "number" ? short(explanation.budget) : explanation.budget}.`);
   return el("div", { class: "callout" }, el("p", {}, "Explanation: it ", el("strong", {}, explanation.sentence), "."),
     explanation.remedy ? el("p", {}, el("span", { class: "fix" }, `Fix: ${explanation.remedy}`)) : null,
-    used, el("p", { class: "muted mono" }, `${explanation.decision}: ${explanation.name}${explanation.declared ? `, declared ${explanation.declared}` : ""}`),
+    used, el("p", { class: "muted mono" }, `${explanation.decision}: found ${explanation.name}${explanation.declared ? `, expected ${explanation.declared}` : ""}`),
     (ties || []).length ? el("p", {}, "Ties, which these cases do not distinguish: ", el("span", { class: "mono" }, ties.join("; "))) : null);
 }
 
