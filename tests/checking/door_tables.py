@@ -11,6 +11,7 @@ import pytest
 DOORS = Path(__file__).parent / "doors"
 
 # What JAX computes gets fewer cases: without jit, each operator is compiled for each shape, up to a second for a call.
+# So do wrong functions of PyTorch: that all cases together name one cause is shown with NumPy (tests/everyday).
 FEW = (
     "shapes/self_attention/*",
     "shapes/cross_attention/three*",
