@@ -190,8 +190,10 @@ def headline(given: str, run: Run, causes: tuple[CheckCause, ...], *, conforms: 
     calls = f"{counted(judged, 'call')} judged"
     share = f"{share_text(some / max(1, every))} of the cases were judged in at least one dtype"
     if conforms:
-        left = f"{counted(len(run.judged) - judged, 'call')} left out because the function does not support them"
-        return f"{given} conforms: {calls}; {left}; {share}."
+        left = len(run.judged) - judged
+        them = "it" if left == 1 else "them"
+        out = f"; {counted(left, 'call')} left out because the function does not support {them}" if left else ""
+        return f"{given} conforms: {calls}{out}; {share}."
     if causes:
         return f"{given} does not conform: {_found(causes)} in {calls}."
     if judged and not run.rejected:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.checking.check_report import CaseOutcome, outcomes
+from conformance.checking.check_report import CaseOutcome, headline, outcomes
 from conformance.report import load_run
 
 from ..report.build_run import RunBuilder
@@ -79,3 +79,21 @@ def test_a_cause_counts_cases_and_not_the_verdicts_of_both_forms(builder: RunBui
         for form in FORMS:
             builder.cell(case, form, "fail", class_="semantic", explanation=why, rejected=True)
     assert told(builder).text.startswith("it does not scale the logits (2 cases)\n")
+
+
+@pytest.mark.parametrize(
+    ("declined", "said"),
+    [
+        (0, "f conforms: 1 call judged; 100 % of the cases were judged in at least one dtype."),
+        (1, "f conforms: 1 call judged; 1 call left out because the function does not support it; 50 %"),
+        (2, "f conforms: 1 call judged; 2 calls left out because the function does not support them; 33 %"),
+    ],
+)
+def test_the_first_line_counts_what_the_function_does_not_support(
+    builder: RunBuilder, declined: int, said: str
+) -> None:
+    builder.cell("a/b", FORMS[0], "pass")
+    for number in range(declined):
+        builder.case(f"a/c{number}")
+        builder.cell(f"a/c{number}", FORMS[0], "unsupported")
+    assert headline("f", load_run(builder.write()), (), conforms=True).startswith(said)
