@@ -88,13 +88,17 @@ def scaled_error(state: State, operands: Operands, rounds: Roundings, sizes: Arr
     return np.asarray(abs(state.scale) * moved + 2.0 * (rounds.score + rounds.scale) * scaled + 4.0 * rounds.eta_score)
 
 
+# Error of a logit below which `worst` uses expm1. Beyond it a difference loses no accuracy, and p may have underflowed.
+SMALL_ERROR = 0.5
+
+
 def worst(rows: Rows, error: Array, rounds: Roundings) -> Worst:
     """Return the worst cases of a softmax whose live logits err by `error` (ds); rho = ds + (exp_ulp + 2x) soft."""
     live_error = np.where(rows.live, error, 0.0)
     rho = np.where(rows.reachable, live_error + rounds.soft * rows.exp_error, 0.0)
     exponentials = np.where(rows.reachable, np.exp(-rows.distance), 0.0)
     top = np.log(np.maximum(exponentials.sum(axis=-1, keepdims=True), 1.0))
-    small = rho < 0.5  # noqa: PLR2004 - beyond that the difference below loses no accuracy, and p may have underflowed
+    small = rho < SMALL_ERROR
     gain = np.where(
         small,
         rows.probs * np.expm1(np.minimum(rho, 1.0)),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.bounds import derivation, rows
 from conformance.bridge.profile import UNIT, Profile
 from conformance.deviations.catalogue import evaluate
 from conformance.spec.problem import Array, MaskOperand, Problem
@@ -280,8 +281,6 @@ def test_the_order_of_the_keys_hardly_matters(seed: int, shift: int) -> None:
 
 
 def test_long_rows_are_cut_into_pieces_without_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    from conformance.bounds import derivation, rows  # noqa: PLC0415 - to change their constant
-
     case = random_problem(10, "float64")
     whole = answered(case, FLOAT32)[1]["output"]
     for module in (rows, derivation):
