@@ -103,7 +103,7 @@ def _objection_counts(run: Run) -> list[str]:
 def left_out_note(run: Run) -> str:
     """Say how many cases were left out because only --thorough runs them; "" if none was left out."""
     number = run.header.left_out
-    more = "some variants, and some calls with all masks merged into one (dense)"
+    more = "some variants, and the calls with all masks merged into one argument (dense forms)"
     return f"not run without --thorough: {counted(number, 'case')}, {more}" if number else ""
 
 
